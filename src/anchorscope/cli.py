@@ -1,0 +1,272 @@
+"""The command line: parses, calls, prints. Nothing is decided here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as RichProgress
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from anchorscope import __version__
+from anchorscope.errors import EXIT_ERROR, AnchorscopeError, StudyError, printable
+from anchorscope.models import find_model
+from anchorscope.progress import Advance
+from anchorscope.questions import known_sets, load_set, open_set, write_questions
+from anchorscope.status import status_of
+from anchorscope.store import Store
+from anchorscope.study import DatasetSpec, ModelSpec, Study
+from anchorscope.studyfile import commented, known_studies, load_study
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="anchorscope",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="See by which route a language model's hidden states know that its answer is true.",
+    epilog="Start with:  anchorscope init   ·   exit codes: 0 done, 2 wrong command line, 3 something to mend, 130 stopped",
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+StudyArgument = Annotated[
+    str,
+    typer.Argument(metavar="STUDY", help="A study's YAML file, or the name of one that comes with the package."),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Read each set from DIR/<set>.jsonl (.parquet, .csv) instead of the hub.",
+    ),
+]
+RunsOption = Annotated[
+    Path,
+    typer.Option(
+        "--runs",
+        metavar="DIR",
+        envvar="ANCHORSCOPE_RUNS",
+        help="Where runs are kept; this one in DIR/<study>.",
+    ),
+]
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    if version:
+        out.print(f"anchorscope {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to write it.")] = Path("study.yaml"),
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", metavar="ID", help="Hub id, folder or .gguf file; may be repeated."),
+    ] = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option("--dataset", "-d", metavar="SET", help="Set, or YAML definition; may be repeated."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write a study file in which every field is explained."""
+    if file.exists() and not force:
+        raise StudyError(f"{file} exists already", "Choose another name, or give --force.")
+    models = [ModelSpec.model_validate(m) for m in model or ["HuggingFaceTB/SmolLM2-135M-Instruct"]]
+    datasets = [DatasetSpec.model_validate(d) for d in dataset or list(known_sets())]
+    name = "".join(c if c.isalnum() or c in "._-" else "-" for c in file.stem).lstrip("._-") or "study"
+    study = Study(name=name, models=models, datasets=datasets)
+    try:
+        file.write_text(commented(study), encoding="utf-8")
+    except OSError as error:
+        raise StudyError(f"cannot write {file}: {error.strerror or error}") from None
+    out.print(f"Wrote [bold]{escape(str(file))}[/bold]. Next:  anchorscope validate {escape(str(file))}")
+
+
+@app.command()
+def validate(
+    study: StudyArgument,
+    reach: Annotated[bool, typer.Option("--reach", help="Also look whether each model and set can be had.")] = False,
+    data: DataOption = None,
+) -> None:
+    """Check a study: every key and value, and with --reach every model and set."""
+    loaded = _load(study, data)
+    table = RichTable(box=None, header_style="dim", pad_edge=False)
+    for column in ("", "name", "from", "found" if reach else ""):
+        table.add_column(column, overflow="fold")
+    for spec in loaded.models:
+        table.add_row("model", spec.name, spec.id, str(find_model(spec, loaded.base)) if reach else "")
+    for dataset in loaded.datasets:
+        rows = open_set(dataset, loaded.base).rows
+        found = ""
+        if reach:
+            identity = rows.identity()
+            found = f"commit {identity['commit'][:12]}" if "commit" in identity else f"{identity['bytes']:,} bytes"
+        table.add_row("set", dataset.name, rows.label, found)
+    out.print(table)
+    out.print(f"[green]valid[/green]  {escape(loaded.name)}, {loaded.fingerprint()[:12]}")
+
+
+@app.command()
+def studies() -> None:
+    """List the studies that come with the package."""
+    table = RichTable(box=None, header_style="dim", pad_edge=False)
+    for column in ("study", "models", "what it shows"):
+        table.add_column(column)
+    for name, path in known_studies().items():
+        study = load_study(path)
+        table.add_row(name, "\n".join(model.name for model in study.models), study.description)
+    out.print(table)
+
+
+@app.command()
+def sets(
+    name: Annotated[str | None, typer.Argument(metavar="[SET]", help="A set's name or its YAML definition.")] = None,
+    show: Annotated[int, typer.Option("--show", metavar="N", min=0, help="How many of its questions to show.")] = 3,
+    data: DataOption = None,
+) -> None:
+    """List the question sets, or look into one: its definition and first questions."""
+    table = RichTable(box=None, header_style="dim", pad_edge=False)
+    if name is None:
+        for column in ("set", "title", "licence", "source"):
+            table.add_column(column)
+        for known in known_sets():
+            definition, _ = load_set(known, Path())
+            where = (
+                "/".join(part for part in (definition.hub.id, definition.hub.config) if part) if definition.hub else ""
+            )
+            table.add_row(known, definition.title, definition.licence, where)
+        out.print(table)
+        out.print("\nA set of your own is a short YAML file: docs/questions.md", style="dim")
+        return
+    probe = Study(name="probe", models=[ModelSpec.model_validate("none")], datasets=[DatasetSpec.model_validate(name)])
+    if data:
+        probe = probe.with_data(data)
+    questions = open_set(probe.datasets[0], probe.base)
+    definition = questions.definition
+    out.print(
+        f"[bold]{escape(definition.title or definition.name)}[/bold], version {definition.version}, {escape(definition.licence)}"
+    )
+    out.print(escape(" ".join(definition.citation.split())), style="dim")
+    for _, question in islice(questions.read(), show):
+        if question is not None:
+            answers = " · ".join(question.answers)
+            out.print(f"{escape(printable(question.id, 40))}  [bold]{escape(printable(question.question, 300))}[/bold]")
+            out.print(f"    {escape(printable(answers, 200))}", style="green")
+
+
+@app.command()
+def questions(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
+    """Read and sample a study's questions into its run directory. Goes on where it was stopped."""
+    loaded = _load(study, data)
+    store = Store.create(runs / loaded.name, loaded)
+    with _resumable(), store.writing():
+        for dataset in loaded.datasets:
+            table = write_questions(dataset, store, _progress)
+            facts = store.questions(dataset.name).plan("questions") or {}
+            out.print(f"{dataset.name}: {table.plan.rows:,} of {facts['facts']['available']:,} questions")
+    out.print(f"Look at it with:  anchorscope status {escape(str(store.root))}", style="dim")
+
+
+@app.command()
+def status(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something is missing.")] = False,
+) -> None:
+    """Say what a run has, what is missing, and what to do next."""
+    found = status_of(Store.open(run))
+    table = RichTable(box=None, header_style="dim", pad_edge=False)
+    for column in ("part", "table", "rows", "shards", "size", "state"):
+        table.add_column(column, justify="right" if column in ("rows", "shards", "size") else "left")
+    for line in found.tables:
+        shards = f"{line.shards_done:,}/{line.shards:,}" if line.shards else "–"
+        state = Text(line.state, style={"complete": "green", "damaged": "red"}.get(line.state, "yellow"))
+        table.add_row(line.part, line.table, f"{line.rows:,}" if line.shards else "–", shards, _size(line.size), state)
+    out.print(f"[bold]{escape(found.study.name)}[/bold]  {escape(found.study.description)}")
+    out.print(table)
+    for note in found.notes:
+        out.print(escape(note), style="yellow")
+    if exit_code and not found.complete:
+        raise typer.Exit(1)
+
+
+def _load(reference: str, data: Path | None) -> Study:
+    study = load_study(reference)
+    return study.with_data(data) if data else study
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+class _RateColumn(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "", style="dim")
+
+
+@contextmanager
+def _progress(title: str, total: int | None) -> Iterator[Advance]:
+    """A bar with the rate and the time left; on something that is not a terminal, nothing."""
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with RichProgress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(escape(title), total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("Stopped. What was finished is kept: the same command goes on from here.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def main() -> None:
+    """Run the command line; an AnchorscopeError is printed for the person, without a traceback."""
+    try:
+        app()
+    except AnchorscopeError as error:
+        err.print(f"[bold red]error:[/bold red] {escape(error.message)}", soft_wrap=True)
+        if error.hint:
+            err.print(escape(error.hint), style="cyan", soft_wrap=True)
+        sys.exit(EXIT_ERROR)
+    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Errors a person can mend: what is wrong, where, and what to do about it.
+
+Everything the package raises on purpose derives from `AnchorscopeError`. The command line prints such an
+error without a traceback; any other exception is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+EXIT_ERROR = 3  # 0 done, 2 wrong command line (typer's own), 3 an AnchorscopeError, 130 interrupted
+
+
+class AnchorscopeError(Exception):
+    """What is wrong, and in `hint` what to do about it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class StudyError(AnchorscopeError):
+    """A study file, or the definition of a question set, that is not valid."""
+
+
+class QuestionsError(AnchorscopeError):
+    """Questions that cannot be read: a missing or broken file, a row of the wrong shape."""
+
+
+class HubError(AnchorscopeError):
+    """A model or set that the hub did not hand out."""
+
+
+class ModelError(AnchorscopeError):
+    """A model folder or file that cannot be used."""
+
+
+class StoreError(AnchorscopeError):
+    """A run directory that cannot be read, written or continued."""
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """`did you mean 'x'?`, or the list of choices when none is near."""
+    known = sorted(choices)
+    by_lower = {choice.lower(): choice for choice in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean '{by_lower[near[0]]}'?"
+    return f"choose from: {', '.join(known)}" if known else ""
+
+
+def printable(text: str, limit: int = 80) -> str:
+    """Text from a file that may be hostile, cut to `limit` and safe to send to a terminal."""
+    cut = text[: limit + 1]
+    safe = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in cut[:limit])
+    return safe + ("…" if len(text) > limit else "")

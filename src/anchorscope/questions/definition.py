@@ -1,0 +1,160 @@
+"""What a question set is: a short versioned YAML file, the package's own or one a person wrote.
+
+The four sets of the published chart come with the package (`sets/*.yaml`). A set of one's own is the path
+of such a file in the study; nothing in the package has to be touched.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from anchorscope.errors import StudyError, did_you_mean
+from anchorscope.study import Name, Spec, Text
+from anchorscope.validation import validate
+from anchorscope.yamlfile import read_yaml
+
+
+class FieldPath(Spec):
+    """Where in a row a value stands."""
+
+    path: list[Text]
+    """Column names, dots for nested ones (answer.aliases). Several are read one after the other (answers only)."""
+    parse: Literal["json"] | None = None
+    """json: the column holds JSON text (PopQA's answers do)."""
+    split: Text | None = None
+    """The column holds several values with this between them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthand(cls, data: Any) -> Any:
+        if isinstance(data, (str, list)):
+            return {"path": [data] if isinstance(data, str) else data}
+        if isinstance(data, dict) and isinstance(data.get("path"), str):
+            return {**data, "path": [data["path"]]}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> FieldPath:
+        if not self.path:
+            raise ValueError("names no column")
+        if self.parse and self.split:
+            raise ValueError("give parse or split, not both")
+        return self
+
+    def __str__(self) -> str:
+        return " or ".join(self.path)
+
+
+class FieldMap(Spec):
+    """Which column of the source holds what."""
+
+    question: FieldPath
+    """The question's text."""
+    answers: FieldPath
+    """The accepted answers: one text, or a list of them."""
+    id: FieldPath | None = None
+    """A unique id. Default: the number of the row."""
+    subject: FieldPath | None = None
+    """The entity the question is about."""
+    relation: FieldPath | None = None
+    """The property asked for."""
+    popularity: FieldPath | None = None
+    """How well known the subject is, a number."""
+    context: FieldPath | None = None
+    """A passage that goes into the prompt with the question."""
+
+    @model_validator(mode="after")
+    def _one_path_each(self) -> FieldMap:
+        for name, value in self:
+            if name != "answers" and value is not None and (len(value.path) > 1 or value.split):
+                raise ValueError(f"{name} is one value, so it takes one column and no split")
+        return self
+
+    def columns(self) -> list[str]:
+        """The top-level columns that are read."""
+        paths = [path for _, value in self if value is not None for path in value.path]
+        return list(dict.fromkeys(path.split(".")[0] for path in paths))
+
+
+class HubSource(Spec):
+    """A dataset on the Hugging Face hub."""
+
+    id: Text
+    """owner/name."""
+    config: str | None = None
+    """The dataset's configuration, where it has several."""
+    split: Text
+    """Which split."""
+    revision: str | None = None
+    """Branch, tag or commit. Default: main; the commit it stood for is recorded with the run."""
+
+
+class SetDefinition(Spec):
+    """A question set: where its rows are and what their columns mean."""
+
+    name: Name
+    """Short name."""
+    version: Annotated[int, Field(ge=1)] = 1
+    """Raised whenever the definition changes what is read."""
+    title: str = ""
+    """The name people use."""
+    licence: str = "unknown"
+    """The licence of the questions."""
+    citation: str = ""
+    """Who to cite."""
+    hub: HubSource | None = None
+    """Where it is on the hub."""
+    file: str | None = None
+    """Or the local JSONL, Parquet or CSV file it is in, relative to this definition."""
+    fields: FieldMap
+    """Which column of that source holds what."""
+    keep: list[Text] = []
+    """Other columns to carry along, unread."""
+
+    @field_validator("name")
+    @classmethod
+    def _lower(cls, value: str) -> str:
+        if value != value.lower():
+            raise ValueError("a set's name is lower case")
+        return value
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SetDefinition:
+        if (self.hub is None) == (self.file is None):
+            raise ValueError("give one source: hub or file")
+        return self
+
+
+# How the columns of a file in anchorscope's own format are called.
+PLAIN = FieldMap.model_validate(
+    {name: name for name in ("question", "answers", "id", "subject", "relation", "popularity", "context")}
+)
+# A CSV cell cannot hold a list, so there `answers` is JSON: ["Paris", "City of Paris"].
+PLAIN_CSV = PLAIN.model_copy(update={"answers": FieldPath(path=["answers"], parse="json")})
+
+
+def known_sets() -> dict[str, Path]:
+    """The sets that come with the package: name and definition file."""
+    folder = Path(str(files("anchorscope.questions") / "sets"))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def load_set(reference: str, base: Path) -> tuple[SetDefinition, Path]:
+    """The definition a study refers to, by name or by a path relative to `base`, and the file it stands in."""
+    known = known_sets()
+    if reference in known:
+        path = known[reference]
+    elif reference.endswith((".yaml", ".yml")):
+        path = base / reference
+        if not path.is_file():
+            raise StudyError(f"there is no definition of a question set at {path}")
+    else:
+        raise StudyError(
+            f"there is no question set '{reference}'; {did_you_mean(reference, known)}",
+            "A set of your own is the path of a .yaml definition: see docs/questions.md.",
+        )
+    return validate(SetDefinition, read_yaml(path)), path

@@ -1,0 +1,174 @@
+"""The record of the `questions` table, and how a row of any source becomes one."""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anchorscope.errors import printable
+from anchorscope.questions.definition import FieldMap, FieldPath
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One row of the `questions` table: a question, its accepted answers, and the keys folds are grouped by."""
+
+    id: str = field(metadata={"doc": "unique within the set"})
+    question: str = field(metadata={"doc": "text, without white space at its ends"})
+    answers: list[str] = field(metadata={"doc": "accepted answers in the source's order, at least one"})
+    subject: str | None = field(metadata={"doc": "entity the question is about, where the set says"})
+    relation: str | None = field(metadata={"doc": "property asked for, where the set says"})
+    popularity: float | None = field(metadata={"doc": "how well known the subject is (PopQA: page views a month)"})
+    context: str | None = field(metadata={"doc": "retrieved passage, where the set has one"})
+    question_group: str = field(metadata={"doc": "normalised question text: same text, same fold"})
+    subject_group: str | None = field(metadata={"doc": "normalised subject: same subject, same fold"})
+    extra: str = field(metadata={"doc": "JSON object of the set's other columns, as its definition keeps them"})
+
+
+class RowError(Exception):
+    """What is wrong with one row; the reader adds where it stands."""
+
+
+_ABSENT = object()
+
+
+def group_key(text: str) -> str:
+    """The form in which two texts count as the same: NFKC, case folded, white space collapsed."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def to_question(row: Mapping[str, Any], fields: FieldMap, keep: list[str], default_id: str) -> Question:
+    """Map one row of a source to a Question; RowError says which column is wrong and why."""
+    question = _text(row, fields.question, required=True)
+    identifier = default_id
+    if fields.id is not None and present(row, fields.id.path[0]):
+        identifier = _text(row, fields.id, required=True) or default_id
+    subject = _text(row, fields.subject)
+    assert question is not None
+    return Question(
+        id=identifier,
+        question=question,
+        answers=_answers(row, fields.answers),
+        subject=subject,
+        relation=_text(row, fields.relation),
+        popularity=_number(row, fields.popularity),
+        context=_text(row, fields.context),
+        question_group=group_key(question),
+        subject_group=group_key(subject) if subject else None,
+        extra=_extra(row, keep),
+    )
+
+
+def present(row: Mapping[str, Any], path: str) -> bool:
+    """Whether the row has this column at all."""
+    return _get(row, path) is not _ABSENT
+
+
+def _get(row: Any, path: str) -> Any:
+    if isinstance(row, Mapping):
+        if path in row:
+            return row[path]
+        head, _, rest = path.partition(".")
+        if rest and head in row:
+            return _get(row[head], rest)
+    return _ABSENT
+
+
+def _read(row: Mapping[str, Any], where: FieldPath, path: str) -> Any:
+    value = _get(row, path)
+    if where.parse == "json" and isinstance(value, str):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            raise RowError(f"'{path}' is not JSON: {printable(value)}") from None
+    return value
+
+
+def _text(row: Mapping[str, Any], where: FieldPath | None, required: bool = False) -> str | None:
+    """One text without white space at its ends; None where it is absent, null or empty."""
+    if where is None:
+        return None
+    value = _read(row, where, where.path[0])
+    text = None if value is _ABSENT or value is None else _as_text(value, where.path[0])
+    if required and not text:
+        if value is _ABSENT:
+            raise RowError(f"there is no '{where.path[0]}' (columns: {_columns(row)})")
+        raise RowError(f"'{where.path[0]}' is empty")
+    return text or None
+
+
+def _as_text(value: Any, path: str) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # ids and years are often numbers
+    if not isinstance(value, str):
+        raise RowError(f"'{path}' should be text, not {printable(repr(value), 60)}")
+    _check_unicode(value, path)
+    return value.strip()
+
+
+def _check_unicode(value: str, path: str) -> None:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise RowError(f"'{path}' holds half a surrogate pair, which is not valid text") from None
+    if "\x00" in value:
+        raise RowError(f"'{path}' holds a NUL character")
+
+
+def _answers(row: Mapping[str, Any], where: FieldPath) -> list[str]:
+    """All accepted answers, in order, each once."""
+    answers: dict[str, None] = {}
+    found = False
+    for path in where.path:
+        value = _read(row, where, path)
+        found = found or value is not _ABSENT
+        if value is _ABSENT or value is None:
+            continue
+        if where.parse == "json" and not isinstance(value, list):
+            raise RowError(f"'{path}' should be a JSON list, not {printable(repr(value), 60)}")
+        if isinstance(value, str) and where.split:
+            value = value.split(where.split)
+        for answer in value if isinstance(value, list) else [value]:
+            answers[_as_text(answer, path)] = None
+    answers.pop("", None)
+    if not found:
+        raise RowError(f"there is no '{where}' (columns: {_columns(row)})")
+    if not answers:
+        raise RowError(f"'{where}' is empty; a question needs at least one accepted answer")
+    return list(answers)
+
+
+def _number(row: Mapping[str, Any], where: FieldPath | None) -> float | None:
+    """A finite number; None where it is absent, null, empty or NaN."""
+    if where is None:
+        return None
+    value = _read(row, where, where.path[0])
+    if value is _ABSENT or value is None or value == "":
+        return None
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError
+        number = float(value)
+    except (ValueError, OverflowError):
+        number = math.inf
+    if math.isinf(number):
+        raise RowError(f"'{where}' should be a number, not {printable(repr(value), 60)}")
+    return None if math.isnan(number) else number
+
+
+def _extra(row: Mapping[str, Any], keep: list[str]) -> str:
+    kept = {name: row[name] for name in keep if row.get(name) is not None}
+    try:
+        text = json.dumps(kept, ensure_ascii=False, sort_keys=True, default=str)
+    except (ValueError, TypeError, RecursionError):
+        raise RowError(f"{', '.join(kept)}: nested too deeply or not JSON values") from None
+    _check_unicode(text, ", ".join(kept))
+    return text
+
+
+def _columns(row: Mapping[str, Any]) -> str:
+    return printable(", ".join(str(name) for name in row), 200) or "none"

@@ -1,0 +1,188 @@
+"""The first stage: from a study's datasets to their `questions` tables.
+
+A set is read twice, streaming: once to check every row and choose the sample, once to write it. Nothing is
+written before the whole source has been found good.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from anchorscope.errors import QuestionsError, printable
+from anchorscope.progress import Progress, silent
+from anchorscope.questions.definition import PLAIN, PLAIN_CSV, FieldMap, FieldPath, SetDefinition, load_set
+from anchorscope.questions.files import FileRows
+from anchorscope.questions.hub import HubRows
+from anchorscope.questions.question import Question, RowError, group_key, present, to_question
+from anchorscope.questions.sampling import choose, draw
+from anchorscope.store import Store
+from anchorscope.study import DatasetSpec, Example, Study
+from anchorscope.table import Plan, Table
+
+TABLE = "questions"
+TICK = 256  # rows between two reports of progress
+
+
+class Rows(Protocol):
+    """A source of rows: a local file or a dataset on the hub."""
+
+    @property
+    def label(self) -> str:
+        """What errors call it."""
+
+    @property
+    def unit(self) -> Literal["line", "row"]:
+        """What its numbers count."""
+
+    def identity(self) -> dict[str, Any]:
+        """What the rows are, wherever they lie."""
+
+    def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield (number from 1, row)."""
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """A set as a study uses it: its definition, its rows, and what its columns mean."""
+
+    name: str
+    definition: SetDefinition
+    rows: Rows
+    fields: FieldMap
+    declared: bool
+    """Whether the columns were named in a definition, so that one that never occurs is a mistake."""
+    excluded: frozenset[str] = field(default_factory=frozenset)
+    """Group keys of questions that are left out: they stand in the prompt."""
+
+    def read(self, unseen: dict[str, FieldPath] | None = None) -> Iterator[tuple[int, Question | None]]:
+        """Yield (line or row number, question), None for one that is left out.
+
+        Fields that occur in some row are taken out of `unseen`.
+        """
+        for ordinal, (number, row) in enumerate(self.rows):
+            if unseen:
+                for name in [n for n, where in unseen.items() if any(present(row, p) for p in where.path)]:
+                    del unseen[name]
+            try:
+                question = to_question(row, self.fields, self.definition.keep, f"{self.name}-{ordinal}")
+            except RowError as error:
+                raise QuestionsError(f"{self.where(number)}: {error}") from None
+            yield number, None if question.question_group in self.excluded else question
+
+    def where(self, number: int) -> str:
+        """`file.jsonl:12`, or `owner/name/test, row 12`."""
+        return f"{self.rows.label}:{number}" if self.rows.unit == "line" else f"{self.rows.label}, row {number}"
+
+
+def open_set(spec: DatasetSpec, base: Path, excluded: Iterable[str] = ()) -> QuestionSet:
+    """The set a study names, ready to be read. Relative paths start at `base`, the study's folder."""
+    definition, source = load_set(spec.set, base)
+    fields, declared = definition.fields, True
+    rows: Rows
+    if spec.path is not None or definition.file is not None:
+        path = base / spec.path if spec.path else source.parent / str(definition.file)
+        rows = FileRows(path)
+        if spec.path and spec.columns == "plain":
+            fields, declared = (PLAIN_CSV if rows.format in ("csv", "tsv") else PLAIN), False
+        rows = FileRows(path, columns=(*fields.columns(), *definition.keep))
+    else:
+        assert definition.hub is not None
+        rows = HubRows(definition.hub, columns=(*fields.columns(), *definition.keep))
+    return QuestionSet(spec.name, definition, rows, fields, declared, frozenset(map(group_key, excluded)))
+
+
+def write_questions(spec: DatasetSpec, store: Store, progress: Progress = silent) -> Table[Question]:
+    """Write the `questions` table of one dataset, or what is missing of it."""
+    study = store.study
+    excluded = sorted({example.question for example in _examples(study)})
+    questions = open_set(spec, study.base, excluded)
+    cell = store.questions(spec.name)
+    inputs = {
+        "set": questions.definition.model_dump(mode="json"),
+        "columns": questions.fields.model_dump(mode="json"),
+        "source": questions.rows.identity(),
+        "sample": spec.sample,
+        "seed": study.seed,
+        "left_out": excluded,
+    }
+    begun = cell.plan(TABLE)
+    if begun is None or begun["inputs"] != inputs:
+        rows, facts = survey(questions, spec.sample, study.seed, progress)
+    else:  # the same data and the same draw: the choice made then still holds
+        rows, facts = begun["rows"], begun["facts"]
+    table = cell.begin(TABLE, Question, Plan(rows, study.shard_rows), inputs, facts)
+    missing = set(table.missing())
+    if not missing:
+        return table
+    with progress(f"{spec.name}: writing questions", rows) as advance:
+        shard: list[Question] = []
+        number = 0
+        for question in chosen(questions, facts["cutoff"], study.seed):
+            shard.append(question)
+            if len(shard) == len(table.plan.rows_of(number)):
+                if number in missing:
+                    table.write(number, shard)
+                advance(len(shard))
+                shard, number = [], number + 1
+    if table.missing():
+        raise QuestionsError(f"{questions.rows.label} changed while it was read", "Run the same command again.")
+    return table
+
+
+def survey(
+    questions: QuestionSet, sample: int | None, seed: int, progress: Progress = silent
+) -> tuple[int, dict[str, Any]]:
+    """Check every row and choose the sample: how many rows it has, and the facts for the manifest."""
+    left_out: Counter[str] = Counter()
+    never = {name: path for name, path in questions.fields if path is not None} if questions.declared else {}
+
+    def draws() -> Iterator[int]:
+        with progress(f"{questions.name}: checking questions", None) as advance:
+            for count, (_, question) in enumerate(questions.read(never), start=1):
+                if count % TICK == 0:
+                    advance(TICK)
+                if question is None:
+                    left_out["stands in the prompt"] += 1
+                else:
+                    yield draw(question.id, seed)
+
+    choice = choose(draws(), sample)
+    if choice.available == 0:
+        raise QuestionsError(f"{questions.rows.label}: there are no questions in it")
+    if never:
+        name, path = next(iter(never.items()))
+        raise QuestionsError(
+            f"{questions.rows.label}: no row has the column '{path}', which the definition gives for {name}",
+            f"Correct `fields: {name}` in the definition of the set '{questions.definition.name}'.",
+        )
+    if choice.repeated is not None:
+        raise QuestionsError(_repeated_id(questions, choice.repeated, seed))
+    facts = {"available": choice.available, "cutoff": choice.cutoff, "left_out": dict(left_out)}
+    return choice.size, facts
+
+
+def chosen(questions: QuestionSet, cutoff: int, seed: int) -> Iterator[Question]:
+    """The questions of a sample, in the order of their source."""
+    for _, question in questions.read():
+        if question is not None and draw(question.id, seed) <= cutoff:
+            yield question
+
+
+def _repeated_id(questions: QuestionSet, repeated: int, seed: int) -> str:
+    """Say which id stands where; only hashes were kept, so the source is read once more."""
+    places = [
+        (question.id, questions.where(number))
+        for number, question in questions.read()
+        if question is not None and draw(question.id, seed) == repeated
+    ]
+    return f"the id '{printable(places[0][0])}' is given twice: {places[0][1]} and {places[1][1]}"
+
+
+def _examples(study: Study) -> list[Example]:
+    """Every solved question that stands in some model's prompt."""
+    prompts = [study.prompt_for(model) for model in study.models]
+    return [example for prompt in prompts for example in prompt.examples[: prompt.shots]]

@@ -1,0 +1,286 @@
+"""A study: one typed object that is the YAML file, the Python argument and the record saved with a run.
+
+The text under each field is its documentation: `anchorscope init` writes it as comments, and the error
+for a wrong value quotes it. A later stage that needs a setting adds a field here, never a flag elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+"""A name that becomes a folder: letters, digits, dot, dash and underscore, and it does not start with a dot."""
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+
+RESERVED_MODEL_NAMES = frozenset({"questions", "figures", "report"})  # folders of a run beside its models'
+
+
+class Spec(BaseModel):
+    """One part of a study: unknown keys are refused, values are not converted, instances do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class Example(Spec):
+    """One solved question of a few-shot prompt."""
+
+    question: Text
+    """The question, as it would stand in a set."""
+    answer: Text
+    """Its short answer."""
+
+
+DEFAULT_EXAMPLES = [
+    Example(question=question, answer=answer)
+    for question, answer in (
+        ("Which planet is closest to the Sun?", "Mercury"),
+        ("Who painted the ceiling of the Sistine Chapel?", "Michelangelo"),
+        ("Which river flows through Vienna?", "the Danube"),
+        ("In which year did the Berlin Wall fall?", "1989"),
+        ("Which gas do green plants take in from the air?", "carbon dioxide"),
+        ("Which language do most people in Brazil speak?", "Portuguese"),
+        ("How many sides does a hexagon have?", "six"),
+        ("Which metal is liquid at room temperature?", "mercury"),
+    )
+]
+
+
+class PromptSpec(Spec):
+    """How a question is put to a model."""
+
+    style: Literal["completion", "chat"] = "completion"
+    """completion: plain text, for base models. chat: the model's own chat template, for instruct models."""
+    shots: Annotated[int, Field(ge=0)] = 4
+    """How many of `examples` stand before the question. They are the same for every question, so they are computed once."""
+    examples: list[Example] = DEFAULT_EXAMPLES
+    """Solved questions to choose the shots from, in this order. A question of a set that equals one is left out."""
+    question: str = "Q: {question}"
+    """The line that carries the question; {question} stands for its text."""
+    cue: Text = "A:"
+    """What stands before the answer, on a line of its own."""
+    system: str = ""
+    """The system turn (chat style only)."""
+    chat_kwargs: dict[str, bool | int | float | str] = {}
+    """Arguments for the chat template, such as enable_thinking: false (chat style only)."""
+
+    @field_validator("question")
+    @classmethod
+    def _one_placeholder(cls, value: str) -> str:
+        if value.count("{question}") != 1:
+            raise ValueError("must contain {question} exactly once")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PromptSpec:
+        if self.shots > len(self.examples):
+            raise ValueError(f"shots is {self.shots}, but there are only {len(self.examples)} examples")
+        if self.style == "completion" and (self.system or self.chat_kwargs):
+            raise ValueError("system and chat_kwargs belong to style: chat")
+        return self
+
+
+class ModelSpec(Spec):
+    """A causal language model and how it is loaded."""
+
+    id: Text
+    """A Hugging Face id (org/model), a local folder, or a .gguf file."""
+    name: Name
+    """What figures and folders call it. Default: the last part of `id`."""
+    revision: str | None = None
+    """Branch, tag or commit on the hub. Default: main; the commit it stood for is recorded with the run."""
+    gguf: str | None = None
+    """The .gguf file to take, when `id` is a hub repository that holds several."""
+    dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
+    """auto: as the weights were saved. Never float16: the residuals of some models overflow it."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, mps; auto takes a GPU where there is one. Not together with device_map."""
+    device_map: str | dict[str, int | str] | None = None
+    """auto or balanced shards the layers over all GPUs; or a mapping from module to device."""
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    """The attention code in transformers. Both take the knockout's mask; sdpa is faster and more exact."""
+    prompt: PromptSpec | None = None
+    """A prompt of this model's own. Default: the study's."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthand(cls, data: Any) -> Any:
+        data = {"id": data} if isinstance(data, str) else data
+        if isinstance(data, dict) and isinstance(data.get("id"), str) and "name" not in data:
+            last = PurePath(data["id"]).name.removesuffix(".gguf")
+            data = {**data, "name": re.sub(r"[^A-Za-z0-9._-]", "-", last)}
+        return data
+
+    @field_validator("dtype", mode="before")
+    @classmethod
+    def _no_float16(cls, value: Any) -> Any:
+        if value in ("float16", "fp16", "half"):
+            raise ValueError("float16 is not offered: residuals of some models (Gemma) overflow it; take bfloat16")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelSpec:
+        if self.name in RESERVED_MODEL_NAMES:
+            raise ValueError(f"'{self.name}' is a folder of every run; give the model another name")
+        if self.device_map is not None and self.device != "auto":
+            raise ValueError("give device or device_map, not both")
+        return self
+
+
+class DatasetSpec(Spec):
+    """A question set and how much of it is used."""
+
+    set: Text
+    """popqa, triviaqa, hotpotqa or nq; or the path of a YAML definition of your own (docs/questions.md)."""
+    name: Name
+    """What figures and folders call it. Default: the set's name, or the definition's file name."""
+    path: str | None = None
+    """A local JSONL, Parquet or CSV file to read instead of the set's own source."""
+    columns: Literal["plain", "source"] = "plain"
+    """What the columns of `path` are called: plain (id, question, answers, …) or as in the set's source."""
+    sample: Annotated[int, Field(ge=1)] | None = None
+    """How many questions to draw, by seed and question id. Default: all. A larger sample contains the smaller."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthand(cls, data: Any) -> Any:
+        data = {"set": data} if isinstance(data, str) else data
+        if isinstance(data, dict) and isinstance(data.get("set"), str) and "name" not in data:
+            stem = PurePath(data["set"]).name
+            stem = stem.removesuffix(".yaml").removesuffix(".yml")
+            data = {**data, "name": re.sub(r"[^A-Za-z0-9._-]", "-", stem)}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DatasetSpec:
+        if self.columns == "source" and self.path is None:
+            raise ValueError("columns: source says how to read `path`, and there is no path")
+        return self
+
+
+class AnswersSpec(Spec):
+    """Where the answers come from."""
+
+    source: Literal["generate", "file"] = "generate"
+    """generate: greedy decoding, first line. file: answers you already have, from `file`."""
+    backend: Literal["transformers", "vllm"] = "transformers"
+    """What generates. vllm is faster on many questions and needs anchorscope[vllm]."""
+    max_new_tokens: Annotated[int, Field(ge=1, le=512)] = 24
+    """An answer is cut here if it has no line end before."""
+    batch_tokens: Annotated[int, Field(ge=1)] = 8192
+    """Tokens per batch. The batch plan is a pure function of lengths and this number, so results do not depend on the machine."""
+    file: str | None = None
+    """With source: file, a JSONL, Parquet or CSV file with id or question, answer, and optionally label and context."""
+    grader: Name = "alias"
+    """How an answer is compared with the accepted ones."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> AnswersSpec:
+        if (self.source == "file") != (self.file is not None):
+            raise ValueError("source: file and file: PATH go together")
+        return self
+
+
+class SpansSpec(Spec):
+    """Which tokens are cut, and which are cut instead of them as controls."""
+
+    exact_question: Literal["content", "dataset"] = "content"
+    """content: the content words of the question. dataset: what the set itself marks (PopQA: subject and property)."""
+    controls: list[Literal["control_question", "control_random"]] = ["control_question", "control_random"]
+    """Control spans, each paired token by token with the exact question tokens."""
+
+
+class Study(Spec):
+    """Which models answer which questions, and how what they know is measured."""
+
+    name: Name
+    """Names the run's folder, runs/<name>."""
+    description: str = ""
+    """For people. May change while a run goes on."""
+    models: Annotated[list[ModelSpec], Field(min_length=1)]
+    """The models, one panel of the chart each, in this order."""
+    datasets: Annotated[list[DatasetSpec], Field(min_length=1)]
+    """The question sets, one colour of the chart each, in this order."""
+    prompt: PromptSpec = PromptSpec()
+    """How a question is put to a model."""
+    answers: AnswersSpec = AnswersSpec()
+    """Where the answers come from."""
+    spans: SpansSpec = SpansSpec()
+    """Which tokens are cut."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seeds the sampling of questions and everything random after it."""
+    shard_rows: Annotated[int, Field(ge=1)] = 4096
+    """Rows per file of a table: what a stopped run does again, at most."""
+
+    _base: Path = PrivateAttr(default_factory=Path)
+
+    @model_validator(mode="after")
+    def _unique_names(self) -> Study:
+        for kind, names in (
+            ("models", [model.name for model in self.models]),
+            ("datasets", [dataset.name for dataset in self.datasets]),
+        ):
+            # folders on some file systems do not tell upper from lower case
+            lower = [name.lower() for name in names]
+            repeated = {name for name in names if lower.count(name.lower()) > 1}
+            if repeated:
+                raise ValueError(f"two {kind} are called '{min(repeated)}'; give one another name")
+        return self
+
+    def prompt_for(self, model: ModelSpec) -> PromptSpec:
+        """The prompt a model is given: its own, or else the study's."""
+        return model.prompt or self.prompt
+
+    def record(self) -> dict[str, Any]:
+        """The whole study with its defaults, as plain values."""
+        return self.model_dump(mode="json")
+
+    def identity(self) -> dict[str, Any]:
+        """What must not change while a run goes on.
+
+        The description may; so may the place of a data file, since a table records the file's hash.
+        """
+        record = self.record()
+        del record["description"]
+        for dataset in record["datasets"]:
+            del dataset["path"]
+        return record
+
+    def fingerprint(self) -> str:
+        """A hash of `identity`."""
+        return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def base(self) -> Path:
+        """The folder relative paths start at: the study file's, or the current one."""
+        return self._base
+
+    def based_at(self, folder: Path) -> Study:
+        """The same study, its relative paths starting at `folder`."""
+        study = self.model_copy()
+        study._base = folder
+        return study
+
+    def with_data(self, folder: Path) -> Study:
+        """The same study, reading each set from `folder`/<set>.jsonl, .parquet or .csv instead of the hub."""
+        datasets = []
+        for dataset in self.datasets:
+            found = [p for s in (".jsonl", ".parquet", ".csv") if (p := folder / f"{dataset.set}{s}").is_file()]
+            if found and dataset.path is None:
+                dataset = dataset.model_copy(update={"path": str(found[0].resolve())})
+            datasets.append(dataset)
+        return self.model_copy(update={"datasets": datasets})

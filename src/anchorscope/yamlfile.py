@@ -1,0 +1,108 @@
+"""YAML read strictly, and every value traced back to its line.
+
+Plain PyYAML lets a repeated key win silently and expands aliases without bound. A study decides what is
+computed, so both are refused here, and every complaint carries the line it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from anchorscope.errors import StudyError, printable
+
+MAX_BYTES = 1 << 20  # a study of this size was not written by a person
+
+
+@dataclass(frozen=True)
+class YamlFile:
+    """A parsed YAML file that still knows on which line each value stands."""
+
+    path: Path
+    data: Any
+    node: yaml.Node | None
+
+    def line(self, loc: Sequence[int | str]) -> int | None:
+        """The line (from 1) of the value at `loc`, or of its nearest existing parent."""
+        node, line = self.node, None
+        if node is not None:
+            line = node.start_mark.line + 1
+        for part in loc:
+            child = _child(node, part)
+            if child is None:
+                break
+            line, node = child[0].start_mark.line + 1, child[1]
+        return line
+
+
+def _child(node: yaml.Node | None, part: int | str) -> tuple[yaml.Node, yaml.Node] | None:
+    """The node that carries the line, and the value node, of one step down."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(part):
+                return key, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        item = node.value[part]
+        return item, item
+    return None
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """SafeLoader that refuses aliases and repeated keys."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not used here", event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    first = seen[key.value]
+                    problem = f"'{printable(key.value)}' is given twice (first on line {first})"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                seen[key.value] = key.start_mark.line + 1
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path) -> YamlFile:
+    """Read one YAML document; what is wrong with it becomes a StudyError with its line."""
+    try:
+        if not path.is_file():
+            raise StudyError(f"{path}: no such file")
+        if path.stat().st_size > MAX_BYTES:
+            raise StudyError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is not a file written by hand")
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{path}: not UTF-8 text (byte {error.start})", "Save the file as UTF-8.") from None
+    except OSError as error:
+        raise StudyError(f"{path}: {error.strerror or error}") from None
+    return parse_yaml(text, path)
+
+
+def parse_yaml(text: str, path: Path) -> YamlFile:
+    """Parse the text of one YAML document that came from `path`."""
+    loader = None
+    try:
+        loader = _StrictLoader(text)
+        node = loader.get_single_node()
+        data = None if node is None else loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{path}:{mark.line + 1}" if mark else f"{path}"
+        raise StudyError(f"{where}: {printable(error.problem or 'not valid YAML', 200)}") from None
+    except RecursionError:
+        raise StudyError(f"{path}: nested too deeply") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise StudyError(f"{path}: not valid YAML ({printable(str(error), 200)})") from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+    return YamlFile(path, data, node)
