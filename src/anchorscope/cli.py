@@ -47,7 +47,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="See by which route a language model's hidden states know that its answer is true.",
-    epilog="Start with:  anchorscope init   ·   exit codes: 0 done, 2 wrong command line, 3 something to mend, 130 stopped",
+    epilog="Exit codes: 0 done, 2 wrong command line, 3 something to mend, 130 stopped. Start with: anchorscope init",
 )
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -75,13 +75,19 @@ RunsOption = Annotated[
 ]
 
 
-@app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _version(wanted: bool) -> None:
+    if wanted:
         out.print(f"anchorscope {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -167,16 +173,14 @@ def sets(
         out.print(table)
         out.print("\nA set of your own is a short YAML file: docs/questions.md", style="dim")
         return
-    probe = Study(name="probe", models=[ModelSpec.model_validate("none")], datasets=[DatasetSpec.model_validate(name)])
-    if data:
-        probe = probe.with_data(data)
-    questions = open_set(probe.datasets[0], probe.base)
+    spec = DatasetSpec.model_validate(name)
+    questions = open_set(spec.found_in(data) if data else spec, Path())
+    first = [question for _, question in islice(questions.read(), show)]
     definition = questions.definition
-    out.print(
-        f"[bold]{escape(definition.title or definition.name)}[/bold], version {definition.version}, {escape(definition.licence)}"
-    )
+    title = definition.title or definition.name
+    out.print(f"[bold]{escape(title)}[/bold], version {definition.version}, {escape(definition.licence)}")
     out.print(escape(" ".join(definition.citation.split())), style="dim")
-    for _, question in islice(questions.read(), show):
+    for question in first:
         if question is not None:
             answers = " · ".join(question.answers)
             out.print(f"{escape(printable(question.id, 40))}  [bold]{escape(printable(question.question, 300))}[/bold]")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from anchorscope.errors import HubError
+from anchorscope.errors import HubError, printable
 
 _TOKEN_HINT = "Make a token at the hub's settings page, then: export HF_TOKEN=…  (or run: hf auth login)"  # noqa: S105
 _OFFLINE_HINT = "Check the network, set HF_ENDPOINT for a mirror, or give a local folder or file in the study."
@@ -53,20 +53,20 @@ def hub_errors(what: str, kind: Literal["model", "dataset"]) -> Iterator[None]:
         status = getattr(error.response, "status_code", "no answer")
         raise HubError(f"the hub answered {status} for the {kind} {what}", f"{_first_line(error)}") from None
     except Exception as error:
-        if not _is_network(error):
+        if not is_network(error):
             raise
         raise HubError(
             f"the hub is out of reach ({_first_line(error)}), needed for the {kind} {what}", _OFFLINE_HINT
         ) from None
 
 
-def _is_network(error: BaseException) -> bool:
+def is_network(error: BaseException) -> bool:
     """Whether an exception of any HTTP client means: no connection. The hub's client has changed twice."""
-    names = {base.__name__ for kind in type(error).__mro__ for base in (kind,)}
+    names = {kind.__name__ for kind in type(error).__mro__}
     return bool(
         names & {"ConnectionError", "ConnectError", "TransportError", "TimeoutException", "OfflineModeIsEnabled"}
     )
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return printable((str(error).strip().splitlines() or [type(error).__name__])[0], 200)

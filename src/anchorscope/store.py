@@ -58,17 +58,11 @@ def versions() -> dict[str, str]:
 def differences(old: Any, new: Any, where: str = "") -> list[str]:
     """What changed between two nested values, one line each: `datasets[0].sample: 1000 → 2000`."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = list(dict.fromkeys([*old, *new]))
-        steps = [(f"{where}.{key}" if where else str(key), key in old, key in new, key) for key in keys]
-        lines = []
-        for path, was, is_now, key in steps:
-            if was and is_now:
-                lines += differences(old[key], new[key], path)
-            else:
-                lines.append(
-                    f"{path}: {_short(old[key]) if was else '(not there)'} → {_short(new[key]) if is_now else '(not there)'}"
-                )
-        return lines
+        return [
+            line
+            for key in dict.fromkeys([*old, *new])
+            for line in differences(old.get(key), new.get(key), f"{where}.{key}" if where else str(key))
+        ]
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         return [
             line for i, (a, b) in enumerate(zip(old, new, strict=True)) for line in differences(a, b, f"{where}[{i}]")

@@ -22,6 +22,8 @@ from pydantic import (
     model_validator,
 )
 
+from anchorscope.errors import QuestionsError
+
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 """A name that becomes a folder: letters, digits, dot, dash and underscore, and it does not start with a dot."""
 
@@ -50,12 +52,12 @@ DEFAULT_EXAMPLES = [
     for question, answer in (
         ("Which planet is closest to the Sun?", "Mercury"),
         ("Who painted the ceiling of the Sistine Chapel?", "Michelangelo"),
-        ("Which river flows through Vienna?", "the Danube"),
+        ("Which river flows through Vienna?", "Danube"),
         ("In which year did the Berlin Wall fall?", "1989"),
         ("Which gas do green plants take in from the air?", "carbon dioxide"),
         ("Which language do most people in Brazil speak?", "Portuguese"),
         ("How many sides does a hexagon have?", "six"),
-        ("Which metal is liquid at room temperature?", "mercury"),
+        ("Which ocean is the largest?", "Pacific Ocean"),
     )
 ]
 
@@ -66,7 +68,7 @@ class PromptSpec(Spec):
     style: Literal["completion", "chat"] = "completion"
     """completion: plain text, for base models. chat: the model's own chat template, for instruct models."""
     shots: Annotated[int, Field(ge=0)] = 4
-    """How many of `examples` stand before the question. They are the same for every question, so they are computed once."""
+    """How many of `examples` stand before the question, the same for every question."""
     examples: list[Example] = DEFAULT_EXAMPLES
     """Solved questions to choose the shots from, in this order. A question of a set that equals one is left out."""
     question: str = "Q: {question}"
@@ -99,7 +101,7 @@ class ModelSpec(Spec):
 
     id: Text
     """A Hugging Face id (org/model), a local folder, or a .gguf file."""
-    name: Name
+    name: Name = ""
     """What figures and folders call it. Default: the last part of `id`."""
     revision: str | None = None
     """Branch, tag or commit on the hub. Default: main; the commit it stood for is recorded with the run."""
@@ -146,7 +148,7 @@ class DatasetSpec(Spec):
 
     set: Text
     """popqa, triviaqa, hotpotqa or nq; or the path of a YAML definition of your own (docs/questions.md)."""
-    name: Name
+    name: Name = ""
     """What figures and folders call it. Default: the set's name, or the definition's file name."""
     path: str | None = None
     """A local JSONL, Parquet or CSV file to read instead of the set's own source."""
@@ -171,6 +173,16 @@ class DatasetSpec(Spec):
             raise ValueError("columns: source says how to read `path`, and there is no path")
         return self
 
+    def found_in(self, folder: Path) -> DatasetSpec:
+        """The same set, read from `folder`/<set>.jsonl, .parquet or .csv; one with a file of its own stays as it is."""
+        if self.path is not None or self.set.endswith((".yaml", ".yml")):
+            return self
+        for ending in (".jsonl", ".parquet", ".csv"):
+            file = folder / f"{self.set}{ending}"
+            if file.is_file():
+                return self.model_copy(update={"path": str(file.resolve())})
+        raise QuestionsError(f"{folder} holds no {self.set}.jsonl, {self.set}.parquet or {self.set}.csv")
+
 
 class AnswersSpec(Spec):
     """Where the answers come from."""
@@ -182,7 +194,7 @@ class AnswersSpec(Spec):
     max_new_tokens: Annotated[int, Field(ge=1, le=512)] = 24
     """An answer is cut here if it has no line end before."""
     batch_tokens: Annotated[int, Field(ge=1)] = 8192
-    """Tokens per batch. The batch plan is a pure function of lengths and this number, so results do not depend on the machine."""
+    """Tokens per batch. The batch plan depends on lengths and this number alone, not on the machine."""
     file: str | None = None
     """With source: file, a JSONL, Parquet or CSV file with id or question, answer, and optionally label and context."""
     grader: Name = "alias"
@@ -223,7 +235,7 @@ class Study(Spec):
     """Which tokens are cut."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seeds the sampling of questions and everything random after it."""
-    shard_rows: Annotated[int, Field(ge=1)] = 4096
+    shard_rows: Annotated[int, Field(ge=1)] = 1024
     """Rows per file of a table: what a stopped run does again, at most."""
 
     _base: Path = PrivateAttr(default_factory=Path)
@@ -277,10 +289,4 @@ class Study(Spec):
 
     def with_data(self, folder: Path) -> Study:
         """The same study, reading each set from `folder`/<set>.jsonl, .parquet or .csv instead of the hub."""
-        datasets = []
-        for dataset in self.datasets:
-            found = [p for s in (".jsonl", ".parquet", ".csv") if (p := folder / f"{dataset.set}{s}").is_file()]
-            if found and dataset.path is None:
-                dataset = dataset.model_copy(update={"path": str(found[0].resolve())})
-            datasets.append(dataset)
-        return self.model_copy(update={"datasets": datasets})
+        return self.model_copy(update={"datasets": [dataset.found_in(folder) for dataset in self.datasets]})

@@ -103,7 +103,8 @@ def _scalar(value: Any) -> str:
     special = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w./-]*", value) and value.lower() not in special:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    # JSON lets characters stand that YAML reads as line ends or refuses, such as U+0085 and U+007F
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in json.dumps(value, ensure_ascii=False))
 
 
 def _doc(info: FieldInfo) -> str:

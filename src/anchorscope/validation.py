@@ -33,45 +33,39 @@ def validate(kind: type[T], file: YamlFile) -> T:
 
 def explain(kind: type[BaseModel], error: ValidationError, file: YamlFile) -> list[str]:
     """One line for each thing that is wrong: file, line, field, and what to write instead."""
-    lines: list[tuple[int, str]] = []
-    for item in error.errors(include_url=False, include_context=True):
-        loc = _real_loc(item["loc"], file.data)
-        line = file.line(loc)
-        where = f"{file.path}:{line}" if line else f"{file.path}"
-        text = f"{where}: {_message(kind, loc, item)}"
-        if (line or 0, text) not in lines:
-            lines.append((line or 0, text))
-    return [text for _, text in sorted(lines, key=lambda pair: pair[0])]
+    by_place: dict[Loc, list[Any]] = {}
+    for item in error.errors(include_url=False):
+        by_place.setdefault(_real_loc(item["loc"], file.data), []).append(item)
+    lines = [(file.line(loc) or 0, _message(kind, loc, items)) for loc, items in by_place.items()]
+    return [f"{file.path}:{line}: {text}" for line, text in sorted(lines, key=lambda pair: pair[0])]
 
 
-def _message(kind: type[BaseModel], loc: Loc, item: Any) -> str:
-    field = printable(_dotted(loc)) or "the file"
+def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
+    """What is wrong at one place. Several items are the branches of a union, none of which fitted."""
+    item, field = items[0], printable(_dotted(loc))
+    given = printable(repr(item["input"]), 60)
     if item["type"] == "extra_forbidden":
-        parent = _model_at(kind, loc[:-1])
-        key = str(loc[-1])
-        suggestion = did_you_mean(key, parent.model_fields) if parent else ""
-        return f"unknown key '{printable(key)}'; {suggestion}"
+        parent, key = _model_at(kind, loc[:-1]), str(loc[-1])
+        return f"unknown key '{printable(key)}'; {did_you_mean(key, parent.model_fields if parent else ())}"
     if item["type"] == "missing":
         return f"{field} is missing"
-    problem = str(item["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    given = item["input"]
+    if item["type"] == "value_error":
+        problem = str(item["msg"]).removeprefix("Value error, ")
+        return f"{field}: {problem}" if field else problem
     if item["type"] == "literal_error":
-        choices = [choice.strip().strip("'") for choice in item["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        return f"{field}: '{printable(str(given))}' is not possible; {did_you_mean(str(given), choices)}"
+        choices = [choice.strip(" '") for choice in item["ctx"]["expected"].replace(" or ", ", ").split(",")]
+        return f"{field}: {given} is not possible; {did_you_mean(str(item['input']), choices)}"
     if item["type"] == "string_pattern_mismatch":
-        problem = "use letters, digits, dot, dash and underscore, starting with a letter or digit"
-    elif item["type"] == "value_error":
-        return f"{field}: {problem}" if loc else problem
-    elif item["type"].endswith("_type") or item["type"].endswith("_parsing"):
-        problem = f"should be {problem}"
-    return f"{field}: {problem}, not {printable(repr(given), 60)}"
+        return f"{field}: use letters, digits, dot, dash and underscore, starting with a letter or digit, not {given}"
+    expected = dict.fromkeys(str(each["msg"]).removeprefix("Input should be ") for each in items)
+    return f"{field}: should be {' or '.join(expected)}, not {given}"
 
 
 def _real_loc(loc: Sequence[int | str], data: Any) -> Loc:
     """`loc` without the names pydantic adds for the branches of a union."""
     real: list[int | str] = []
     for index, part in enumerate(loc):
-        if isinstance(data, (dict, list)) and _has(data, part):
+        if _has(data, part):
             data = data[part]
             real.append(part)
         elif index == len(loc) - 1 and isinstance(data, dict) and str(part).isidentifier():
@@ -79,8 +73,10 @@ def _real_loc(loc: Sequence[int | str], data: Any) -> Loc:
     return tuple(real)
 
 
-def _has(data: dict[Any, Any] | list[Any], part: int | str) -> bool:
-    return part in data if isinstance(data, dict) else isinstance(part, int) and part < len(data)
+def _has(data: Any, part: int | str) -> bool:
+    if isinstance(data, dict):
+        return part in data
+    return isinstance(data, list) and isinstance(part, int) and part < len(data)
 
 
 def _model_at(kind: type[BaseModel], loc: Loc) -> type[BaseModel] | None:

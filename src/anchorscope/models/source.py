@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from anchorscope.errors import ModelError
-from anchorscope.hub import hub_errors
+from anchorscope.errors import ModelError, printable
+from anchorscope.hub import hub_errors, is_network
 from anchorscope.study import ModelSpec
 
 
@@ -50,13 +50,23 @@ def find_model(spec: ModelSpec, base: Path) -> ModelSource:
         return _source(spec, "folder", str(local), None, local, gguf=spec.gguf)
     if spec.id.startswith(("/", "./", "../", "~")):
         raise ModelError(f"{spec.name}: there is no folder {local}")
-    name = spec.gguf or "config.json"
-    from huggingface_hub import hf_hub_download
-
-    with hub_errors(spec.id, "model"):
-        file = Path(hf_hub_download(spec.id, name, revision=spec.revision))
+    file = _download(spec, spec.gguf or "config.json")
     # the cache keeps each commit in snapshots/<commit>/
     return _source(spec, "hub", spec.id, file.parent.name, file.parent, gguf=spec.gguf)
+
+
+def _download(spec: ModelSpec, name: str) -> Path:
+    """One file of a model on the hub, at the commit its revision stands for now; from the cache when offline."""
+    from huggingface_hub import HfApi, hf_hub_download
+
+    with hub_errors(spec.id, "model"):
+        try:
+            HfApi().model_info(spec.id, revision=spec.revision, timeout=20)  # fails at once where a download retries
+        except Exception as error:
+            if not is_network(error):
+                raise
+            return Path(hf_hub_download(spec.id, name, revision=spec.revision, local_files_only=True))
+        return Path(hf_hub_download(spec.id, name, revision=spec.revision))
 
 
 def _source(
@@ -93,8 +103,8 @@ def _config(spec: ModelSpec, folder: Path, gguf: str | None) -> Any:
             f"{spec.name}: reading a .gguf file needs the gguf library",
             "Run: pip install 'anchorscope[gguf]'",
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
+    except Exception as error:  # noqa: BLE001 a broken configuration can fail anywhere in transformers
+        reason = printable(" ".join(str(error).split()), 200)
         raise ModelError(f"{spec.name}: {where} is not a model transformers can read ({reason})") from None
 
 

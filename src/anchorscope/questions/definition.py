@@ -138,9 +138,9 @@ PLAIN_CSV = PLAIN.model_copy(update={"answers": FieldPath(path=["answers"], pars
 
 
 def known_sets() -> dict[str, Path]:
-    """The sets that come with the package: name and definition file."""
+    """The sets that come with the package, in the order of the published chart: name and definition file."""
     folder = Path(str(files("anchorscope.questions") / "sets"))
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {name: folder / f"{name}.yaml" for name in ("popqa", "triviaqa", "hotpotqa", "nq")}
 
 
 def load_set(reference: str, base: Path) -> tuple[SetDefinition, Path]:

@@ -162,7 +162,7 @@ class FileRows:
         except (pa.ArrowException, UnicodeDecodeError, OverflowError, ValueError, OSError) as error:
             if isinstance(error, QuestionsError):
                 raise
-            reason = " ".join(str(error).split())[:160]
+            reason = printable(" ".join(str(error).split()), 160)
             raise QuestionsError(f"{self.path}: after row {row}: not a readable Parquet file ({reason})") from None
 
 

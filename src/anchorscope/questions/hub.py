@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from anchorscope.errors import HubError
+from anchorscope.errors import HubError, printable
 from anchorscope.hub import hub_errors
 from anchorscope.questions.definition import HubSource
 
@@ -37,10 +37,12 @@ class HubRows:
         from huggingface_hub import HfApi
 
         with hub_errors(self.source.id, "dataset"):
-            sha = HfApi().dataset_info(self.source.id, revision=self.source.revision).sha
-        if sha is None:
+            info = HfApi().dataset_info(self.source.id, revision=self.source.revision)
+            if info.gated:
+                HfApi().auth_check(self.source.id, repo_type="dataset")
+        if info.sha is None:
             raise HubError(f"the hub did not say which commit of the dataset {self.source.id} it holds")
-        return sha
+        return info.sha
 
     def identity(self) -> dict[str, Any]:
         """What the rows are: id, configuration, split and commit."""
@@ -72,7 +74,7 @@ class HubRows:
                 )
             except (ValueError, datasets.exceptions.DatasetsError) as error:
                 # an unknown configuration or split; the library's text lists the right ones
-                raise HubError(f"the dataset {self.label}: {' '.join(str(error).split())[:300]}") from None
+                raise HubError(f"the dataset {self.label}: {printable(' '.join(str(error).split()), 300)}") from None
             if self.columns and rows.column_names:
                 rows = rows.select_columns([name for name in rows.column_names if name in self.columns])
             yield from enumerate(rows, start=1)

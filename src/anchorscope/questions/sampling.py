@@ -45,7 +45,8 @@ def choose(draws: Iterable[int], sample: int | None) -> Choice:
         available += 1
         if keep is not None and len(held) >= 2 * keep + 65536:
             held = array("Q", np.partition(np.asarray(held), keep - 1)[:keep].tobytes())
-    ordered = np.sort(np.asarray(held, dtype=np.uint64))
+    ordered = np.asarray(held, dtype=np.uint64)
+    ordered.sort()
     if keep is not None:
         ordered = ordered[:keep]
     same = np.flatnonzero(ordered[1:] == ordered[:-1])

@@ -1,0 +1,80 @@
+"""What the tests share: a small study, the shared data, a hub on this machine, and the command as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anchorscope import Study
+from hub_server import Hub, serve
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "qa"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    if not SHARED.is_dir():
+        pytest.skip(f"the four sets are not at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def hub() -> Iterator[Hub]:
+    with serve() as server:
+        yield server
+
+
+def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def plain_rows(count: int) -> list[dict[str, Any]]:
+    return [
+        {"id": f"q{i}", "question": f"What is number {i}?", "answers": [str(i), f"number {i}"], "subject": f"N{i % 7}"}
+        for i in range(count)
+    ]
+
+
+@pytest.fixture
+def make_study(tmp_path: Path) -> Callable[..., Study]:
+    """A study of one model and a local file of `rows` questions."""
+
+    def make(rows: int = 50, sample: int | None = None, **fields: Any) -> Study:
+        path = write_jsonl(tmp_path / "numbers.jsonl", plain_rows(rows))
+        dataset = {"set": "nq", "name": "numbers", "path": str(path), "sample": sample}
+        return Study.model_validate({"name": "s", "models": ["org/model"], "datasets": [dataset], **fields})
+
+    return make
+
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """Run the installed command in a process of its own, in an empty folder."""
+
+    def run(*arguments: str, hub: Hub | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "ANCHORSCOPE"))}
+        endpoint = hub.url if hub else "http://127.0.0.1:9"  # nothing listens on the discard port
+        clean |= {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": endpoint, "COLUMNS": "200", **env}
+        command = [sys.executable, "-m", "anchorscope.cli", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=120)
+
+    return run
+
+
+def assert_mendable(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """An error a person can mend: exit code 3, no traceback, and these words in it."""
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from anchorscope import AnchorscopeError
+from anchorscope.questions import known_sets, load_set
+from anchorscope.questions.definition import PLAIN
+from anchorscope.questions.question import to_question
+from conftest import Cli, assert_mendable
+from hub_server import COMMIT, Hub, Repo
+
+# One row of each set in the shape the hub holds it.
+HUB_ROWS: dict[str, dict[str, Any]] = {
+    "popqa": {
+        "id": 4222362, "subj": "George Rankin", "prop": "occupation", "obj": "politician", "subj_id": 1850297,
+        "prop_id": 22, "obj_id": 2834605, "s_aliases": '["George James Rankin"]', "o_aliases": '["political leader"]',
+        "s_uri": "http://www.wikidata.org/entity/Q5543720", "o_uri": "http://www.wikidata.org/entity/Q82955",
+        "s_wiki_title": "George Rankin", "o_wiki_title": "Politician", "s_pop": 142, "o_pop": 25692,
+        "question": "What is George Rankin's occupation?", "possible_answers": '["politician", "political leader"]',
+    },
+    "triviaqa": {
+        "question": "Who was the man behind The Chipmunks?", "question_id": "tc_2",
+        "question_source": "http://www.triviacountry.com/",
+        "entity_pages": {"doc_source": [], "filename": [], "title": [], "wiki_context": []},
+        "search_results": {
+            "description": [], "filename": [], "rank": [], "title": [], "url": [], "search_context": [],
+        },
+        "answer": {
+            "aliases": ["David Seville"], "normalized_aliases": ["david seville"], "matched_wiki_entity_name": "",
+            "normalized_matched_wiki_entity_name": "", "normalized_value": "david seville",
+            "type": "WikipediaEntity", "value": "David Seville",
+        },
+    },
+    "hotpotqa": {
+        "id": "5a8b57f25542995d1e6f1371", "question": "Were Scott Derrickson and Ed Wood of the same nationality?",
+        "answer": "yes", "type": "comparison", "level": "hard",
+        "supporting_facts": {"title": ["Scott Derrickson", "Ed Wood"], "sent_id": [0, 0]},
+        "context": {"title": ["Ed Wood"], "sentences": [["Edward Davis Wood Jr. was an American filmmaker."]]},
+    },
+    "nq": {
+        "question": "when was the last time anyone was on the moon",
+        "answer": ["14 December 1972 UTC", "December 1972"],
+    },
+}  # fmt: skip
+EXPECTED = {
+    "popqa": ("4222362", ["politician", "political leader"], "George Rankin", "occupation", 142.0),
+    "triviaqa": ("tc_2", ["David Seville"], None, None, None),
+    "hotpotqa": ("5a8b57f25542995d1e6f1371", ["yes"], None, None, None),
+    "nq": ("nq-0", ["14 December 1972 UTC", "December 1972"], None, None, None),
+}
+FILES = {  # where the hub keeps the split that is read
+    "popqa": "test.tsv",
+    "triviaqa": "unfiltered.nocontext/validation-00000-of-00001.parquet",
+    "hotpotqa": "fullwiki/validation-00000-of-00001.parquet",
+    "nq": "nq_open/validation-00000-of-00001.parquet",
+}
+
+
+@pytest.mark.parametrize("name", HUB_ROWS)
+def test_a_row_of_the_hub_is_mapped(name: str):
+    definition, _ = load_set(name, Path())
+    found = to_question(HUB_ROWS[name], definition.fields, definition.keep, "nq-0")
+    assert (found.id, found.answers, found.subject, found.relation, found.popularity) == EXPECTED[name]
+    assert found.question == HUB_ROWS[name]["question"]
+    assert found.context is None  # HotpotQA's paragraphs are not given to the model
+
+
+def repo_of(name: str) -> Repo:
+    """The set as the hub holds it: data file and, for those with configurations, the card that declares them."""
+    definition, _ = load_set(name, Path())
+    assert definition.hub is not None
+    row, sink = HUB_ROWS[name], io.BytesIO()
+    if name == "popqa":
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(row), delimiter="\t")
+        writer.writeheader()
+        writer.writerow(row)
+        sink.write(text.getvalue().encode())
+    else:
+        pq.write_table(pa.Table.from_pylist([row]), sink)
+    config = definition.hub.config
+    data_files = [{"split": definition.hub.split, "path": FILES[name]}]
+    card = {"license": "other"} | ({"configs": [{"config_name": config, "data_files": data_files}]} if config else {})
+    return Repo({"README.md": f"---\n{json.dumps(card)}\n---\n# x\n".encode(), FILES[name]: sink.getvalue()})
+
+
+@pytest.mark.parametrize("name", HUB_ROWS)
+def test_the_set_is_read_from_a_hub_through_the_real_client(name: str, hub: Hub, cli: Cli, tmp_path: Path):
+    definition, _ = load_set(name, Path())
+    assert definition.hub is not None
+    hub.repos[f"datasets/{definition.hub.id}"] = repo_of(name)
+    (tmp_path / "s.yaml").write_text(f"name: s\nmodels: [a/b]\ndatasets: [{name}]\n")
+    done = cli("questions", "s.yaml", hub=hub)
+    assert done.returncode == 0, done.stderr
+    table = pq.read_table(tmp_path / "runs" / "s" / "questions" / name / "questions" / "part-000000.parquet")
+    (row,) = table.to_pylist()
+    assert (row["id"], row["answers"], row["subject"], row["relation"], row["popularity"]) == EXPECTED[name]
+    manifest = json.loads((tmp_path / "runs" / "s" / "questions" / name / "manifest.json").read_text())
+    assert manifest["tables"]["questions"]["inputs"]["source"]["commit"] == COMMIT
+
+
+def test_what_the_hub_refuses_is_said_in_words(hub: Hub, cli: Cli, tmp_path: Path):
+    def study(dataset: str) -> str:
+        (tmp_path / "set.yaml").write_text(
+            f"name: x\nhub: {dataset}\nfields: {{question: question, answers: answer}}\n"
+        )
+        return "set.yaml"
+
+    hub.repos["datasets/o/gated"] = Repo(repo_of("nq").files, gated=True)
+    hub.repos["datasets/o/d"] = repo_of("nq")
+    assert_mendable(cli("sets", study("{id: o/none, split: test}"), hub=hub), "no dataset o/none, or it is private")
+    assert_mendable(cli("sets", study("{id: o/gated, split: test}"), hub=hub), "o/gated is gated", "HF_TOKEN")
+    assert_mendable(cli("sets", study("{id: o/d, split: tset}"), hub=hub), "tset", "validation")
+    assert_mendable(cli("sets", study("{id: o/d, config: other, split: t}"), hub=hub), "nq_open")
+    assert_mendable(cli("sets", study("{id: o/d, split: t, revision: v9}"), hub=hub), "no such revision")
+    assert_mendable(cli("sets", "popqa"), "the hub is out of reach")
+    assert_mendable(cli("sets", "popqa", HF_HUB_OFFLINE="1"), "the hub is out of reach", "offline mode")
+
+
+def test_every_packaged_set_names_its_licence_and_source():
+    assert list(known_sets()) == ["popqa", "triviaqa", "hotpotqa", "nq"]
+    for name in known_sets():
+        definition, path = load_set(name, Path())
+        assert definition.name == name == path.stem
+        assert definition.citation
+        assert definition.licence != "unknown"
+        assert len(path.read_text().splitlines()) <= 30
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name: x\nfile: a.csv\nfields: {question: q, anwers: a}\n", "unknown key 'anwers'; did you mean 'answers'?"),
+        ("name: x\nfields: {question: q, answers: a}\n", "give one source: hub or file"),
+        ("name: x\nfile: a.csv\nfields: {question: [q, r], answers: a}\n", "question is one value"),
+        ("name: x\nfile: a.csv\nfields: {question: q, answers: {path: a, parse: json, split: ;}}\n", "not both"),
+        ("name: X\nfile: a.csv\nfields: {question: q, answers: a}\n", "lower case"),
+        ("name: x\nfile: a.csv\nfields: {question: q, answers: []}\n", "names no column"),
+    ],
+)
+def test_a_mistake_in_a_definition_is_refused(text: str, words: str, tmp_path: Path):
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(AnchorscopeError) as caught:
+        load_set("x.yaml", tmp_path)
+    assert words in str(caught.value)
+
+
+def test_the_plain_columns_are_those_of_the_record():
+    assert PLAIN.columns() == ["question", "answers", "id", "subject", "relation", "popularity", "context"]

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope.errors import StudyError
+from anchorscope.yamlfile import MAX_BYTES, parse_yaml, read_yaml
+
+
+def parse(text: str):
+    return parse_yaml(text, Path("f.yaml"))
+
+
+def test_every_value_knows_its_line():
+    file = parse("a: 1\nb:\n  - c: 2\n    d: 3\n  - e\n")
+    assert file.line(("a",)) == 1
+    assert file.line(("b", 0, "d")) == 4
+    assert file.line(("b", 1)) == 5
+    assert file.line(("b", 0, "not there")) == 3  # the nearest parent
+
+
+def test_a_repeated_key_is_refused_with_both_lines():
+    with pytest.raises(StudyError, match=r"f.yaml:3: 'a' is given twice \(first on line 1\)"):
+        parse("a: 1\nb: 2\na: 3\n")
+
+
+def test_aliases_are_refused_so_a_small_file_stays_small():
+    bomb = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
+    with pytest.raises(StudyError, match=r"f\.yaml:2: aliases"):
+        parse(bomb)
+
+
+def test_tags_that_build_objects_are_refused():
+    with pytest.raises(StudyError, match="could not determine a constructor"):
+        parse("a: !!python/object/apply:os.system ['true']\n")
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, "a: [1", "a: 2024-99-99", "a: \x00", "{" * 5_000, "a: " + "9" * 5_000])
+def test_broken_yaml_is_a_study_error(text: str):
+    with pytest.raises(StudyError, match=r"f\.yaml"):
+        parse(text)
+
+
+@given(st.text(max_size=200))
+def test_any_text_parses_or_is_a_study_error(text: str):
+    with contextlib.suppress(StudyError):
+        parse(text)
+
+
+def test_files_that_are_not_yaml_text_are_refused(tmp_path: Path):
+    for name, content, words in (
+        ("latin.yaml", "name: café".encode("latin-1"), "not UTF-8"),
+        ("huge.yaml", b"#" * (MAX_BYTES + 1), "larger than"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(StudyError, match=words):
+            read_yaml(tmp_path / name)
+    with pytest.raises(StudyError, match="no such file"):
+        read_yaml(tmp_path / "none.yaml")
+    with pytest.raises(StudyError, match="no such file"):
+        read_yaml(tmp_path)  # a folder
