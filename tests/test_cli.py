@@ -41,6 +41,9 @@ def test_init_writes_a_file_that_is_valid(cli: Cli, tmp_path: Path):
     assert done.returncode == 0, done.stderr
     assert "my-study" in done.stdout
     assert_mendable(cli("init", "my study.yaml"), "exists already", "--force")
+    assert_mendable(cli("init", "x.yaml", "-m", "a/gpt2", "-m", "b/gpt2"), "two models are called 'gpt2'")
+    assert_mendable(cli("init", "x.yaml", "-d", "poppqa"), "did you mean 'popqa'?")
+    assert_mendable(cli("init", "x.yaml", "-m", ""), "is empty")
     assert cli("init", "my study.yaml", "--force").returncode == 0
 
 
@@ -58,6 +61,8 @@ def test_what_a_user_can_get_wrong_is_said_without_a_traceback(cli: Cli, tmp_pat
     assert_mendable(cli("questions", "s.yaml", "--runs", "s.yaml"), "cannot write")
     assert_mendable(cli("questions", "small-models", "--data", "."), "holds no popqa.jsonl")
     assert_mendable(cli("status", "."), "is not a run")
+    (tmp_path / "p.yaml").write_text("name: p\nmodels: [a/b]\ndatasets:\n  - {set: nq, path: no.jsonl}\n")
+    assert_mendable(cli("validate", "p.yaml"), "p.yaml:4: datasets[0]: there is no file no.jsonl")
     (tmp_path / "d.jsonl").write_text('{"question": "q", "answers": ["a"]}\n{"question": \n')
     assert_mendable(cli("questions", "s.yaml"), "d.jsonl:2: not JSON")
     assert cli("validate").returncode == 2

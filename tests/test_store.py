@@ -28,12 +28,31 @@ class Row:
 
 def test_a_run_goes_on_with_the_same_study_and_refuses_another(make_study, tmp_path: Path):
     study = make_study(sample=10)
-    Store.create(tmp_path / "run", study)
+    write_questions(study.datasets[0], Store.create(tmp_path / "run", study))
     Store.create(tmp_path / "run", study.model_copy(update={"description": "other words"}))
+    assert Store.open(tmp_path / "run").study.description == "other words"
     with pytest.raises(AnchorscopeError) as caught:
-        Store.create(tmp_path / "run", make_study(sample=20, seed=3, prompt={"shots": 2}))
+        Store.create(tmp_path / "run", make_study(sample=20, seed=3, prompt={"shots": 2}, models=["a/b", "org/model"]))
     lines = caught.value.message.splitlines()[1:]
-    assert lines == ["  datasets[0].sample: 10 → 20", "  prompt.shots: 4 → 2", "  seed: 0 → 3"]
+    changes = ["models.b: added", "datasets.numbers.sample: 10 → 20", "prompt.shots: 4 → 2", "seed: 0 → 3"]
+    assert sorted(lines) == sorted(f"  {change}" for change in changes)
+
+
+def test_a_study_nothing_was_computed_for_may_change(make_study, tmp_path: Path):
+    Store.create(tmp_path / "run", make_study(sample=10))
+    Store.create(tmp_path / "run", make_study(sample=20))
+    assert Store.open(tmp_path / "run").study.datasets[0].sample == 20
+
+
+def test_a_damaged_shard_is_made_again(make_study, tmp_path: Path):
+    study = make_study(rows=20, shard_rows=5)
+    store = Store.create(tmp_path / "run", study)
+    table = write_questions(study.datasets[0], store)
+    whole = table.path(2).read_bytes()
+    table.path(2).write_bytes(whole[:100])
+    assert str(table.path(2)) in " ".join(status_of(store).notes)
+    write_questions(study.datasets[0], store)
+    assert table.path(2).read_bytes() == whole
 
 
 def test_the_saved_study_is_the_study(make_study, tmp_path: Path):

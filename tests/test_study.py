@@ -64,7 +64,7 @@ def test_a_mistake_is_refused_with_its_line_and_the_mend(text: str, words: str):
 def test_all_mistakes_are_said_at_once():
     text = problems("nam: s\nmodels: [{id: a/b, device_map: [1]}]\ndatasets: [{sett: nq}]\nseed: -1\n")
     assert len(text.splitlines()) == 6
-    assert "should be a valid string or a valid dictionary, not [1]" in text  # a union is one complaint
+    assert "models[0].device_map: [1] is not possible; choose from: auto" in text  # a union is one complaint
 
 
 def test_every_field_of_every_part_is_documented():

@@ -34,6 +34,23 @@ def test_aliases_are_refused_so_a_small_file_stays_small():
         parse(bomb)
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "hint"),
+    [
+        ("a:\n\t- b\n", 2, "spaces, not tabs"),
+        ("a: 1\nb: is it: so\n", 2, "in quotes"),
+        ("a: 1\nseed 0\nc: 2\n", 2, "a space after the colon"),
+        ("a: [1, 2\nb: 3\n", 1, "not closed"),
+        ("a:\n  - b\n c: 1\n", 3, "line up"),
+    ],
+)
+def test_a_slip_of_the_pen_is_shown_with_its_line_and_what_is_meant(text: str, line: int, hint: str):
+    with pytest.raises(StudyError) as caught:
+        parse(text)
+    assert caught.value.message.startswith(f"f.yaml:{line}: ")
+    assert hint in caught.value.hint
+
+
 def test_tags_that_build_objects_are_refused():
     with pytest.raises(StudyError, match="could not determine a constructor"):
         parse("a: !!python/object/apply:os.system ['true']\n")
@@ -61,5 +78,5 @@ def test_files_that_are_not_yaml_text_are_refused(tmp_path: Path):
             read_yaml(tmp_path / name)
     with pytest.raises(StudyError, match="no such file"):
         read_yaml(tmp_path / "none.yaml")
-    with pytest.raises(StudyError, match="no such file"):
-        read_yaml(tmp_path)  # a folder
+    with pytest.raises(StudyError, match="not a file"):
+        read_yaml(tmp_path)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -13,16 +16,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -32,10 +26,11 @@ from anchorscope.errors import EXIT_ERROR, AnchorscopeError, StudyError, printab
 from anchorscope.models import find_model
 from anchorscope.progress import Advance
 from anchorscope.questions import known_sets, load_set, open_set, write_questions
+from anchorscope.questions.files import FileRows
 from anchorscope.status import status_of
 from anchorscope.store import Store
-from anchorscope.study import DatasetSpec, ModelSpec, Study
-from anchorscope.studyfile import commented, known_studies, load_study
+from anchorscope.study import DatasetSpec, Study
+from anchorscope.studyfile import commented, known_studies, load_study, new_study
 
 INTERRUPTED = 130
 
@@ -49,7 +44,9 @@ app = typer.Typer(
     help="See by which route a language model's hidden states know that its answer is true.",
     epilog="Exit codes: 0 done, 2 wrong command line, 3 something to mend, 130 stopped. Start with: anchorscope init",
 )
-out = Console(highlight=False)
+# what is piped to a file is not wrapped
+_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
+out = Console(highlight=False, width=_WIDTH)
 err = Console(stderr=True, highlight=False)
 
 StudyArgument = Annotated[
@@ -61,7 +58,7 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="Read each set from DIR/<set>.jsonl (.parquet, .csv) instead of the hub.",
+        help="Read each set that has no path from DIR/<set>.jsonl (.parquet, .csv) instead of the hub.",
     ),
 ]
 RunsOption = Annotated[
@@ -101,15 +98,18 @@ def init(
         list[str] | None,
         typer.Option("--dataset", "-d", metavar="SET", help="Set, or YAML definition; may be repeated."),
     ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", metavar="N", min=1, help="Questions to draw from each set; default all.")
+    ] = None,
+    data: DataOption = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a study file in which every field is explained."""
     if file.exists() and not force:
         raise StudyError(f"{file} exists already", "Choose another name, or give --force.")
-    models = [ModelSpec.model_validate(m) for m in model or ["HuggingFaceTB/SmolLM2-135M-Instruct"]]
-    datasets = [DatasetSpec.model_validate(d) for d in dataset or list(known_sets())]
-    name = "".join(c if c.isalnum() or c in "._-" else "-" for c in file.stem).lstrip("._-") or "study"
-    study = Study(name=name, models=models, datasets=datasets)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("._-") or "study"
+    models, datasets = model or ["HuggingFaceTB/SmolLM2-135M-Instruct"], dataset or list(known_sets())
+    study = new_study(name, models, datasets, sample, data)
     try:
         file.write_text(commented(study), encoding="utf-8")
     except OSError as error:
@@ -123,30 +123,36 @@ def validate(
     reach: Annotated[bool, typer.Option("--reach", help="Also look whether each model and set can be had.")] = False,
     data: DataOption = None,
 ) -> None:
-    """Check a study: every key and value, and with --reach every model and set."""
+    """Check a study: every key and value, local files, and with --reach every model and set."""
     loaded = _load(study, data)
-    table = RichTable(box=None, header_style="dim", pad_edge=False)
-    for column in ("", "name", "from", "found" if reach else ""):
-        table.add_column(column, overflow="fold")
-    for spec in loaded.models:
-        table.add_row("model", spec.name, spec.id, str(find_model(spec, loaded.base)) if reach else "")
+    table = _table("", "name", "from", "found" if reach else "")
+    problems: list[AnchorscopeError] = []
+
+    def found(look: Callable[[], str]) -> str:
+        try:
+            return look() if reach else ""
+        except AnchorscopeError as error:
+            problems.append(error)
+            return "[red]not found, see below[/red]"
+
+    for model in loaded.models:
+        table.add_row("model", model.name, escape(model.id), found(lambda m=model: str(find_model(m, loaded.base))))  # type: ignore[misc]
     for dataset in loaded.datasets:
-        rows = open_set(dataset, loaded.base).rows
-        found = ""
-        if reach:
-            identity = rows.identity()
-            found = f"commit {identity['commit'][:12]}" if "commit" in identity else f"{identity['bytes']:,} bytes"
-        table.add_row("set", dataset.name, rows.label, found)
+        questions = open_set(dataset, loaded.base)
+        if isinstance(questions.rows, FileRows):
+            next(questions.read(), None)  # a wrong column shows in the first row
+        table.add_row("set", dataset.name, escape(questions.rows.label), found(questions.rows.describe))
     out.print(table)
-    out.print(f"[green]valid[/green]  {escape(loaded.name)}, {loaded.fingerprint()[:12]}")
+    if problems:
+        hints = list(dict.fromkeys(problem.hint for problem in problems if problem.hint))
+        raise StudyError("\n".join(problem.message for problem in problems), "\n".join(hints))
+    out.print(f"[green]valid[/green]  {escape(loaded.name)}  [dim]fingerprint {loaded.fingerprint()[:12]}[/dim]")
 
 
 @app.command()
 def studies() -> None:
     """List the studies that come with the package."""
-    table = RichTable(box=None, header_style="dim", pad_edge=False)
-    for column in ("study", "models", "what it shows"):
-        table.add_column(column)
+    table = _table("study", "models", "what it shows")
     for name, path in known_studies().items():
         study = load_study(path)
         table.add_row(name, "\n".join(model.name for model in study.models), study.description)
@@ -160,43 +166,43 @@ def sets(
     data: DataOption = None,
 ) -> None:
     """List the question sets, or look into one: its definition and first questions."""
-    table = RichTable(box=None, header_style="dim", pad_edge=False)
     if name is None:
-        for column in ("set", "title", "licence", "source"):
-            table.add_column(column)
+        table = _table("set", "title", "licence", "source")
         for known in known_sets():
             definition, _ = load_set(known, Path())
-            where = (
-                "/".join(part for part in (definition.hub.id, definition.hub.config) if part) if definition.hub else ""
-            )
-            table.add_row(known, definition.title, definition.licence, where)
+            table.add_row(known, definition.title, definition.licence, str(definition.hub))
         out.print(table)
         out.print("\nA set of your own is a short YAML file: docs/questions.md", style="dim")
         return
     spec = DatasetSpec.model_validate(name)
     questions = open_set(spec.found_in(data) if data else spec, Path())
-    first = [question for _, question in islice(questions.read(), show)]
     definition = questions.definition
     title = definition.title or definition.name
-    out.print(f"[bold]{escape(title)}[/bold], version {definition.version}, {escape(definition.licence)}")
-    out.print(escape(" ".join(definition.citation.split())), style="dim")
-    for question in first:
+    out.print(f"[bold]{escape(title)}[/bold], version {definition.version}, licence: {escape(definition.licence)}")
+    if definition.citation:
+        out.print(escape(" ".join(definition.citation.split())), style="dim")
+    columns = [f"{field} from {path}" for field, path in questions.fields if path is not None]
+    out.print(f"{escape(questions.rows.label)}: {escape(', '.join(columns))}", style="dim")
+    for _, question in islice(questions.read(), show):
         if question is not None:
-            answers = " · ".join(question.answers)
-            out.print(f"{escape(printable(question.id, 40))}  [bold]{escape(printable(question.question, 300))}[/bold]")
-            out.print(f"    {escape(printable(answers, 200))}", style="green")
+            text, answers = printable(question.question, 300), printable(" · ".join(question.answers), 200)
+            out.print(f"{escape(printable(question.id, 40))}  [bold]{escape(text)}[/bold]")
+            out.print(f"    {escape(answers)}", style="green")
 
 
 @app.command()
 def questions(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
     """Read and sample a study's questions into its run directory. Goes on where it was stopped."""
     loaded = _load(study, data)
-    store = Store.create(runs / loaded.name, loaded)
-    with _resumable(), store.writing():
-        for dataset in loaded.datasets:
-            table = write_questions(dataset, store, _progress)
-            facts = store.questions(dataset.name).plan("questions") or {}
-            out.print(f"{dataset.name}: {table.plan.rows:,} of {facts['facts']['available']:,} questions")
+    with _resumable():
+        store = Store.create(runs / loaded.name, loaded)
+        with store.writing():
+            for dataset in loaded.datasets:
+                table = write_questions(dataset, store, _progress)
+                facts = (store.questions(dataset.name).plan("questions") or {})["facts"]
+                short = dataset.sample is not None and table.plan.rows < dataset.sample
+                note = f" ({dataset.sample:,} were asked for; the set has no more)" if short else ""
+                out.print(f"{dataset.name}: {table.plan.rows:,} of {facts['available']:,} questions{note}")
     out.print(f"Look at it with:  anchorscope status {escape(str(store.root))}", style="dim")
 
 
@@ -207,9 +213,9 @@ def status(
 ) -> None:
     """Say what a run has, what is missing, and what to do next."""
     found = status_of(Store.open(run))
-    table = RichTable(box=None, header_style="dim", pad_edge=False)
-    for column in ("part", "table", "rows", "shards", "size", "state"):
-        table.add_column(column, justify="right" if column in ("rows", "shards", "size") else "left")
+    table = _table("part", "table", "rows", "shards", "size", "state")
+    for column in table.columns[2:5]:
+        column.justify = "right"
     for line in found.tables:
         shards = f"{line.shards_done:,}/{line.shards:,}" if line.shards else "–"
         state = Text(line.state, style={"complete": "green", "damaged": "red"}.get(line.state, "yellow"))
@@ -227,23 +233,40 @@ def _load(reference: str, data: Path | None) -> Study:
     return study.with_data(data) if data else study
 
 
+def _table(*columns: str) -> RichTable:
+    table = RichTable(box=None, header_style="dim", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
 def _size(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
 
 
-class _RateColumn(ProgressColumn):
+class _CountColumn(ProgressColumn):
+    """Done, of how many, and how fast."""
+
     def render(self, task: Task) -> Text:
+        total = f" of {task.total:,.0f}" if task.total else ""
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed else "", style="dim")
+        return Text(f"{task.completed:,.0f}{total}" + (f", {speed:,.0f}/s" if speed else ""))
+
+
+class _LeftColumn(ProgressColumn):
+    """Time left, once it can be told."""
+
+    def render(self, task: Task) -> Text:
+        left = task.time_remaining
+        return Text(f"{timedelta(seconds=round(left))} left" if left is not None else "", style="dim")
 
 
 @contextmanager
 def _progress(title: str, total: int | None) -> Iterator[Advance]:
-    """A bar with the rate and the time left; on something that is not a terminal, nothing."""
-    columns = (
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(),
-        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
+    """A line with the rate and the time left; on something that is not a terminal, nothing."""
+    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), _CountColumn(), _LeftColumn()]
+    if total is not None:
+        columns.insert(2, BarColumn(bar_width=20))
     with RichProgress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(escape(title), total=total)
         yield lambda count: bar.advance(task, count)
@@ -260,6 +283,9 @@ def _resumable() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line; an AnchorscopeError is printed for the person, without a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode shows ? for Δ
     try:
         app()
     except AnchorscopeError as error:

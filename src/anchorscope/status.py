@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Any
 
 from anchorscope.questions.stage import TABLE as QUESTIONS
 from anchorscope.store import Store, versions
 from anchorscope.study import Study
-from anchorscope.table import Plan
+from anchorscope.table import Plan, Table
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,8 @@ class TableStatus:
     rows: int
     shards: int
     shards_done: int
-    damaged: int
+    damaged: list[str]
+    """files that are not whole"""
     size: int
     """bytes"""
 
@@ -56,38 +54,36 @@ def status_of(store: Store) -> RunStatus:
     tables: dict[tuple[str, str], TableStatus] = {}
     for dataset in store.study.datasets:
         part = f"questions/{dataset.name}"
-        tables[part, QUESTIONS] = TableStatus(part, QUESTIONS, 0, 0, 0, 0, 0)
+        tables[part, QUESTIONS] = TableStatus(part, QUESTIONS, 0, 0, 0, [], 0)
     notes = []
     for cell in store.cells():
         part, manifest = cell.folder.relative_to(store.root).as_posix(), cell.manifest()
         for name, entry in manifest["tables"].items():
-            tables[part, name] = _table_status(part, name, cell.folder / name, Plan(entry["rows"], entry["shard_rows"]))
+            table: Table[Any] = Table(cell.folder / name, object, Plan(entry["rows"], entry["shard_rows"]))
+            tables[part, name] = _table_status(part, name, table)
         written = [manifest["versions"], *manifest["also_written_with"]]
         if len(written) > 1:
             notes.append(f"{part} was written with {len(written)} sets of versions: see its manifest.json")
         if versions() not in written:
             notes.append(f"{part} was written with other versions than are installed now: see its manifest.json")
     status = RunStatus(store.study, list(tables.values()), notes)
-    if any(table.damaged for table in status.tables):
-        notes.append("Delete the damaged files and run the stage again.")
+    for each in status.tables:
+        notes += [f"damaged, will be made again: {path}" for path in each.damaged]
     if not status.complete:
-        notes.append("Go on with:  anchorscope questions STUDY  (it does only what is missing)")
+        notes.append("Go on with the command that began the run; it does only what is missing.")
     return status
 
 
-def _table_status(part: str, name: str, folder: Path, plan: Plan) -> TableStatus:
-    done = damaged = rows = size = 0
-    for shard in range(plan.shards):
-        path = folder / f"part-{shard:06d}.parquet"
-        if not path.exists():
+def _table_status(part: str, name: str, table: Table[Any]) -> TableStatus:
+    done = rows = size = 0
+    damaged = []
+    for shard in range(table.plan.shards):
+        count = table.rows_in(shard)
+        if count is None:
             continue
-        size += path.stat().st_size
-        try:
-            count = pq.read_metadata(path).num_rows
-        except (pa.ArrowException, OSError):
-            count = -1
-        if count == len(plan.rows_of(shard)):
+        size += table.path(shard).stat().st_size
+        if count == len(table.plan.rows_of(shard)):
             done, rows = done + 1, rows + count
         else:
-            damaged += 1
-    return TableStatus(part, name, rows, plan.shards, done, damaged, size)
+            damaged.append(str(table.path(shard)))
+    return TableStatus(part, name, rows, table.plan.shards, done, damaged, size)

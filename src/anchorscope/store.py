@@ -33,6 +33,7 @@ from anchorscope.validation import validate
 from anchorscope.yamlfile import read_yaml
 
 R = TypeVar("R")
+_STUDY_HEAD = "# The study as it was run, every default written out. Do not edit: the run is continued from it.\n"
 FORMAT = 1  # of the run directory; raised when an older one can no longer be read
 PACKAGES = (
     "anchorscope",
@@ -63,11 +64,20 @@ def differences(old: Any, new: Any, where: str = "") -> list[str]:
             for key in dict.fromkeys([*old, *new])
             for line in differences(old.get(key), new.get(key), f"{where}.{key}" if where else str(key))
         ]
+    if isinstance(old, Mapping) != isinstance(new, Mapping) and None in (old, new):
+        return [f"{where}: {'added' if old is None else 'removed'}"]
+    if _named(old) and _named(new):
+        return differences({each["name"]: each for each in old}, {each["name"]: each for each in new}, where)
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         return [
             line for i, (a, b) in enumerate(zip(old, new, strict=True)) for line in differences(a, b, f"{where}[{i}]")
         ]
     return [] if old == new else [f"{where}: {_short(old)} → {_short(new)}"]
+
+
+def _named(value: Any) -> bool:
+    """Whether it is a list of models or datasets, whose items go by their names."""
+    return isinstance(value, list) and value != [] and all(isinstance(x, Mapping) and "name" in x for x in value)
 
 
 def _short(value: Any) -> str:
@@ -86,19 +96,21 @@ class Store:
     def create(cls, root: Path, study: Study) -> Store:
         """Begin a run, or go on with it when `root` holds the very same study; refuse any other."""
         record = root / "study.yaml"
-        if record.exists():
-            changes = differences(validate(Study, read_yaml(record)).identity(), study.identity())
-            if changes:
-                raise StoreError(
-                    f"{root} holds a run of another version of this study:\n  " + "\n  ".join(changes),
-                    "Give the changed study another name (or another --runs folder), or delete that run.",
-                )
-            return cls(root, study)
-        if root.exists() and any(path.name != ".lock" for path in root.iterdir()):
+        if root.exists() and not record.exists() and any(path.name != ".lock" for path in root.iterdir()):
             raise StoreError(f"{root} holds files but no run", "Choose another --runs folder or study name.")
-        head = "# The study as it was run, with every default written out. Do not edit: a run is continued from it.\n"
-        text = head + yaml.safe_dump(study.record(), sort_keys=False, allow_unicode=True, width=110)
-        write_whole(record, lambda stream: _write_text(stream, text))
+        with _lock(root / ".lock", root):
+            if record.exists():
+                saved = validate(Study, read_yaml(record))
+                changes = differences(saved.identity(), study.identity())
+                if changes and any(root.glob("*/*/manifest.json")):  # nothing computed yet: nothing to mix with
+                    raise StoreError(
+                        f"{root} holds a run of another version of this study:\n  " + "\n  ".join(changes),
+                        "Give the changed study another name (or another --runs folder), or delete that run.",
+                    )
+                if saved.record() == study.record():
+                    return cls(root, study)
+            text = yaml.safe_dump(study.record(), sort_keys=False, allow_unicode=True, width=110)
+            write_whole(record, lambda stream: _write_text(stream, _STUDY_HEAD + text))
         return cls(root, study)
 
     @classmethod

@@ -109,9 +109,9 @@ class ModelSpec(Spec):
     """The .gguf file to take, when `id` is a hub repository that holds several."""
     dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
     """auto: as the weights were saved. Never float16: the residuals of some models overflow it."""
-    device: str = "auto"
+    device: Annotated[str, StringConstraints(pattern=r"^(auto|cpu|mps|(cuda|xpu)(:\d+)?)$")] = "auto"
     """cpu, cuda, cuda:1, mps; auto takes a GPU where there is one. Not together with device_map."""
-    device_map: str | dict[str, int | str] | None = None
+    device_map: Literal["auto", "balanced", "balanced_low_0", "sequential"] | dict[str, int | str] | None = None
     """auto or balanced shards the layers over all GPUs; or a mapping from module to device."""
     attention: Literal["sdpa", "eager"] = "sdpa"
     """The attention code in transformers. Both take the knockout's mask; sdpa is faster and more exact."""
@@ -136,6 +136,8 @@ class ModelSpec(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelSpec:
+        if "://" in self.id:
+            raise ValueError("give the id as owner/name, without the address of the hub")
         if self.name in RESERVED_MODEL_NAMES:
             raise ValueError(f"'{self.name}' is a folder of every run; give the model another name")
         if self.device_map is not None and self.device != "auto":
@@ -151,7 +153,7 @@ class DatasetSpec(Spec):
     name: Name = ""
     """What figures and folders call it. Default: the set's name, or the definition's file name."""
     path: str | None = None
-    """A local JSONL, Parquet or CSV file to read instead of the set's own source."""
+    """A local JSONL, Parquet or CSV file to read instead of the set's own source. Relative to the study's folder."""
     columns: Literal["plain", "source"] = "plain"
     """What the columns of `path` are called: plain (id, question, answers, …) or as in the set's source."""
     sample: Annotated[int, Field(ge=1)] | None = None
@@ -197,7 +199,7 @@ class AnswersSpec(Spec):
     """Tokens per batch. The batch plan depends on lengths and this number alone, not on the machine."""
     file: str | None = None
     """With source: file, a JSONL, Parquet or CSV file with id or question, answer, and optionally label and context."""
-    grader: Name = "alias"
+    grader: Literal["alias"] = "alias"
     """How an answer is compared with the accepted ones."""
 
     @model_validator(mode="after")

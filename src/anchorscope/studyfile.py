@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from anchorscope.errors import StudyError, did_you_mean
-from anchorscope.questions.definition import load_set
+from anchorscope.questions.definition import NotThereError, load_set, local_file
 from anchorscope.study import DatasetSpec, ModelSpec, Study
 from anchorscope.validation import validate
 from anchorscope.yamlfile import YamlFile, read_yaml
@@ -43,19 +43,35 @@ def load_study(reference: str | Path) -> Study:
         )
     file = read_yaml(path)
     study = validate(Study, file).based_at(path.parent)
-    for index, dataset in enumerate(study.datasets):
-        _check_set(dataset, index, study.base, file)
+    check_sets(study, file)
     return study
 
 
-def _check_set(dataset: DatasetSpec, index: int, base: Path, file: YamlFile) -> None:
-    try:
-        load_set(dataset.set, base)
-    except StudyError as error:
-        if error.message.startswith("there is no"):
-            line = file.line(("datasets", index, "set"))
-            raise StudyError(f"{file.path}:{line}: datasets[{index}]: {error.message}", error.hint) from None
-        raise
+def new_study(name: str, models: list[str], datasets: list[str], sample: int | None, data: Path | None) -> Study:
+    """A study from the words of a command line, checked as a file is."""
+    sets = [{"set": dataset} | ({"sample": sample} if sample else {}) for dataset in datasets]
+    file = YamlFile(Path(name), {"name": name, "models": models, "datasets": sets}, None)
+    study = validate(Study, file)
+    check_sets(study, file)
+    return study.with_data(data) if data else study
+
+
+def check_sets(study: Study, file: YamlFile) -> None:
+    """Refuse a set that is not defined, and a local file that is not there, with the line that names it."""
+    for index, dataset in enumerate(study.datasets):
+        place: tuple[str | int, ...] = ("datasets", index, "path" if dataset.path else "set")
+        try:
+            definition, source = load_set(dataset.set, study.base)
+            path = local_file(dataset, definition, source, study.base)
+            if path is not None and not path.is_file():
+                raise NotThereError(f"there is no file {path}")
+        except NotThereError as error:
+            raise StudyError(_at(file, place, f"datasets[{index}]: {error.message}"), error.hint) from None
+
+
+def _at(file: YamlFile, place: tuple[str | int, ...], text: str) -> str:
+    line = file.line(place)
+    return f"{file.path}:{line}: {text}" if line else text
 
 
 def commented(study: Study) -> str:

@@ -101,8 +101,17 @@ class Table(Generic[R]):
         return self.folder / f"part-{shard:06d}.parquet"
 
     def missing(self) -> list[int]:
-        """The shards that are still to be made."""
-        return [shard for shard in range(self.plan.shards) if not self.path(shard).exists()]
+        """The shards that are still to be made: those that are not there or are not whole."""
+        return [shard for shard in range(self.plan.shards) if self.rows_in(shard) != len(self.plan.rows_of(shard))]
+
+    def rows_in(self, shard: int) -> int | None:
+        """How many rows a shard's file says it has; None when it is not there, -1 when it is damaged."""
+        try:
+            return int(pq.read_metadata(self.path(shard)).num_rows)
+        except FileNotFoundError:
+            return None
+        except (pa.ArrowException, OSError):
+            return -1
 
     def write(self, shard: int, records: Sequence[R]) -> None:
         """Write one shard, whole."""

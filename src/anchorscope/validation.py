@@ -37,7 +37,8 @@ def explain(kind: type[BaseModel], error: ValidationError, file: YamlFile) -> li
     for item in error.errors(include_url=False):
         by_place.setdefault(_real_loc(item["loc"], file.data), []).append(item)
     lines = [(file.line(loc) or 0, _message(kind, loc, items)) for loc, items in by_place.items()]
-    return [f"{file.path}:{line}: {text}" for line, text in sorted(lines, key=lambda pair: pair[0])]
+    lines.sort(key=lambda pair: pair[0])
+    return [f"{file.path}:{line}: {text}" if line else f"{file.path}: {text}" for line, text in lines]
 
 
 def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
@@ -47,6 +48,10 @@ def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
     if item["type"] == "extra_forbidden":
         parent, key = _model_at(kind, loc[:-1]), str(loc[-1])
         return f"unknown key '{printable(key)}'; {did_you_mean(key, parent.model_fields if parent else ())}"
+    if item["type"] == "invalid_key":
+        return f"{_dotted(loc[:-1])}: {printable(repr(loc[-1]))} cannot be a key (1,000 is written 1000)"
+    if item["type"] == "string_too_short":
+        return f"{field} is empty"
     if item["type"] == "missing":
         return f"{field} is missing"
     if item["type"] == "value_error":
@@ -55,6 +60,8 @@ def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
     if item["type"] == "literal_error":
         choices = [choice.strip(" '") for choice in item["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"{field}: {given} is not possible; {did_you_mean(str(item['input']), choices)}"
+    if item["type"] == "string_pattern_mismatch" and loc[-1] == "device":
+        return f"{field}: should be auto, cpu, mps, cuda or cuda:N, not {given}"
     if item["type"] == "string_pattern_mismatch":
         return f"{field}: use letters, digits, dot, dash and underscore, starting with a letter or digit, not {given}"
     expected = dict.fromkeys(str(each["msg"]).removeprefix("Input should be ") for each in items)

@@ -76,7 +76,7 @@ def read_yaml(path: Path) -> YamlFile:
     """Read one YAML document; what is wrong with it becomes a StudyError with its line."""
     try:
         if not path.is_file():
-            raise StudyError(f"{path}: no such file")
+            raise StudyError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
         if path.stat().st_size > MAX_BYTES:
             raise StudyError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is not a file written by hand")
         text = path.read_text(encoding="utf-8-sig")
@@ -95,9 +95,7 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
         node = loader.get_single_node()
         data = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{path}:{mark.line + 1}" if mark else f"{path}"
-        raise StudyError(f"{where}: {printable(error.problem or 'not valid YAML', 200)}") from None
+        raise _syntax_error(error, text, path) from None
     except RecursionError:
         raise StudyError(f"{path}: nested too deeply") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
@@ -106,3 +104,28 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
         if loader is not None:
             loader.dispose()
     return YamlFile(path, data, node)
+
+
+# What PyYAML says when something is mistyped, and what is most likely meant.
+_MEANT = {
+    "found character '\\t'": "Indent with spaces, not tabs.",
+    "mapping values are not allowed": "A text with ': ' in it goes in quotes; or the line is indented too far.",
+    "could not find expected ':'": "Write `key: value`, with a space after the colon.",
+    "expected <block end>": "The line does not line up with those above it; or a `- ` or a space after ':' is missing.",
+    "expected ',' or": "A bracket or brace is not closed.",
+    "found unexpected end of stream": "A quote is not closed.",
+}
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, text: str, path: Path) -> StudyError:
+    """Name the line, quote it, and say what is most likely meant."""
+    problem = error.problem or "not valid YAML"
+    mark = error.problem_mark or error.context_mark
+    if problem.startswith(("could not find expected ':'", "expected ',' or")) and error.context_mark:
+        mark = error.context_mark  # the parser notices only on a later line
+    hint = next((meant for said, meant in _MEANT.items() if problem.startswith(said)), "")
+    if mark is None:
+        return StudyError(f"{path}: {printable(problem, 200)}", hint)
+    lines = text.splitlines()
+    quoted = printable(lines[mark.line].strip()) if mark.line < len(lines) else ""
+    return StudyError(f"{path}:{mark.line + 1}: {printable(problem, 200)}" + (f"\n  {quoted}" if quoted else ""), hint)

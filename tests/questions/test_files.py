@@ -102,6 +102,12 @@ def test_a_broken_file_is_refused_with_the_place(name: str, content: bytes, word
     assert str(path) in str(caught.value)
 
 
+def test_a_parquet_file_without_a_column_is_reported_with_those_it_has(tmp_path: Path):
+    (tmp_path / "f.parquet").write_bytes(as_parquet([{"qq": "q", "answers": ["a"], "other": 1}]))
+    with pytest.raises(QuestionsError, match=r"no 'question' \(columns: qq, answers, other\)"):
+        read(tmp_path / "f.parquet")
+
+
 def test_the_line_of_a_bad_cell_counts_line_ends_inside_cells(tmp_path: Path):
     path = tmp_path / "f.csv"
     path.write_bytes(b'question,answers\n"two\nlines","[""a""]"\nq,no\n')

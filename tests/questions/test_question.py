@@ -71,6 +71,10 @@ def test_answers_from_several_columns_json_text_and_separators():
     split = FieldMap.model_validate({"question": "question", "answers": {"path": "a", "split": ";"}})
     assert convert({"question": "q", "a": "x; y;"}, split).answers == ["x", "y"]
     assert convert({"question": "q", "answers": '["x", "y"]'}, PLAIN_CSV).answers == ["x", "y"]
+    text = FieldMap.model_validate({"question": "question", "answers": "a"})
+    with pytest.raises(RowError, match="parse: json"):
+        convert({"question": "q", "a": '["x", "y"]'}, text)
+    assert convert({"question": "q", "a": "[sic]"}, text).answers == ["[sic]"]
     for cell in ("Paris", '"Paris"', "[", "{}"):
         with pytest.raises(RowError, match="JSON"):
             convert({"question": "q", "answers": cell}, PLAIN_CSV)

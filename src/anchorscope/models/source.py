@@ -39,7 +39,7 @@ class ModelSource:
 
 def find_model(spec: ModelSpec, base: Path) -> ModelSource:
     """Find the model a study names; relative paths start at `base`."""
-    local = base / spec.id
+    local = base / Path(spec.id).expanduser()
     if spec.id.endswith(".gguf"):
         if not local.is_file():
             raise ModelError(f"{spec.name}: there is no file {local}")

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from anchorscope.errors import StudyError, did_you_mean
-from anchorscope.study import Name, Spec, Text
+from anchorscope.study import DatasetSpec, Name, Spec, Text
 from anchorscope.validation import validate
 from anchorscope.yamlfile import read_yaml
 
@@ -92,6 +92,9 @@ class HubSource(Spec):
     revision: str | None = None
     """Branch, tag or commit. Default: main; the commit it stood for is recorded with the run."""
 
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.id, self.config) if part)
+
 
 class SetDefinition(Spec):
     """A question set: where its rows are and what their columns mean."""
@@ -137,6 +140,10 @@ PLAIN = FieldMap.model_validate(
 PLAIN_CSV = PLAIN.model_copy(update={"answers": FieldPath(path=["answers"], parse="json")})
 
 
+class NotThereError(StudyError):
+    """A set or a file that a study names and that does not exist."""
+
+
 def known_sets() -> dict[str, Path]:
     """The sets that come with the package, in the order of the published chart: name and definition file."""
     folder = Path(str(files("anchorscope.questions") / "sets"))
@@ -149,12 +156,21 @@ def load_set(reference: str, base: Path) -> tuple[SetDefinition, Path]:
     if reference in known:
         path = known[reference]
     elif reference.endswith((".yaml", ".yml")):
-        path = base / reference
+        path = base / Path(reference).expanduser()
         if not path.is_file():
-            raise StudyError(f"there is no definition of a question set at {path}")
+            raise NotThereError(f"there is no definition of a question set at {path}")
     else:
-        raise StudyError(
+        raise NotThereError(
             f"there is no question set '{reference}'; {did_you_mean(reference, known)}",
             "A set of your own is the path of a .yaml definition: see docs/questions.md.",
         )
     return validate(SetDefinition, read_yaml(path)), path
+
+
+def local_file(spec: DatasetSpec, definition: SetDefinition, source: Path, base: Path) -> Path | None:
+    """The local file a dataset is read from, or None when it comes from the hub."""
+    if spec.path is not None:
+        return base / Path(spec.path).expanduser()
+    if definition.file is not None:
+        return source.parent / Path(definition.file).expanduser()
+    return None

@@ -60,6 +60,10 @@ class FileRows:
             size = stream.tell()
         return {"kind": "file", "sha256": digest.hexdigest(), "bytes": size}
 
+    def describe(self) -> str:
+        """For people: that it is there, and how large."""
+        return f"{self.identity()['bytes']:,} bytes"
+
     def __iter__(self) -> Iterator[tuple[int, Row]]:
         """Yield (line or row number from 1, row)."""
         read = {"jsonl": self._jsonl, "csv": self._csv, "tsv": self._csv, "parquet": self._parquet}[self.format]
@@ -154,8 +158,10 @@ class FileRows:
         self._open().close()
         try:
             with pq.ParquetFile(self.path) as file:
-                names = [n for n in file.schema_arrow.names if self.columns is None or n in self.columns]
-                for batch in file.iter_batches(batch_size=256, columns=names):
+                there = file.schema_arrow.names
+                # a column that is not there is reported with those that are, so then all are read
+                wanted = self.columns if self.columns and set(self.columns) <= set(there) else None
+                for batch in file.iter_batches(batch_size=256, columns=wanted):
                     for values in batch.to_pylist():
                         row += 1
                         yield row, values

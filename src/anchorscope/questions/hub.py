@@ -28,8 +28,7 @@ class HubRows:
     @property
     def label(self) -> str:
         """What errors call it."""
-        parts = [self.source.id, self.source.config, self.source.split]
-        return "/".join(part for part in parts if part)
+        return f"{self.source}/{self.source.split}"
 
     @cached_property
     def commit(self) -> str:
@@ -53,6 +52,10 @@ class HubRows:
             "split": self.source.split,
             "commit": self.commit,
         }
+
+    def describe(self) -> str:
+        """For people: that it is there, and at which commit."""
+        return f"commit {self.commit[:12]}"
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield (row number from 1, row)."""

@@ -132,6 +132,8 @@ def _answers(row: Mapping[str, Any], where: FieldPath) -> list[str]:
             raise RowError(f"'{path}' should be a JSON list, not {printable(repr(value), 60)}")
         if isinstance(value, str) and where.split:
             value = value.split(where.split)
+        elif isinstance(value, str) and _is_json_list(value):
+            raise RowError(f"'{path}' holds a JSON list as text: {printable(value)}; say {{path: {path}, parse: json}}")
         for answer in value if isinstance(value, list) else [value]:
             answers[_as_text(answer, path)] = None
     answers.pop("", None)
@@ -140,6 +142,16 @@ def _answers(row: Mapping[str, Any], where: FieldPath) -> list[str]:
     if not answers:
         raise RowError(f"'{where}' is empty; a question needs at least one accepted answer")
     return list(answers)
+
+
+def _is_json_list(text: str) -> bool:
+    """A list that would silently become one long accepted answer."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return False
+    try:
+        return isinstance(json.loads(text), list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _number(row: Mapping[str, Any], where: FieldPath | None) -> float | None:

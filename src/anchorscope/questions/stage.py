@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from anchorscope.errors import QuestionsError, printable
 from anchorscope.progress import Progress, silent
-from anchorscope.questions.definition import PLAIN, PLAIN_CSV, FieldMap, FieldPath, SetDefinition, load_set
+from anchorscope.questions.definition import PLAIN, PLAIN_CSV, FieldMap, FieldPath, SetDefinition, load_set, local_file
 from anchorscope.questions.files import FileRows
 from anchorscope.questions.hub import HubRows
 from anchorscope.questions.question import Question, RowError, group_key, present, to_question
@@ -40,6 +40,9 @@ class Rows(Protocol):
 
     def identity(self) -> dict[str, Any]:
         """What the rows are, wherever they lie."""
+
+    def describe(self) -> str:
+        """For people: that they can be had."""
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield (number from 1, row)."""
@@ -82,16 +85,16 @@ def open_set(spec: DatasetSpec, base: Path, excluded: Iterable[str] = ()) -> Que
     """The set a study names, ready to be read. Relative paths start at `base`, the study's folder."""
     definition, source = load_set(spec.set, base)
     fields, declared = definition.fields, True
+    path = local_file(spec, definition, source, base)
+    if path is not None and spec.path and spec.columns == "plain":
+        fields, declared = (PLAIN_CSV if FileRows(path).format in ("csv", "tsv") else PLAIN), False
+    columns = (*fields.columns(), *definition.keep)
     rows: Rows
-    if spec.path is not None or definition.file is not None:
-        path = base / spec.path if spec.path else source.parent / str(definition.file)
-        rows = FileRows(path)
-        if spec.path and spec.columns == "plain":
-            fields, declared = (PLAIN_CSV if rows.format in ("csv", "tsv") else PLAIN), False
-        rows = FileRows(path, columns=(*fields.columns(), *definition.keep))
+    if path is not None:
+        rows = FileRows(path, columns)
     else:
         assert definition.hub is not None
-        rows = HubRows(definition.hub, columns=(*fields.columns(), *definition.keep))
+        rows = HubRows(definition.hub, columns)
     return QuestionSet(spec.name, definition, rows, fields, declared, frozenset(map(group_key, excluded)))
 
 
