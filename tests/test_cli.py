@@ -65,6 +65,13 @@ def test_what_a_user_can_get_wrong_is_said_without_a_traceback(cli: Cli, tmp_pat
     assert_mendable(cli("validate", "p.yaml"), "p.yaml:4: datasets[0]: there is no file no.jsonl")
     (tmp_path / "d.jsonl").write_text('{"question": "q", "answers": ["a"]}\n{"question": \n')
     assert_mendable(cli("questions", "s.yaml"), "d.jsonl:2: not JSON")
+    assert_mendable(cli("sets", ""), "its name is empty")
+    assert_mendable(cli("validate", "x" * 300), "File name too long")
+    (tmp_path / "big.yaml").write_text(f"name: b\nmodels: [a/b]\ndatasets: [nq]\nseed: {'9' * 4000}\n")
+    assert_mendable(cli("validate", "big.yaml"), "seed")
+    (tmp_path / "runs2").mkdir()
+    (tmp_path / "runs2" / "s").write_text("a file")
+    assert_mendable(cli("questions", "s.yaml", "--runs", "runs2"), "Not a directory")
     assert cli("validate").returncode == 2
     assert cli("nonsense").returncode == 2
 
@@ -77,6 +84,11 @@ def test_text_from_a_file_cannot_drive_the_terminal(cli: Cli, tmp_path: Path):
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert "[red]" in done.stdout  # nor is it taken for markup
+    study = {"name": "s", "description": hostile, "models": ["a/b" + hostile], "datasets": ["d.yaml"]}
+    (tmp_path / "h.yaml").write_text(json.dumps(study | {"models": [{"id": "a/" + hostile, "name": "n"}]}))
+    for command in (["validate", "h.yaml"], ["questions", "h.yaml"], ["status", "runs/s"]):
+        done = cli(*command)
+        assert "\x1b" not in done.stdout + done.stderr
 
 
 def test_help_lists_every_command_with_a_sentence(cli: Cli):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import anchorscope
@@ -31,7 +32,7 @@ def test_nothing_imports_the_command_line_and_no_stage_the_engine():
 
 def test_no_pickle_is_read_or_written():
     for path in SOURCE.rglob("*.py"):
-        assert not imports(path) & {"pickle", "joblib", "dill", "cloudpickle", "torch.load"}, path
+        assert not imports(path) & {"pickle", "joblib", "dill", "cloudpickle"}, path
 
 
 def test_files_stay_readable():
@@ -48,11 +49,10 @@ def test_public_names_are_there():
 
 
 def test_every_dependency_is_explained():
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = (ROOT / "pyproject.toml").read_text()
+    lists = project[project.index("dependencies = [") : project.index("[project.scripts]")]
+    names = {re.split(r"[\[>=]", name)[0].lower() for name in re.findall(r'"([^"]+)"', lists)}
+    assert {"torch", "ray", "ruff"} <= names
     decisions = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8").lower()
-    wanted = project["dependencies"] + [d for group in project["optional-dependencies"].values() for d in group]
-    for requirement in wanted:
-        name = requirement.split(">=")[0].split("==")[0].split("[")[0].lower()
-        assert f"| {name}" in decisions or f"{name}" in decisions, f"{name} has no line in docs/decisions.md"
+    explained = set(re.findall(r"[\w-]+", " ".join(re.findall(r"^\| ([^|]+) \|", decisions, re.MULTILINE))))
+    assert names <= explained

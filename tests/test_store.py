@@ -26,27 +26,33 @@ class Row:
     name: str = field(metadata={"doc": "a name"})
 
 
+def begin(root: Path, study: Study) -> Store:
+    """Begin a run or go on with it, and let go of it again."""
+    with Store.writing(root, study) as store:
+        return store
+
+
 def test_a_run_goes_on_with_the_same_study_and_refuses_another(make_study, tmp_path: Path):
     study = make_study(sample=10)
-    write_questions(study.datasets[0], Store.create(tmp_path / "run", study))
-    Store.create(tmp_path / "run", study.model_copy(update={"description": "other words"}))
+    write_questions(study.datasets[0], begin(tmp_path / "run", study))
+    begin(tmp_path / "run", study.model_copy(update={"description": "other words"}))
     assert Store.open(tmp_path / "run").study.description == "other words"
     with pytest.raises(AnchorscopeError) as caught:
-        Store.create(tmp_path / "run", make_study(sample=20, seed=3, prompt={"shots": 2}, models=["a/b", "org/model"]))
+        begin(tmp_path / "run", make_study(sample=20, seed=3, prompt={"shots": 2}, models=["a/b", "org/model"]))
     lines = caught.value.message.splitlines()[1:]
     changes = ["models.b: added", "datasets.numbers.sample: 10 → 20", "prompt.shots: 4 → 2", "seed: 0 → 3"]
     assert sorted(lines) == sorted(f"  {change}" for change in changes)
 
 
 def test_a_study_nothing_was_computed_for_may_change(make_study, tmp_path: Path):
-    Store.create(tmp_path / "run", make_study(sample=10))
-    Store.create(tmp_path / "run", make_study(sample=20))
+    begin(tmp_path / "run", make_study(sample=10))
+    begin(tmp_path / "run", make_study(sample=20))
     assert Store.open(tmp_path / "run").study.datasets[0].sample == 20
 
 
 def test_a_damaged_shard_is_made_again(make_study, tmp_path: Path):
     study = make_study(rows=20, shard_rows=5)
-    store = Store.create(tmp_path / "run", study)
+    store = begin(tmp_path / "run", study)
     table = write_questions(study.datasets[0], store)
     whole = table.path(2).read_bytes()
     table.path(2).write_bytes(whole[:100])
@@ -57,7 +63,7 @@ def test_a_damaged_shard_is_made_again(make_study, tmp_path: Path):
 
 def test_the_saved_study_is_the_study(make_study, tmp_path: Path):
     study = make_study(description="é \x85 𝔘")
-    Store.create(tmp_path / "run", study)
+    begin(tmp_path / "run", study)
     assert Store.open(tmp_path / "run").study == study
 
 
@@ -65,31 +71,46 @@ def test_a_folder_of_something_else_is_left_alone(make_study, tmp_path: Path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("years of work")
     with pytest.raises(AnchorscopeError, match="holds files but no run"):
-        Store.create(tmp_path / "run", make_study())
+        begin(tmp_path / "run", make_study())
     with pytest.raises(AnchorscopeError, match="is not a run"):
         Store.open(tmp_path / "run")
 
 
 def test_one_writer_at_a_time(make_study, tmp_path: Path):
-    store = Store.create(tmp_path / "run", make_study())
-    with store.writing(), pytest.raises(AnchorscopeError, match=f"being written by process {os.getpid()}"):  # noqa: SIM117
-        with store.writing():
-            pass
-    with store.writing():
-        pass
+    with Store.writing(tmp_path / "run", make_study()):  # noqa: SIM117
+        with pytest.raises(AnchorscopeError, match=f"being written by process {os.getpid()}"):
+            begin(tmp_path / "run", make_study())
+    begin(tmp_path / "run", make_study())
+
+
+def test_a_lock_that_is_a_link_is_not_followed(make_study, tmp_path: Path):
+    (tmp_path / "precious.txt").write_text("years of work")
+    begin(tmp_path / "run", make_study())
+    (tmp_path / "run" / ".lock").unlink()
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "precious.txt")
+    with pytest.raises(AnchorscopeError, match="cannot write"):
+        begin(tmp_path / "run", make_study())
+    assert (tmp_path / "precious.txt").read_text() == "years of work"
+
+
+def test_a_writer_killed_before_the_study_was_saved_does_no_harm(make_study, tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".study.yaml.1-ab.tmp").write_text("half")
+    begin(tmp_path / "run", make_study())
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.suffix == ".tmp"] == []
 
 
 def test_leftovers_of_a_killed_writer_are_removed(make_study, tmp_path: Path):
-    store = Store.create(tmp_path / "run", make_study())
+    begin(tmp_path / "run", make_study())
     leftover = tmp_path / "run" / "questions" / "x" / ".part-000000.parquet.1-ab.tmp"
     leftover.parent.mkdir(parents=True)
     leftover.write_bytes(b"half")
-    with store.writing():
-        assert not leftover.exists()
+    begin(tmp_path / "run", make_study())
+    assert not leftover.exists()
 
 
 def test_a_table_begun_from_other_inputs_is_refused(make_study, tmp_path: Path):
-    cell = Store.create(tmp_path / "run", make_study()).questions("d")
+    cell = begin(tmp_path / "run", make_study()).questions("d")
     cell.begin("t", Row, Plan(10, 4), {"sha256": "a", "deep": [{"k": 1}]}, {})
     cell.begin("t", Row, Plan(10, 4), {"sha256": "a", "deep": [{"k": 1}]}, {})
     with pytest.raises(AnchorscopeError) as caught:
@@ -99,7 +120,7 @@ def test_a_table_begun_from_other_inputs_is_refused(make_study, tmp_path: Path):
 
 
 def test_going_on_with_other_versions_is_recorded(make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    store = Store.create(tmp_path / "run", make_study())
+    store = begin(tmp_path / "run", make_study())
     cell = store.questions("numbers")
     cell.begin("questions", Row, Plan(10, 4), {}, {})
     assert cell.manifest()["also_written_with"] == []
@@ -113,7 +134,7 @@ def test_manifests_hold_no_place_or_time(make_study, tmp_path: Path):
     """So that the same study gives the same bytes wherever it runs."""
     study = make_study()
     for name in ("one", "two"):
-        store = Store.create(tmp_path / name, study)
+        store = begin(tmp_path / name, study)
         write_questions(study.datasets[0], store)
         manifest = store.questions("numbers").folder / "manifest.json"
         assert str(tmp_path) not in manifest.read_text()
@@ -121,9 +142,11 @@ def test_manifests_hold_no_place_or_time(make_study, tmp_path: Path):
     assert digests[0] == digests[1]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 99}', "null"])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"format": 99}', "null", '{"format": 1}', '{"format": 1, "tables": 3}']
+)
 def test_a_broken_manifest_is_a_readable_error(content: str, make_study, tmp_path: Path):
-    store = Store.create(tmp_path / "run", make_study())
+    store = begin(tmp_path / "run", make_study())
     cell = store.questions("numbers")
     cell.begin("questions", Row, Plan(10, 4), {}, {})
     (cell.folder / "manifest.json").write_text(content)
@@ -144,7 +167,7 @@ def test_status_says_what_is_complete_partial_damaged_and_not_begun(make_study, 
     study = make_study(rows=20, shard_rows=5)
     more = [*study.record()["datasets"], "popqa"]
     study = Study.model_validate({**study.record(), "datasets": more})
-    store = Store.create(tmp_path / "run", study)
+    store = begin(tmp_path / "run", study)
 
     def states() -> list[str]:
         return [table.state for table in status_of(store).tables]

@@ -51,12 +51,23 @@ def test_a_slip_of_the_pen_is_shown_with_its_line_and_what_is_meant(text: str, l
     assert hint in caught.value.hint
 
 
+def test_words_and_numbers_are_what_people_write():
+    found = parse("a: no\nb: 010\nc: 1:30\nd: 10\ne: true\nf: 1e-3\ng: 2024-01-01\nh:\ni: -0.5\nj: 1_000\n").data
+    expected = {"a": "no", "b": "010", "c": "1:30", "d": 10, "e": True, "f": 0.001, "g": "2024-01-01", "h": None}
+    assert found == expected | {"i": -0.5, "j": "1_000"}
+
+
+def test_merge_keys_are_refused():
+    with pytest.raises(StudyError, match="merging"):
+        parse("<<: {a: 1}\nb: 2\n")
+
+
 def test_tags_that_build_objects_are_refused():
     with pytest.raises(StudyError, match="could not determine a constructor"):
         parse("a: !!python/object/apply:os.system ['true']\n")
 
 
-@pytest.mark.parametrize("text", ["[" * 20_000, "a: [1", "a: 2024-99-99", "a: \x00", "{" * 5_000, "a: " + "9" * 5_000])
+@pytest.mark.parametrize("text", ["[" * 20_000, "a: [1", "a: \x00", "{" * 5_000, "a: " + "9" * 5_000])
 def test_broken_yaml_is_a_study_error(text: str):
     with pytest.raises(StudyError, match=r"f\.yaml"):
         parse(text)

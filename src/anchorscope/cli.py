@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -27,12 +28,14 @@ from anchorscope.models import find_model
 from anchorscope.progress import Advance
 from anchorscope.questions import known_sets, load_set, open_set, write_questions
 from anchorscope.questions.files import FileRows
+from anchorscope.questions.stage import QuestionSet
 from anchorscope.status import status_of
 from anchorscope.store import Store
-from anchorscope.study import DatasetSpec, Study
+from anchorscope.study import DatasetSpec, ModelSpec, Study
 from anchorscope.studyfile import commented, known_studies, load_study, new_study
 
 INTERRUPTED = 130
+_SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 app = typer.Typer(
     name="anchorscope",
@@ -46,8 +49,14 @@ app = typer.Typer(
 )
 # what is piped to a file is not wrapped
 _WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
-out = Console(highlight=False, width=_WIDTH)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, emoji=False, width=_WIDTH)
+err = Console(stderr=True, highlight=False, emoji=False)
+
+
+def _clean(text: object) -> str:
+    """Words from a file or the command line, which may hold escape codes or markup, made safe to print."""
+    return escape("\n".join(printable(line, 2000) for line in str(text).split("\n")))
+
 
 StudyArgument = Annotated[
     str,
@@ -108,13 +117,16 @@ def init(
     if file.exists() and not force:
         raise StudyError(f"{file} exists already", "Choose another name, or give --force.")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("._-") or "study"
-    models, datasets = model or ["HuggingFaceTB/SmolLM2-135M-Instruct"], dataset or list(known_sets())
-    study = new_study(name, models, datasets, sample, data)
+    datasets = [
+        os.path.relpath(d, file.parent) if d.endswith((".yaml", ".yml")) else d for d in dataset or known_sets()
+    ]
+    models = [os.path.relpath(m, file.parent) if m and Path(m).exists() else m for m in model or [_SMALL_MODEL]]
+    study = new_study(name, models, datasets, sample, data, file.parent)
     try:
         file.write_text(commented(study), encoding="utf-8")
     except OSError as error:
         raise StudyError(f"cannot write {file}: {error.strerror or error}") from None
-    out.print(f"Wrote [bold]{escape(str(file))}[/bold]. Next:  anchorscope validate {escape(str(file))}")
+    out.print(f"Wrote [bold]{_clean(file)}[/bold]. Next:  anchorscope validate {_clean(file)}")
 
 
 @app.command()
@@ -136,17 +148,18 @@ def validate(
             return "[red]not found, see below[/red]"
 
     for model in loaded.models:
-        table.add_row("model", model.name, escape(model.id), found(lambda m=model: str(find_model(m, loaded.base))))  # type: ignore[misc]
+        table.add_row("model", model.name, _clean(model.id), found(partial(_found_model, model, loaded.base)))
     for dataset in loaded.datasets:
         questions = open_set(dataset, loaded.base)
+        look = partial(_first_row, questions)
         if isinstance(questions.rows, FileRows):
-            next(questions.read(), None)  # a wrong column shows in the first row
-        table.add_row("set", dataset.name, escape(questions.rows.label), found(questions.rows.describe))
+            look()
+        table.add_row("set", dataset.name, _clean(questions.rows.label), found(look))
     out.print(table)
     if problems:
         hints = list(dict.fromkeys(problem.hint for problem in problems if problem.hint))
         raise StudyError("\n".join(problem.message for problem in problems), "\n".join(hints))
-    out.print(f"[green]valid[/green]  {escape(loaded.name)}  [dim]fingerprint {loaded.fingerprint()[:12]}[/dim]")
+    out.print(f"[green]valid[/green]  {_clean(loaded.name)}  [dim]fingerprint {loaded.fingerprint()[:12]}[/dim]")
 
 
 @app.command()
@@ -155,7 +168,7 @@ def studies() -> None:
     table = _table("study", "models", "what it shows")
     for name, path in known_studies().items():
         study = load_study(path)
-        table.add_row(name, "\n".join(model.name for model in study.models), study.description)
+        table.add_row(name, "\n".join(model.name for model in study.models), _clean(study.description))
     out.print(table)
 
 
@@ -174,36 +187,37 @@ def sets(
         out.print(table)
         out.print("\nA set of your own is a short YAML file: docs/questions.md", style="dim")
         return
+    if not name:
+        raise StudyError("which set? its name is empty")
     spec = DatasetSpec.model_validate(name)
     questions = open_set(spec.found_in(data) if data else spec, Path())
     definition = questions.definition
     title = definition.title or definition.name
-    out.print(f"[bold]{escape(title)}[/bold], version {definition.version}, licence: {escape(definition.licence)}")
+    out.print(f"[bold]{_clean(title)}[/bold], version {definition.version}, licence: {_clean(definition.licence)}")
     if definition.citation:
-        out.print(escape(" ".join(definition.citation.split())), style="dim")
+        out.print(_clean(" ".join(definition.citation.split())), style="dim")
     columns = [f"{field} from {path}" for field, path in questions.fields if path is not None]
-    out.print(f"{escape(questions.rows.label)}: {escape(', '.join(columns))}", style="dim")
+    out.print(f"{_clean(questions.rows.label)}: {_clean(', '.join(columns))}", style="dim")
     for _, question in islice(questions.read(), show):
         if question is not None:
             text, answers = printable(question.question, 300), printable(" · ".join(question.answers), 200)
-            out.print(f"{escape(printable(question.id, 40))}  [bold]{escape(text)}[/bold]")
-            out.print(f"    {escape(answers)}", style="green")
+            out.print(f"{_clean(printable(question.id, 40))}  [bold]{_clean(text)}[/bold]")
+            out.print(f"    {_clean(answers)}", style="green")
 
 
 @app.command()
 def questions(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
     """Read and sample a study's questions into its run directory. Goes on where it was stopped."""
     loaded = _load(study, data)
-    with _resumable():
-        store = Store.create(runs / loaded.name, loaded)
-        with store.writing():
-            for dataset in loaded.datasets:
-                table = write_questions(dataset, store, _progress)
-                facts = (store.questions(dataset.name).plan("questions") or {})["facts"]
-                short = dataset.sample is not None and table.plan.rows < dataset.sample
-                note = f" ({dataset.sample:,} were asked for; the set has no more)" if short else ""
-                out.print(f"{dataset.name}: {table.plan.rows:,} of {facts['available']:,} questions{note}")
-    out.print(f"Look at it with:  anchorscope status {escape(str(store.root))}", style="dim")
+    root = runs / loaded.name
+    with _resumable(), Store.writing(root, loaded) as store:
+        for dataset in loaded.datasets:
+            table = write_questions(dataset, store, _progress)
+            facts = (store.questions(dataset.name).plan("questions") or {})["facts"]
+            short = dataset.sample is not None and table.plan.rows < dataset.sample
+            note = f" ({dataset.sample:,} were asked for; the set has no more)" if short else ""
+            out.print(f"{dataset.name}: {table.plan.rows:,} of {facts['available']:,} questions{note}")
+    out.print(f"Look at it with:  anchorscope status {_clean(root)}", style="dim")
 
 
 @app.command()
@@ -220,10 +234,10 @@ def status(
         shards = f"{line.shards_done:,}/{line.shards:,}" if line.shards else "–"
         state = Text(line.state, style={"complete": "green", "damaged": "red"}.get(line.state, "yellow"))
         table.add_row(line.part, line.table, f"{line.rows:,}" if line.shards else "–", shards, _size(line.size), state)
-    out.print(f"[bold]{escape(found.study.name)}[/bold]  {escape(found.study.description)}")
+    out.print(f"[bold]{_clean(found.study.name)}[/bold]  {_clean(found.study.description)}")
     out.print(table)
     for note in found.notes:
-        out.print(escape(note), style="yellow")
+        out.print(_clean(note), style="yellow")
     if exit_code and not found.complete:
         raise typer.Exit(1)
 
@@ -231,6 +245,16 @@ def status(
 def _load(reference: str, data: Path | None) -> Study:
     study = load_study(reference)
     return study.with_data(data) if data else study
+
+
+def _found_model(model: ModelSpec, base: Path) -> str:
+    return str(find_model(model, base))
+
+
+def _first_row(questions: QuestionSet) -> str:
+    """Read one question: that a set is there, and that its columns are what the study says."""
+    next(questions.read(), None)
+    return questions.rows.describe()
 
 
 def _table(*columns: str) -> RichTable:
@@ -268,7 +292,7 @@ def _progress(title: str, total: int | None) -> Iterator[Advance]:
     if total is not None:
         columns.insert(2, BarColumn(bar_width=20))
     with RichProgress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(escape(title), total=total)
+        task = bar.add_task(_clean(title), total=total)
         yield lambda count: bar.advance(task, count)
 
 
@@ -289,13 +313,22 @@ def main() -> None:
     try:
         app()
     except AnchorscopeError as error:
-        err.print(f"[bold red]error:[/bold red] {escape(error.message)}", soft_wrap=True)
+        err.print(f"[bold red]error:[/bold red] {_clean(error.message)}", soft_wrap=True)
         if error.hint:
-            err.print(escape(error.hint), style="cyan", soft_wrap=True)
+            err.print(_clean(error.hint), style="cyan", soft_wrap=True)
         sys.exit(EXIT_ERROR)
-    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            _hang_up()
+        place = f": {error.filename}" if error.filename else ""
+        err.print(f"[bold red]error:[/bold red] {_clean(f'{error.strerror or error}{place}')}", soft_wrap=True)
+        sys.exit(EXIT_ERROR)
+
+
+def _hang_up() -> NoReturn:
+    """End quietly: the reader of our output, such as `head`, has gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
 
 
 if __name__ == "__main__":

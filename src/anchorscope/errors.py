@@ -54,6 +54,14 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"choose from: {', '.join(known)}" if known else ""
 
 
+def shown(value: object, limit: int = 60) -> str:
+    """A value as a person would write it, cut to `limit`; nothing a file can hold breaks it."""
+    try:
+        return printable(repr(value), limit)
+    except (ValueError, RecursionError):
+        return f"a very large {type(value).__name__}"
+
+
 def printable(text: str, limit: int = 80) -> str:
     """Text from a file that may be hostile, cut to `limit` and safe to send to a terminal."""
     cut = text[: limit + 1]

@@ -33,18 +33,15 @@ from anchorscope.validation import validate
 from anchorscope.yamlfile import read_yaml
 
 R = TypeVar("R")
-_STUDY_HEAD = "# The study as it was run, every default written out. Do not edit: the run is continued from it.\n"
+_STUDY_HEAD = """\
+# The study as it was run, every default written out. Relative paths start at the folder of the file it was read from.
+# Do not edit: the run is continued from it.
+"""
 FORMAT = 1  # of the run directory; raised when an older one can no longer be read
 PACKAGES = (
-    "anchorscope",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "numpy",
-    "scikit-learn",
-    "pyarrow",
-    "safetensors",
-)
+    "anchorscope", "torch", "transformers", "tokenizers", "numpy", "scikit-learn", "pyarrow", "safetensors",
+    "datasets", "huggingface-hub",
+)  # fmt: skip
 
 
 def versions() -> dict[str, str]:
@@ -93,25 +90,29 @@ class Store:
     study: Study
 
     @classmethod
-    def create(cls, root: Path, study: Study) -> Store:
-        """Begin a run, or go on with it when `root` holds the very same study; refuse any other."""
+    @contextlib.contextmanager
+    def writing(cls, root: Path, study: Study) -> Iterator[Store]:
+        """Begin a run, or go on with it when `root` holds the very same study; refuse any other.
+
+        The run is held by one process at a time, and leftovers of a killed one are removed.
+        """
         record = root / "study.yaml"
-        if root.exists() and not record.exists() and any(path.name != ".lock" for path in root.iterdir()):
+        if root.exists() and not record.exists() and any(not _own(path) for path in root.iterdir()):
             raise StoreError(f"{root} holds files but no run", "Choose another --runs folder or study name.")
         with _lock(root / ".lock", root):
-            if record.exists():
-                saved = validate(Study, read_yaml(record))
-                changes = differences(saved.identity(), study.identity())
-                if changes and any(root.glob("*/*/manifest.json")):  # nothing computed yet: nothing to mix with
-                    raise StoreError(
-                        f"{root} holds a run of another version of this study:\n  " + "\n  ".join(changes),
-                        "Give the changed study another name (or another --runs folder), or delete that run.",
-                    )
-                if saved.record() == study.record():
-                    return cls(root, study)
-            text = yaml.safe_dump(study.record(), sort_keys=False, allow_unicode=True, width=110)
-            write_whole(record, lambda stream: _write_text(stream, _STUDY_HEAD + text))
-        return cls(root, study)
+            for leftover in root.rglob(f".*{TEMPORARY}"):
+                leftover.unlink(missing_ok=True)
+            saved = validate(Study, read_yaml(record)) if record.exists() else None
+            changes = differences(saved.identity(), study.identity()) if saved else []
+            if changes and any(root.glob("*/*/manifest.json")):  # else nothing was computed, and nothing can mix
+                raise StoreError(
+                    f"{root} holds a run of another version of this study:\n  " + "\n  ".join(changes),
+                    "Give the changed study another name (or another --runs folder), or delete that run.",
+                )
+            if saved is None or saved.record() != study.record():
+                text = yaml.safe_dump(study.record(), sort_keys=False, allow_unicode=True, width=110)
+                write_whole(record, lambda stream: _write_text(stream, _STUDY_HEAD + text))
+            yield cls(root, study)
 
     @classmethod
     def open(cls, root: Path) -> Store:
@@ -120,14 +121,6 @@ class Store:
         if not record.is_file():
             raise StoreError(f"{root} is not a run (it has no study.yaml)", "Give a folder such as runs/small-models.")
         return cls(root, validate(Study, read_yaml(record)))
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """Hold the run for writing: one process at a time. Leftovers of a killed writer are removed."""
-        with _lock(self.root / ".lock", self.root):
-            for leftover in self.root.rglob(f".*{TEMPORARY}"):
-                leftover.unlink(missing_ok=True)
-            yield
 
     def questions(self, dataset: str) -> Cell:
         """What all models share of one dataset."""
@@ -150,11 +143,18 @@ class Cell:
         if not path.exists():
             return {"format": FORMAT, "versions": versions(), "also_written_with": [], "tables": {}}
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise StoreError(f"{path}: cannot be read ({error})") from None
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise StoreError(f"{path}: written by another version of anchorscope")
+        try:
+            good = found["format"] == FORMAT and isinstance(found["versions"], dict)
+            good = good and isinstance(found["also_written_with"], list)
+            for entry in found["tables"].values():
+                good = good and entry["rows"] >= 0 and entry["shard_rows"] >= 1 and "inputs" in entry
+        except (KeyError, TypeError, AttributeError):
+            good = False
+        if not good:
+            raise StoreError(f"{path}: damaged, or written by another version of anchorscope")
         return found
 
     def plan(self, name: str) -> dict[str, Any] | None:
@@ -196,6 +196,11 @@ class Cell:
         return Table(self.folder / name, record, plan)
 
 
+def _own(path: Path) -> bool:
+    """A file a run makes before its study is saved."""
+    return path.name == ".lock" or (path.name.startswith(".") and path.name.endswith(TEMPORARY))
+
+
 def _write_text(stream: Any, text: str) -> None:
     stream.write(text.encode("utf-8"))
 
@@ -205,13 +210,13 @@ def _lock(path: Path, root: Path) -> Iterator[None]:
     """An advisory lock the system releases when the process ends, however it ends."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise StoreError(f"cannot write to {root}: {error.strerror or error}") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = os.read(handle, 100).decode(errors="replace").strip() or "another process"
             raise StoreError(f"{root} is being written by {holder}", "Wait for it to end, or stop it.") from None
         os.ftruncate(handle, 0)

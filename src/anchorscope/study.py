@@ -16,6 +16,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    FiniteFloat,
     PrivateAttr,
     StringConstraints,
     field_validator,
@@ -29,7 +30,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,9
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 
-RESERVED_MODEL_NAMES = frozenset({"questions", "figures", "report"})  # folders of a run beside its models'
+RESERVED_MODEL_NAMES = frozenset({"questions", "figures", "report", "study.yaml"})  # beside a run's models
 
 
 class Spec(BaseModel):
@@ -77,7 +78,7 @@ class PromptSpec(Spec):
     """What stands before the answer, on a line of its own."""
     system: str = ""
     """The system turn (chat style only)."""
-    chat_kwargs: dict[str, bool | int | float | str] = {}
+    chat_kwargs: dict[str, bool | int | FiniteFloat | str] = {}
     """Arguments for the chat template, such as enable_thinking: false (chat style only)."""
 
     @field_validator("question")
@@ -138,7 +139,7 @@ class ModelSpec(Spec):
     def _consistent(self) -> ModelSpec:
         if "://" in self.id:
             raise ValueError("give the id as owner/name, without the address of the hub")
-        if self.name in RESERVED_MODEL_NAMES:
+        if self.name.lower() in RESERVED_MODEL_NAMES:
             raise ValueError(f"'{self.name}' is a folder of every run; give the model another name")
         if self.device_map is not None and self.device != "auto":
             raise ValueError("give device or device_map, not both")
@@ -266,12 +267,15 @@ class Study(Spec):
     def identity(self) -> dict[str, Any]:
         """What must not change while a run goes on.
 
-        The description may; so may the place of a data file, since a table records the file's hash.
+        The description may; so may the place of a data file, since a table records the file's hash, and the devices
+        a model is put on.
         """
         record = self.record()
         del record["description"]
         for dataset in record["datasets"]:
             del dataset["path"]
+        for model in record["models"]:
+            del model["device"], model["device_map"]
         return record
 
     def fingerprint(self) -> str:

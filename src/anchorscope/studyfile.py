@@ -47,11 +47,13 @@ def load_study(reference: str | Path) -> Study:
     return study
 
 
-def new_study(name: str, models: list[str], datasets: list[str], sample: int | None, data: Path | None) -> Study:
-    """A study from the words of a command line, checked as a file is."""
+def new_study(
+    name: str, models: list[str], datasets: list[str], sample: int | None, data: Path | None, base: Path
+) -> Study:
+    """A study from the words of a command line, checked as a file in the folder `base` is."""
     sets = [{"set": dataset} | ({"sample": sample} if sample else {}) for dataset in datasets]
     file = YamlFile(Path(name), {"name": name, "models": models, "datasets": sets}, None)
-    study = validate(Study, file)
+    study = validate(Study, file).based_at(base)
     check_sets(study, file)
     return study.with_data(data) if data else study
 

@@ -10,9 +10,10 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from anchorscope.errors import StudyError, did_you_mean, printable
+from anchorscope.errors import StudyError, did_you_mean, printable, shown
 from anchorscope.yamlfile import YamlFile
 
+MAX_ERRORS = 20  # said at once
 T = TypeVar("T", bound=BaseModel)
 Loc = tuple[int | str, ...]
 
@@ -34,22 +35,24 @@ def validate(kind: type[T], file: YamlFile) -> T:
 def explain(kind: type[BaseModel], error: ValidationError, file: YamlFile) -> list[str]:
     """One line for each thing that is wrong: file, line, field, and what to write instead."""
     by_place: dict[Loc, list[Any]] = {}
-    for item in error.errors(include_url=False):
+    items = error.errors(include_url=False)
+    for item in items[:MAX_ERRORS]:
         by_place.setdefault(_real_loc(item["loc"], file.data), []).append(item)
     lines = [(file.line(loc) or 0, _message(kind, loc, items)) for loc, items in by_place.items()]
     lines.sort(key=lambda pair: pair[0])
-    return [f"{file.path}:{line}: {text}" if line else f"{file.path}: {text}" for line, text in lines]
+    said = [f"{file.path}:{line}: {text}" if line else f"{file.path}: {text}" for line, text in lines]
+    return said + ([f"… and {len(items) - MAX_ERRORS:,} more"] if len(items) > MAX_ERRORS else [])
 
 
 def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
     """What is wrong at one place. Several items are the branches of a union, none of which fitted."""
     item, field = items[0], printable(_dotted(loc))
-    given = printable(repr(item["input"]), 60)
+    given = shown(item["input"])
     if item["type"] == "extra_forbidden":
         parent, key = _model_at(kind, loc[:-1]), str(loc[-1])
         return f"unknown key '{printable(key)}'; {did_you_mean(key, parent.model_fields if parent else ())}"
     if item["type"] == "invalid_key":
-        return f"{_dotted(loc[:-1])}: {printable(repr(loc[-1]))} cannot be a key (1,000 is written 1000)"
+        return f"{_dotted(loc[:-1])}: {shown(loc[-1])} cannot be a key (1,000 is written 1000)"
     if item["type"] == "string_too_short":
         return f"{field} is empty"
     if item["type"] == "missing":
@@ -59,7 +62,9 @@ def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
         return f"{field}: {problem}" if field else problem
     if item["type"] == "literal_error":
         choices = [choice.strip(" '") for choice in item["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        return f"{field}: {given} is not possible; {did_you_mean(str(item['input']), choices)}"
+        return f"{field}: {given} is not possible; {did_you_mean(shown(item['input']), choices)}"
+    if item["type"] == "string_pattern_mismatch" and loc[-1] == "id":
+        return f"{field}: should be owner/name, not {given}"
     if item["type"] == "string_pattern_mismatch" and loc[-1] == "device":
         return f"{field}: should be auto, cpu, mps, cuda or cuda:N, not {given}"
     if item["type"] == "string_pattern_mismatch":

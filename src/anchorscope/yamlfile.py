@@ -6,6 +6,7 @@ computed, so both are refused here, and every complaint carries the line it is a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import yaml
 
 from anchorscope.errors import StudyError, printable
 
-MAX_BYTES = 1 << 20  # a study of this size was not written by a person
+MAX_BYTES = 1 << 18  # a larger file was not written by a person
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,14 @@ def _child(node: yaml.Node | None, part: int | str) -> tuple[yaml.Node, yaml.Nod
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses aliases and repeated keys."""
+    """SafeLoader that refuses aliases, merges and repeated keys, and reads words and numbers as people write them."""
+
+    yaml_implicit_resolvers: dict[Any, Any] = {}  # filled below
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge" or key.value == "<<":
+                raise yaml.constructor.ConstructorError(None, None, "merging (<<) is not used here", key.start_mark)
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -72,13 +80,27 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+# YAML 1.1 reads `no` as false, `010` as 8 and `1:30` as 90. Only these forms are anything but text here:
+for _tag, _pattern, _first in (
+    ("null", r"^(?:~|null|)$", ["~", "n", ""]),
+    ("bool", r"^(?:true|false)$", list("tf")),
+    ("int", r"^[-+]?(?:0|[1-9][0-9]*)$", list("-+0123456789")),
+    (
+        "float",
+        r"^[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)$",
+        list("-+0123456789."),
+    ),
+):
+    _StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
+
+
 def read_yaml(path: Path) -> YamlFile:
     """Read one YAML document; what is wrong with it becomes a StudyError with its line."""
     try:
         if not path.is_file():
             raise StudyError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
         if path.stat().st_size > MAX_BYTES:
-            raise StudyError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is not a file written by hand")
+            raise StudyError(f"{path}: larger than {MAX_BYTES >> 10} KiB; this is not a file written by hand")
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise StudyError(f"{path}: not UTF-8 text (byte {error.start})", "Save the file as UTF-8.") from None

@@ -40,9 +40,11 @@ def test_the_language_part_of_a_multimodal_model_is_meant(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "cannot be read"),
-        ("[]", "not known to transformers"),
-        ('{"model_type": "no-such-type"}', "not known to transformers"),
+        ("{", "not a model transformers can read"),
+        ("[]", "not a model transformers can read"),
+        ('{"model_type": "no-such-type"}', "transformers does not know it"),
+        ('{"model_type": ["x"]}', "not a model transformers can read"),
+        ('{"model_type": "clip"}', "is not a causal language model"),
         (
             '{"model_type": "own", "auto_map": {"AutoConfig": "x.C"}}',
             "brings code of its own, which anchorscope does not run",

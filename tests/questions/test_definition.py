@@ -125,6 +125,47 @@ def test_what_the_hub_refuses_is_said_in_words(hub: Hub, cli: Cli, tmp_path: Pat
     assert_mendable(cli("sets", "popqa", HF_HUB_OFFLINE="1"), "the hub is out of reach", "offline mode")
 
 
+def test_csv_on_the_hub_is_read_as_text(hub: Hub, cli: Cli, tmp_path: Path):
+    """The library would guess types: 007 would become 7, and NA nothing."""
+    hub.repos["datasets/o/csv"] = Repo(
+        {"test.csv": b"question,answer\nBond?,007\nSodium?,NA\n", "README.md": b"---\n{}\n---\n"}
+    )
+    (tmp_path / "set.yaml").write_text(
+        "name: x\nhub: {id: o/csv, split: test}\nfields: {question: question, answers: answer}\n"
+    )
+    done = cli("sets", "set.yaml", hub=hub)
+    assert done.returncode == 0, done.stderr
+    assert "007" in done.stdout
+    assert "NA" in done.stdout
+
+
+def test_a_broken_file_on_the_hub_is_a_readable_error(hub: Hub, cli: Cli, tmp_path: Path):
+    good = repo_of("nq").files
+    broken = {
+        name: data[:60] + bytes(40) + data[100:] if name.endswith("parquet") else data for name, data in good.items()
+    }
+    hub.repos["datasets/o/broken"] = Repo(broken)
+    hub.repos["datasets/o/empty"] = Repo({"README.md": b"---\n{}\n---\n"})
+    for name in ("broken", "empty"):
+        (tmp_path / "set.yaml").write_text(
+            f"name: x\nhub: {{id: o/{name}, split: validation}}\nfields: {{question: question, answers: answer}}\n"
+        )
+        assert_mendable(cli("sets", "set.yaml", hub=hub), f"o/{name}")
+
+
+def test_a_run_begun_at_one_commit_is_finished_at_it(hub: Hub, cli: Cli, tmp_path: Path):
+    hub.repos["datasets/google-research-datasets/nq_open"] = repo_of("nq")
+    (tmp_path / "s.yaml").write_text("name: s\nmodels: [a/b]\ndatasets: [nq]\n")
+    assert cli("questions", "s.yaml", hub=hub).returncode == 0
+    assert cli("questions", "s.yaml").returncode == 0  # complete: the hub, out of reach now, is not asked
+
+
+def test_a_local_folder_does_not_stand_in_for_the_hub(hub: Hub, cli: Cli, tmp_path: Path):
+    hub.repos["datasets/google-research-datasets/nq_open"] = repo_of("nq")
+    (tmp_path / "google-research-datasets" / "nq_open").mkdir(parents=True)
+    assert_mendable(cli("sets", "nq", hub=hub), "a local folder is called")
+
+
 def test_every_packaged_set_names_its_licence_and_source():
     assert list(known_sets()) == ["popqa", "triviaqa", "hotpotqa", "nq"]
     for name in known_sets():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from conftest import plain_rows, write_jsonl
 
 
 def run(study: Study, root: Path):
-    store = Store.create(root, study)
-    return store, [write_questions(dataset, store) for dataset in study.datasets]
+    with Store.writing(root, study) as store:
+        return store, [write_questions(dataset, store) for dataset in study.datasets]
 
 
 def test_every_question_of_the_four_sets_is_read(shared_data: Path, tmp_path: Path):
@@ -109,3 +110,31 @@ def test_only_missing_shards_are_written(make_study, tmp_path: Path):
     assert table.path(3).read_bytes() == content
     after = {shard: table.path(shard).stat().st_mtime_ns for shard in range(5)}
     assert {shard for shard in range(5) if before[shard] != after[shard]} == {3}
+
+
+@pytest.mark.parametrize("rows", [19, 20, 21])
+def test_a_file_that_changes_while_it_is_read_leaves_nothing(rows: int, make_study, tmp_path: Path):
+    """Shorter, the same length, or longer: none of its rows stays, and the old file then gives the old table."""
+    study = make_study(rows=20, shard_rows=3)
+    old = (tmp_path / "numbers.jsonl").read_bytes()
+    new = [row | {"question": f"New {row['question']}"} for row in plain_rows(rows)]
+
+    @contextmanager
+    def swap(title: str, total: int | None):
+        if "writing" in title:
+            write_jsonl(tmp_path / "numbers.jsonl", new)
+        yield lambda count: None
+
+    with Store.writing(tmp_path / "run", study) as store:
+        with pytest.raises(AnchorscopeError, match="changed while it was read"):
+            write_questions(study.datasets[0], store, swap)
+        assert not list((tmp_path / "run").rglob("*.parquet"))
+        (tmp_path / "numbers.jsonl").write_bytes(old)
+        assert not [q for q in write_questions(study.datasets[0], store) if q.question.startswith("New")]
+
+
+def test_repeated_ids_are_refused_also_outside_the_sample(make_study, tmp_path: Path):
+    study = make_study(rows=100, sample=1)
+    write_jsonl(tmp_path / "numbers.jsonl", [*plain_rows(100), *plain_rows(100)[50:52]])
+    with pytest.raises(AnchorscopeError, match="is given twice"):
+        run(study, tmp_path / "run")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from anchorscope.errors import ModelError, printable
+from anchorscope.errors import ModelError, printable, shown
 from anchorscope.hub import hub_errors, is_network
 from anchorscope.study import ModelSpec
 
@@ -24,7 +24,7 @@ class ModelSource:
     location: str
     """Hub id, folder or file."""
     commit: str | None
-    """Commit on the hub, or None for local ones."""
+    """Commit on the hub; None for local ones, and when it came from the cache of a hub out of reach."""
     architecture: str
     """transformers' model type, such as llama."""
     layers: int
@@ -50,23 +50,26 @@ def find_model(spec: ModelSpec, base: Path) -> ModelSource:
         return _source(spec, "folder", str(local), None, local, gguf=spec.gguf)
     if spec.id.startswith(("/", "./", "../", "~")):
         raise ModelError(f"{spec.name}: there is no folder {local}")
-    file = _download(spec, spec.gguf or "config.json")
-    # the cache keeps each commit in snapshots/<commit>/
-    return _source(spec, "hub", spec.id, file.parent.name, file.parent, gguf=spec.gguf)
+    file, commit = _download(spec)
+    return _source(spec, "hub", spec.id, commit, file.parent, gguf=None)
 
 
-def _download(spec: ModelSpec, name: str) -> Path:
-    """One file of a model on the hub, at the commit its revision stands for now; from the cache when offline."""
+def _download(spec: ModelSpec) -> tuple[Path, str | None]:
+    """The configuration of a model on the hub and its commit; from the cache when the hub is out of reach."""
     from huggingface_hub import HfApi, hf_hub_download
 
     with hub_errors(spec.id, "model"):
         try:
-            HfApi().model_info(spec.id, revision=spec.revision, timeout=20)  # fails at once where a download retries
+            # fails at once where a download would retry
+            info = HfApi().model_info(spec.id, revision=spec.revision, timeout=20)
         except Exception as error:
             if not is_network(error):
                 raise
-            return Path(hf_hub_download(spec.id, name, revision=spec.revision, local_files_only=True))
-        return Path(hf_hub_download(spec.id, name, revision=spec.revision))
+            found = hf_hub_download(spec.id, "config.json", revision=spec.revision, local_files_only=True)
+            return Path(found), None
+        if spec.gguf and spec.gguf not in {file.rfilename for file in info.siblings or []}:
+            raise ModelError(f"{spec.name}: the model {spec.id} has no file {spec.gguf}")
+        return Path(hf_hub_download(spec.id, "config.json", revision=spec.revision)), info.sha
 
 
 def _source(
@@ -77,50 +80,33 @@ def _source(
     folder: Path,
     gguf: str | None,
 ) -> ModelSource:
-    config = _config(spec, folder, gguf).get_text_config()
-    return ModelSource(
-        kind,
-        location,
-        commit,
-        config.model_type,
-        config.num_hidden_layers,
-        config.hidden_size,
-        config.num_attention_heads,
-    )
-
-
-def _config(spec: ModelSpec, folder: Path, gguf: str | None) -> Any:
-    """The model's configuration. Code that comes with a model is never run."""
-    from transformers import AutoConfig
+    """Read the configuration. Code that comes with a model is never run."""
+    from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
     where = folder / (gguf or "config.json")
-    if gguf is None:
-        _refuse_remote_code(spec, where)
     try:
-        return AutoConfig.from_pretrained(folder, gguf_file=gguf, local_files_only=True, trust_remote_code=False)
+        if gguf is None:
+            content = json.loads(where.read_text(encoding="utf-8"))
+            if content["model_type"] not in CONFIG_MAPPING:
+                own = "auto_map" in content
+                why = (
+                    "it brings code of its own, which anchorscope does not run"
+                    if own
+                    else "transformers does not know it"
+                )
+                raise ModelError(f"{spec.name}: the model type {shown(content['model_type'])} cannot be used: {why}")
+        config = AutoConfig.from_pretrained(folder, gguf_file=gguf, local_files_only=True, trust_remote_code=False)
+        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+            raise ModelError(f"{spec.name}: {shown(config.model_type)} is not a causal language model")
+        text = config.get_text_config()
+        sizes = (int(text.num_hidden_layers), int(text.hidden_size), int(text.num_attention_heads))
+        return ModelSource(kind, location, commit, str(text.model_type), *sizes)
+    except ModelError:
+        raise
     except ImportError:
         raise ModelError(
-            f"{spec.name}: reading a .gguf file needs the gguf library",
-            "Run: pip install 'anchorscope[gguf]'",
+            f"{spec.name}: reading a .gguf file needs the gguf library", "Run: pip install 'anchorscope[gguf]'"
         ) from None
     except Exception as error:  # noqa: BLE001 a broken configuration can fail anywhere in transformers
         reason = printable(" ".join(str(error).split()), 200)
         raise ModelError(f"{spec.name}: {where} is not a model transformers can read ({reason})") from None
-
-
-def _refuse_remote_code(spec: ModelSpec, config: Path) -> None:
-    from transformers import CONFIG_MAPPING
-
-    try:
-        content = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{spec.name}: {config} cannot be read ({error})") from None
-    kind = content.get("model_type") if isinstance(content, dict) else None
-    if kind not in CONFIG_MAPPING:
-        remote = isinstance(content, dict) and "auto_map" in content
-        why = (
-            "it brings code of its own, which anchorscope does not run"
-            if remote
-            else "its model_type is not known to transformers"
-        )
-        raise ModelError(f"{spec.name}: {spec.id} cannot be used: {why} (model_type: {kind})")

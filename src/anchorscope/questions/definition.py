@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from anchorscope.errors import StudyError, did_you_mean
 from anchorscope.study import DatasetSpec, Name, Spec, Text
@@ -83,7 +83,7 @@ class FieldMap(Spec):
 class HubSource(Spec):
     """A dataset on the Hugging Face hub."""
 
-    id: Text
+    id: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
     """owner/name."""
     config: str | None = None
     """The dataset's configuration, where it has several."""

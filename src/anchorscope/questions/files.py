@@ -21,6 +21,7 @@ FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", 
 _BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"PK": "zip"}
 
 Row = dict[str, Any]
+csv.field_size_limit(MAX_LINE)
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,9 @@ class FileRows:
 
     path: Path
     columns: tuple[str, ...] | None = None
-    """Columns that are needed; only Parquet can skip the others."""
+    """Columns that are read; only Parquet can skip the others."""
+    needed: tuple[str, ...] = ()
+    """Those of them that must be there."""
 
     @property
     def unit(self) -> Literal["line", "row"]:
@@ -157,10 +160,13 @@ class FileRows:
         row = 0
         self._open().close()
         try:
-            with pq.ParquetFile(self.path) as file:
+            with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
                 there = file.schema_arrow.names
-                # a column that is not there is reported with those that are, so then all are read
-                wanted = self.columns if self.columns and set(self.columns) <= set(there) else None
+                if len(set(there)) != len(there):
+                    raise QuestionsError(f"{self.path}: two columns have the same name")
+                wanted = [name for name in there if self.columns is None or name in self.columns]
+                if not set(self.needed) <= set(there):
+                    wanted = there  # the error will list them all
                 for batch in file.iter_batches(batch_size=256, columns=wanted):
                     for values in batch.to_pylist():
                         row += 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anchorscope.errors import printable
+from anchorscope.errors import printable, shown
 from anchorscope.questions.definition import FieldMap, FieldPath
 
 
@@ -34,6 +34,7 @@ class RowError(Exception):
 
 
 _ABSENT = object()
+MAX_TEXT = 1_000_000  # characters; a longer text is not a question, an answer or a passage
 
 
 def group_key(text: str) -> str:
@@ -105,7 +106,9 @@ def _as_text(value: Any, path: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)  # ids and years are often numbers
     if not isinstance(value, str):
-        raise RowError(f"'{path}' should be text, not {printable(repr(value), 60)}")
+        raise RowError(f"'{path}' should be text, not {shown(value)}")
+    if len(value) > MAX_TEXT:
+        raise RowError(f"'{path}' is longer than {MAX_TEXT:,} characters")
     _check_unicode(value, path)
     return value.strip()
 
@@ -129,7 +132,7 @@ def _answers(row: Mapping[str, Any], where: FieldPath) -> list[str]:
         if value is _ABSENT or value is None:
             continue
         if where.parse == "json" and not isinstance(value, list):
-            raise RowError(f"'{path}' should be a JSON list, not {printable(repr(value), 60)}")
+            raise RowError(f"'{path}' should be a JSON list, not {shown(value)}")
         if isinstance(value, str) and where.split:
             value = value.split(where.split)
         elif isinstance(value, str) and _is_json_list(value):
@@ -168,14 +171,15 @@ def _number(row: Mapping[str, Any], where: FieldPath | None) -> float | None:
     except (ValueError, OverflowError):
         number = math.inf
     if math.isinf(number):
-        raise RowError(f"'{where}' should be a number, not {printable(repr(value), 60)}")
+        raise RowError(f"'{where}' should be a number, not {shown(value)}")
     return None if math.isnan(number) else number
 
 
 def _extra(row: Mapping[str, Any], keep: list[str]) -> str:
-    kept = {name: row[name] for name in keep if row.get(name) is not None}
+    values = {name: row.get(name) for name in keep}
+    kept = {name: value for name, value in values.items() if value is not None and value == value}  # not NaN
     try:
-        text = json.dumps(kept, ensure_ascii=False, sort_keys=True, default=str)
+        text = json.dumps(kept, ensure_ascii=False, sort_keys=True, default=str, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
         raise RowError(f"{', '.join(kept)}: nested too deeply or not JSON values") from None
     _check_unicode(text, ", ".join(kept))

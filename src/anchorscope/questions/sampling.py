@@ -32,24 +32,15 @@ class Choice:
     cutoff: int
     """A question is chosen when its draw is at most this."""
     repeated: int | None
-    """A draw that came twice among the chosen, so two rows have one id; None when all ids are unique."""
+    """A draw that came twice, so two rows have one id; None when all ids are unique."""
 
 
 def choose(draws: Iterable[int], sample: int | None) -> Choice:
     """Choose the `sample` smallest draws, or all."""
-    held, available = array("Q"), 0
-    # one more than wanted is kept, so that an id repeated across the boundary is seen
-    keep = None if sample is None else sample + 1
-    for value in draws:
-        held.append(value)
-        available += 1
-        if keep is not None and len(held) >= 2 * keep + 65536:
-            held = array("Q", np.partition(np.asarray(held), keep - 1)[:keep].tobytes())
+    held = array("Q", draws)
     ordered = np.asarray(held, dtype=np.uint64)
     ordered.sort()
-    if keep is not None:
-        ordered = ordered[:keep]
     same = np.flatnonzero(ordered[1:] == ordered[:-1])
     repeated = int(ordered[same[0]]) if len(same) else None
     size = len(ordered) if sample is None else min(sample, len(ordered))
-    return Choice(available, size, int(ordered[size - 1]) if size else 0, repeated)
+    return Choice(len(ordered), size, int(ordered[size - 1]) if size else 0, repeated)

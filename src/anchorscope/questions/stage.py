@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -91,7 +92,8 @@ def open_set(spec: DatasetSpec, base: Path, excluded: Iterable[str] = ()) -> Que
     columns = (*fields.columns(), *definition.keep)
     rows: Rows
     if path is not None:
-        rows = FileRows(path, columns)
+        needed = FieldMap(question=fields.question, answers=fields.answers).columns()
+        rows = FileRows(path, columns, tuple(needed))
     else:
         assert definition.hub is not None
         rows = HubRows(definition.hub, columns)
@@ -104,6 +106,10 @@ def write_questions(spec: DatasetSpec, store: Store, progress: Progress = silent
     excluded = sorted({example.question for example in _examples(study)})
     questions = open_set(spec, study.base, excluded)
     cell = store.questions(spec.name)
+    begun = cell.plan(TABLE)
+    if begun is not None and isinstance(questions.rows, HubRows):
+        # what was begun at one commit is finished at it, though the branch may have moved or the hub be out of reach
+        questions = replace(questions, rows=questions.rows.at(begun["inputs"]["source"]))
     inputs = {
         "set": questions.definition.model_dump(mode="json"),
         "columns": questions.fields.model_dump(mode="json"),
@@ -112,28 +118,33 @@ def write_questions(spec: DatasetSpec, store: Store, progress: Progress = silent
         "seed": study.seed,
         "left_out": excluded,
     }
-    begun = cell.plan(TABLE)
     if begun is None or begun["inputs"] != inputs:
         rows, facts = survey(questions, spec.sample, study.seed, progress)
     else:  # the same data and the same draw: the choice made then still holds
         rows, facts = begun["rows"], begun["facts"]
     table = cell.begin(TABLE, Question, Plan(rows, study.shard_rows), inputs, facts)
-    missing = set(table.missing())
-    if not missing:
-        return table
-    with progress(f"{spec.name}: writing questions", rows) as advance:
-        shard: list[Question] = []
-        number = 0
-        for question in chosen(questions, facts["cutoff"], study.seed):
-            shard.append(question)
-            if len(shard) == len(table.plan.rows_of(number)):
-                if number in missing:
-                    table.write(number, shard)
-                advance(len(shard))
-                shard, number = [], number + 1
-    if table.missing():
+    written = _fill(table, chosen(questions, facts["cutoff"], study.seed), f"{spec.name}: writing questions", progress)
+    if table.missing() or (written and questions.rows.identity() != inputs["source"]):
+        for shard in written:  # it was read while it changed: nothing of it stays
+            table.path(shard).unlink(missing_ok=True)
         raise QuestionsError(f"{questions.rows.label} changed while it was read", "Run the same command again.")
     return table
+
+
+def _fill(table: Table[Question], questions: Iterator[Question], title: str, progress: Progress) -> list[int]:
+    """Write the shards that are missing from a stream of all rows; which ones."""
+    missing, written = table.missing(), []
+    if missing:
+        with progress(title, table.plan.rows) as advance:
+            for shard in range(table.plan.shards):
+                size = len(table.plan.rows_of(shard))
+                rows = list(islice(questions, size))
+                if shard in missing and len(rows) == size:
+                    table.write(shard, rows)
+                    written.append(shard)
+                del rows  # before the next ones are read
+                advance(size)
+    return written
 
 
 def survey(
