@@ -1,7 +1,7 @@
 # make check is what CI runs. The verify- targets are longer and end with one line of JSON.
 PYTHON ?= python
 
-.PHONY: check lint types test verify-foundation
+.PHONY: check lint types test verify-foundation verify-answers
 
 check: lint types test
 
@@ -17,3 +17,7 @@ test:
 
 verify-foundation:
 	$(PYTHON) checks/foundation.py --data ../shared/data/qa
+
+# VLLM_PYTHON: a Python with vLLM and anchorscope (pip install torch, vllm, then -e . --no-deps); without it that step is left out
+verify-answers:
+	$(PYTHON) checks/answers.py $(if $(VLLM_PYTHON),--vllm-python $(VLLM_PYTHON))

@@ -141,6 +141,17 @@ def test_data_folder_is_all_or_an_error(tmp_path: Path):
         study(datasets=["popqa", "nq"]).with_data(tmp_path)
 
 
+def test_an_unknown_grader_and_a_missing_file_of_answers_are_refused_with_their_line(tmp_path: Path):
+    text = "name: s\nmodels: [a/b]\ndatasets: [nq]\nanswers:\n  "
+    (tmp_path / "s.yaml").write_text(text + "grader: alais\n")
+    with pytest.raises(AnchorscopeError, match=r"s\.yaml:5: answers: there is no grader 'alais'") as caught:
+        load_study(tmp_path / "s.yaml")
+    assert "did you mean 'alias'?" in caught.value.hint
+    (tmp_path / "s.yaml").write_text(text + "source: file\n  file: no.jsonl\n")
+    with pytest.raises(AnchorscopeError, match=r"s\.yaml:6: answers: there is no file"):
+        load_study(tmp_path / "s.yaml")
+
+
 def test_load_study_says_which_name_was_meant(tmp_path: Path):
     with pytest.raises(AnchorscopeError, match=r"did you mean 'llama-3\.2'"):
         load_study("lama-3.2")

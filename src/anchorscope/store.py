@@ -5,7 +5,7 @@
       questions/<dataset>/            what all models share
         manifest.json                 inputs, versions, seeds, and the plan of each table
         questions/part-000000.parquet
-      <model>/<dataset>/              what one model made of it (later stages)
+      <model>/<dataset>/              what one model made of it
 
 A run goes on where it stopped. It never goes on with something else: a changed study, changed data or changed
 columns are refused with a readable list of the differences.
@@ -125,6 +125,10 @@ class Store:
     def questions(self, dataset: str) -> Cell:
         """What all models share of one dataset."""
         return Cell(self.root / "questions" / dataset)
+
+    def results(self, model: str, dataset: str) -> Cell:
+        """What one model made of one dataset."""
+        return Cell(self.root / model / dataset)
 
     def cells(self) -> list[Cell]:
         """Every folder of tables there is so far."""

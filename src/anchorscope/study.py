@@ -200,8 +200,8 @@ class AnswersSpec(Spec):
     """Tokens per batch. The batch plan depends on lengths and this number alone, not on the machine."""
     file: str | None = None
     """With source: file, a JSONL, Parquet or CSV file with id or question, answer, and optionally label and context."""
-    grader: Literal["alias"] = "alias"
-    """How an answer is compared with the accepted ones."""
+    grader: Name = "alias"
+    """How an answer is compared with the accepted ones: alias, plain, or one you registered (docs/grading.md)."""
 
     @model_validator(mode="after")
     def _consistent(self) -> AnswersSpec:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from anchorscope.answers.grading import grader
 from anchorscope.errors import StudyError, did_you_mean
 from anchorscope.questions.definition import NotThereError, load_set, local_file
 from anchorscope.study import DatasetSpec, ModelSpec, Study
@@ -59,7 +60,14 @@ def new_study(
 
 
 def check_sets(study: Study, file: YamlFile) -> None:
-    """Refuse a set that is not defined, and a local file that is not there, with the line that names it."""
+    """Refuse a set or grader that is not defined, and a local file that is not there, with the line that names it."""
+    try:
+        grader(study.answers.grader)
+    except StudyError as error:
+        raise StudyError(_at(file, ("answers", "grader"), f"answers: {error.message}"), error.hint) from None
+    answers = study.answers.file
+    if answers is not None and not (study.base / answers).is_file():
+        raise StudyError(_at(file, ("answers", "file"), f"answers: there is no file {study.base / answers}"))
     for index, dataset in enumerate(study.datasets):
         place: tuple[str | int, ...] = ("datasets", index, "path" if dataset.path else "set")
         try:

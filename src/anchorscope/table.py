@@ -139,6 +139,10 @@ class Table(Generic[R]):
             for row in batch.to_pylist():
                 yield self.record(**row)
 
+    def read(self, shard: int) -> list[R]:
+        """The rows of one shard."""
+        return [self.record(**row) for batch in self._shard(shard, None) for row in batch.to_pylist()]
+
     def _shard(self, shard: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         path, expected = self.path(shard), len(self.plan.rows_of(shard))
         try:

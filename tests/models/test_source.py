@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope import AnchorscopeError, ModelSpec
-from anchorscope.models import find_model
+from anchorscope.models.source import find_model
 from conftest import Cli, assert_mendable
 from hub_server import COMMIT, Hub, Repo
 

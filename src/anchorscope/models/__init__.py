@@ -1,5 +1,1 @@
-"""Models: where they come from, and what is known of them before their weights are loaded."""
-
-from anchorscope.models.source import ModelSource, find_model
-
-__all__ = ["ModelSource", "find_model"]
+"""Models: where they come from, where their sites are, and loading them."""

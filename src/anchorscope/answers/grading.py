@@ -1,0 +1,321 @@
+"""Whether a short answer is right: an accepted answer must occur in it, as whole words.
+
+A grader is a registered function. `plain` is the usual normalise-and-contain rule; `alias`, the default, adds rules
+for writings that people accept. Each rule earns its place on answers that people judged: docs/grading.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from anchorscope.answers.normalise import ARTICLES, Date, Word, content, dates, plain_words, singular, symbols, words
+from anchorscope.errors import StudyError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The verdict on one answer."""
+
+    correct: bool
+    alias: str | None = None
+    """The accepted answer that matched, None when not correct."""
+    start: int | None = None
+    end: int | None = None
+    """Character range [start, end) of the matched words in the answer as given, None when not correct."""
+
+
+Grader = Callable[[str, Sequence[str], str], Grade]
+"""(answer, accepted answers, question) to a grade."""
+
+DEFAULT = "alias"
+WRONG = Grade(correct=False)
+_GRADERS: dict[str, Grader] = {}
+
+
+def register(name: str) -> Callable[[Grader], Grader]:
+    """Make a grader known under a name, for a study to choose."""
+
+    def add(function: Grader) -> Grader:
+        if name in _GRADERS:
+            raise StudyError(f"there already is a grader '{name}'", "register it under another name")
+        _GRADERS[name] = function
+        return function
+
+    return add
+
+
+def grader(name: str = DEFAULT) -> Grader:
+    """The grader of that name."""
+    if name not in _GRADERS:
+        raise StudyError(f"there is no grader '{name}'", did_you_mean(name, _GRADERS))
+    return _GRADERS[name]
+
+
+RULES = frozenset(
+    {
+        "accents",  # Beyoncé, Beyonce
+        "escapes",  # a literal \u00e9, as some sets have it
+        "hyphens",  # hyphens and other signs part words, apostrophes do not; U.S. is US; 1,000 is 1000
+        "compounds",  # marburg virus, marburgvirus
+        "numbers",  # twenty-one, 21; third, 3rd; 1 million; World War II; sixth season, season 6
+        "plural",  # amino acid, amino acids
+        "dates",  # in any order of their parts
+        "shorter_dates",  # 1972 for December 14, 1972, unless the day is asked for
+        "contradiction",  # an accepted 2018 does not carry a wrong day of 2018
+        "carriers",  # titles and leading prepositions of the accepted answer
+        "names",  # middle names on one side only
+        "short_names",  # Tom, Thomas
+        "counts",  # how many: 25 for up to 25 players
+        "part",  # the answer is at least half of the accepted answer
+    }
+)
+"""The rules of `alias`. What each one gains and costs is measured in docs/grading.md."""
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_LEADING = _set(
+    "in on at from through to of by since during around about approximately circa between within for into with near"
+    " under over as either both it is was are were be because his her their its each being he she they"
+)
+_INNER = _set("in on at of to from for and with by")
+_TITLES = _set(
+    "mr mrs ms dr sir dame lord lady saint st president king queen emperor empress prince princess pope general gen"
+    " colonel col captain capt major maj lieutenant lt sergeant sgt admiral senator sen governor gov professor prof"
+    " reverend rev judge justice maharaja sultan chief"
+)
+_DROPPED = _LEADING | _TITLES | ARTICLES
+_MODIFIERS = _set(
+    "new old great grand greater lesser united north south east west northern southern eastern western central upper"
+    " lower big little black white red green blue first last early late saint san santa los las el la le de von van"
+    " royal national international federal general american british french german english world state city county"
+    " university college school church company party league football club people republic"
+)
+_SUFFIXES = _set("jr sr")
+_GIVEN_NAMES = """
+    edward ed eddie eddy ted teddy ned, thomas tom tommy, william bill billy will willie, robert rob bob bobby robbie,
+    richard rick dick ricky richie, james jim jimmy jamie, john jack johnny, joseph joe joey, michael mike mikey mick,
+    peter pete, patricia patty pat patti, elizabeth liz beth betty lizzie eliza, katherine kate kathy katie catherine,
+    margaret maggie peggy meg, charles charlie chuck, daniel dan danny, david dave davey, andrew andy drew,
+    anthony tony, benjamin ben benny, christopher chris, samuel sam sammy, steven steve stephen, nicholas nick,
+    matthew matt, gregory greg, ronald ron ronnie, donald don donnie, kenneth ken kenny, lawrence larry, timothy tim,
+    alexander alex, frederick fred freddie, jennifer jen jenny, susan sue susie, rebecca becky, deborah debbie debra,
+    jeffrey jeff, vincent vince, walter walt, leonard len lenny leo, philip phil phillip, abigail abby
+"""
+# through singular(), as the plural rule leaves the words of both sides: thoma, jame
+_FULL_NAME = {singular(n): names.split()[0] for names in _GIVEN_NAMES.split(",") for n in names.split()}
+_PERSON = _set("who whose whom actor actress cast singer voice")
+_COUNT = re.compile(r"\bhow (?:many|much|long|old|far|tall|big|high|often)\b|\bnumber of\b", re.IGNORECASE)
+_DAY_ASKED = re.compile(r"\b(?:what|which|exact) (?:\w+ )?(?:date|day)\b", re.IGNORECASE)
+_NO_DATE_ASKED = re.compile(r"\b(?:where|who)\b", re.IGNORECASE)
+
+Run = tuple[int, int]  # numbers of the first and the last word
+
+
+class _Text(NamedTuple):
+    """An answer or an accepted answer, read once."""
+
+    words: tuple[Word, ...]  # without articles
+    texts: tuple[str, ...]
+    line: str  # the words with a space on either side, for a fast whole-word search
+    core: tuple[str, ...]  # without leading prepositions and titles
+    core_line: str
+    dates: tuple[Date, ...]
+    date: Date | None  # where the core is nothing but a date
+    commas: bool
+
+
+class _Question(NamedTuple):
+    words: frozenset[str]
+    of_person: bool
+    of_count: bool
+    year_will_do: bool
+
+
+def _line(texts: Sequence[str]) -> str:
+    return f" {' '.join(texts)} "
+
+
+def _find(line: str, within: str) -> Run | None:
+    """Where a line of words first stands in another, by word number."""
+    at = within.find(line)
+    if at < 0:
+        return None
+    first = within.count(" ", 0, at + 1) - 1
+    return first, first + line.count(" ") - 2
+
+
+def _read(text: str, rules: frozenset[str], articles: bool = False) -> _Text:
+    kept = words(text, rules)
+    if not articles:
+        kept = content(kept)
+    texts = tuple(w.text for w in kept)
+    at = 0
+    while "carriers" in rules and at < len(texts) - 1 and texts[at] in _DROPPED:
+        at += 1
+    found = dates(kept, text) if "dates" in rules else []
+    date = next((d for d in found if d.first <= at and d.last == len(texts) - 1), None)
+    return _Text(
+        tuple(kept), texts, _line(texts), texts[at:], _line(texts[at:]), tuple(found), date, commas="," in text
+    )
+
+
+_accepted = lru_cache(maxsize=32_768)(_read)  # accepted answers come again for each sample of a question
+
+
+@lru_cache(maxsize=4_096)
+def _question(question: str, rules: frozenset[str]) -> _Question:
+    texts = frozenset(w.text for w in words(question, rules))
+    no_year = _DAY_ASKED.search(question) or _NO_DATE_ASKED.search(question)
+    return _Question(texts, bool(texts & _PERSON), _COUNT.search(question) is not None, no_year is None)
+
+
+@lru_cache(maxsize=32_768)
+def _plain_line(text: str) -> str:
+    return _line([w.text for w in plain_words(text)])
+
+
+@register("plain")
+def plain(answer: str, accepted: Sequence[str], question: str = "") -> Grade:
+    """NFKC, lower case, punctuation deleted, articles dropped; an accepted answer occurs as whole words."""
+    del question
+    found = plain_words(answer)
+    line = _line([w.text for w in found])
+    matches = []
+    for one in accepted:
+        wanted = _plain_line(one)
+        if wanted.strip() and (run := _find(wanted, line)):
+            matches.append((one, found[run[0]].start, found[run[1]].end))
+    return _best(matches)
+
+
+def _best(matches: Sequence[tuple[str, int, int]]) -> Grade:
+    """The longest match, then the earliest, then the first accepted answer."""
+    if not matches:
+        return WRONG
+    text, start, end = min(matches, key=lambda m: (m[1] - m[2], m[1]))
+    return Grade(True, text, start, end)
+
+
+def with_rules(rules: frozenset[str]) -> Grader:
+    """The `alias` grader with some of its rules, to measure what each is worth."""
+
+    def grade(answer: str, accepted: Sequence[str], question: str = "") -> Grade:
+        given = _read(answer, rules)
+        asked = _question(question, rules)
+        known = [(text, _accepted(text, rules)) for text in accepted]
+        matches = []
+        for text, one in known:
+            if not one.words:
+                if span := _symbols(answer, text):
+                    matches.append((text, *span))
+                continue
+            here = given
+            if len(one.words) > 1 and one.texts[-1] in ARTICLES:  # vitamin A: here the A counts, wherever it stands
+                one, here = _accepted(text, rules, True), _read(answer, rules, True)
+            if not here.words or not (run := _match(here, one, asked, rules)):
+                continue
+            if not ("contradiction" in rules and _contradicted(here, one, [a for _, a in known])):
+                covered = here.words[run[0] : run[1] + 1]
+                matches.append((text, min(w.start for w in covered), max(w.end for w in covered)))
+        return _best(matches)
+
+    return grade
+
+
+def _symbols(answer: str, accepted: str) -> tuple[int, int] | None:
+    """An accepted answer without a word, such as `$`, must stand alone between white space."""
+    found, wanted = symbols(answer), [w.text for w in symbols(accepted)]
+    run = _find(_line(wanted), _line([w.text for w in found])) if wanted else None
+    return (found[run[0]].start, found[run[1]].end) if run else None
+
+
+def _match(given: _Text, one: _Text, asked: _Question, rules: frozenset[str]) -> Run | None:
+    if run := _find(one.line, given.line) or _find(one.core_line, given.line):
+        return run
+    if one.date and (run := _date(given, one.date, "shorter_dates" in rules and asked.year_will_do)):
+        return run
+    if "names" in rules and asked.of_person:
+        untitled = one.core[1:] if len(one.core) > 2 else ()  # Pilot Roger B. Chaffee
+        for name in (one.core, untitled):
+            if run := _name(given.texts, name, "short_names" in rules):
+                return run
+    if _same_whole(given, one, asked, rules):
+        return len(given.texts) - len(given.core), len(given.texts) - 1
+    return None
+
+
+def _date(given: _Text, wanted: Date, shorter: bool) -> Run | None:
+    alone = len({d[:3] for d in given.dates}) == 1
+    for date in given.dates:
+        if date.agrees(wanted) and (date.precision >= wanted.precision or (shorter and alone)):
+            return date.first, date.last
+    return None
+
+
+def _name(texts: Sequence[str], name: Sequence[str], short: bool) -> Run | None:
+    """First and last name, with middle names or initials on one side only, or an initial for a middle name."""
+    name = [t for t in name if t not in _SUFFIXES]
+    if len(name) < 2 or name[-1] not in texts or not all(t.isalpha() for t in name):
+        return None
+    for first, text in enumerate(texts):
+        if text != name[0] and not (short and _FULL_NAME.get(text, text) == _FULL_NAME.get(name[0], name[0])):
+            continue
+        for last in range(first + 1, min(first + 6, len(texts))):
+            if texts[last] in _INNER:
+                break
+            if texts[last] == name[-1] and _middles(texts[first + 1 : last], name[1:-1]):
+                return first, last
+    return None
+
+
+def _middles(a: Sequence[str], b: Sequence[str]) -> bool:
+    return not a or not b or any(x == y or (x[0] == y[0] and 1 in (len(x), len(y))) for x in a for y in b)
+
+
+def _same_whole(given: _Text, one: _Text, asked: _Question, rules: frozenset[str]) -> bool:
+    """Rules that compare the answer as a whole: it may say less than the accepted answer, but nothing else."""
+    core = given.core
+    if "compounds" in rules:
+        joined = "".join(core)
+        if len(joined) > 3 and not joined.isdigit() and joined == "".join(one.core):
+            return True
+    number = core[0] if len(core) == 1 and core[0][0].isdigit() else None
+    if "counts" in rules and asked.of_count and number and [t for t in one.core if t[0].isdigit()] == [number]:
+        return True
+    return "part" in rules and one.date is None and len(core) < len(one.core) and _part(given, one, asked)
+
+
+def _part(given: _Text, one: _Text, asked: _Question) -> bool:
+    """Whether the answer is the larger part of the accepted answer: a surname, `mahogany` of `mahogany tree`."""
+    core, run = given.core, _find(given.core_line, one.core_line)
+    if run is None or 2 * sum(map(len, core)) < sum(map(len, one.core)):
+        return False
+    full_name = asked.of_person and len(core) > 1
+    if not full_name and all(len(t) < 3 or t in asked.words or t in _MODIFIERS for t in core):
+        return False  # says nothing of its own
+    if any(t[0].isdigit() and t not in core for t in one.core):
+        return False  # `World War` is not `World War 2`
+    return not asked.of_person or full_name or run[1] == len(one.core) - 1
+
+
+def _contradicted(given: _Text, one: _Text, accepted: Sequence[_Text]) -> bool:
+    """`2018` does not carry `9 October 2018` if another day of 2018 is accepted, nor `Texas` `Waco, Texas`."""
+    if one.date is not None:
+        wanted = one.date
+        finer = [a.date for a in accepted if a.date and a.date.precision > wanted.precision and a.date.agrees(wanted)]
+        mine = [d for d in given.dates if d.precision > wanted.precision and d.agrees(wanted)]
+        return bool(finer and mine) and not any(d.agrees(f) for d in mine for f in finer)
+    if not (given.commas and given.core != one.core and given.line.endswith(one.core_line)):
+        return False
+    places = [a for a in accepted if a.commas and a.core != one.core and a.line.endswith(one.core_line)]
+    return bool(places) and not any(_find(a.core_line, given.line) for a in places)
+
+
+alias = register("alias")(with_rules(RULES))

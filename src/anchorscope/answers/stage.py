@@ -1,0 +1,163 @@
+"""The second stage: from the `questions` table to the `answers` table of one model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from anchorscope.answers.generate import Generated, Generator
+from anchorscope.answers.given import Given, GivenAnswers, Reader
+from anchorscope.answers.grading import grader
+from anchorscope.errors import StoreError
+from anchorscope.models.load import Model
+from anchorscope.progress import Progress, silent
+from anchorscope.prompts import Prompt, Prompter
+from anchorscope.questions.question import Question
+from anchorscope.questions.stage import TABLE as QUESTIONS
+from anchorscope.store import Cell, Store
+from anchorscope.study import AnswersSpec
+from anchorscope.table import Plan, Table
+
+TABLE = "answers"
+ENOUGH = 300  # right answers per model and dataset that probes want
+Notice = Callable[[str], None]
+"""Told what a person should know while a stage goes on."""
+
+
+def _nobody(text: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One row of the `answers` table: what the model said, token by token, and whether it is right."""
+
+    id: str = field(metadata={"doc": "the question's id"})
+    context: str | None = field(metadata={"doc": "the passage that stood in the prompt"})
+    prompt_ids: list[int] = field(metadata={"doc": "prompt tokens after the shared prefix, which the manifest has"})
+    answer_ids: list[int] = field(metadata={"doc": "answer tokens: greedy, up to the end of the first line"})
+    logprobs: list[float] = field(metadata={"doc": "log-probability (natural) of each answer token"})
+    answer: str = field(metadata={"doc": "the answer's text, without white space at its ends"})
+    ended: bool = field(metadata={"doc": "whether it ended by itself, not by the limit on its length"})
+    correct: bool = field(metadata={"doc": "the grade: an accepted answer was found in it"})
+    alias: str | None = field(metadata={"doc": "the accepted answer that was found"})
+    alias_start: int | None = field(metadata={"doc": "where in `answer` it was found: first character"})
+    alias_end: int | None = field(metadata={"doc": "where in `answer` it was found: one past the last character"})
+
+
+def write_answers(
+    model: Model, dataset: str, store: Store, progress: Progress = silent, notice: Notice = _nobody
+) -> Table[Answer]:
+    """Write the `answers` table of one model and dataset, or what is missing of it."""
+    study = store.study
+    prompter = Prompter(model.tokenizer, study.prompt_for(model.spec), model.wants_bos)
+    questions = store.questions(dataset).table(QUESTIONS, Question)
+    given = GivenAnswers(study.base / study.answers.file) if study.answers.file else None
+    table = _begin(model, dataset, store, prompter, questions.plan, given)
+    missing = table.missing()
+    if not missing:
+        return table
+    answer = _answerer(model, prompter, study.answers, given)
+    answered = correct = 0
+    with progress(f"{model.name}, {dataset}: answering", table.plan.rows) as advance:
+        for shard in range(table.plan.shards):
+            if shard in missing:
+                rows = answer(questions.read(shard))
+                table.write(shard, rows)
+                answered, correct = answered + len(rows), correct + sum(row.correct for row in rows)
+                if shard == missing[0] and (warning := too_few(correct, answered, table.plan.rows)):
+                    notice(f"{model.name}, {dataset}: {warning}")
+            advance(len(table.plan.rows_of(shard)))
+    return table
+
+
+def too_few(correct: int, answered: int, total: int, wanted: int = ENOUGH) -> str | None:
+    """Say early when a sample will not give probes enough right answers, and how large it would have to be."""
+    expected = correct / answered * total
+    if expected >= wanted:
+        return None
+    rate = max(correct, 1) / answered
+    return (
+        f"{100 * correct / answered:.1f} % right so far, so {total:,} questions will give about {expected:,.0f} right "
+        f"answers; probes want {wanted}. Sample about {wanted / rate:,.0f} questions."
+    )
+
+
+def _answerer(
+    model: Model, prompter: Prompter, spec: AnswersSpec, given: GivenAnswers | None
+) -> Callable[[list[Question]], list[Answer]]:
+    """From questions to answers: generated here, by vLLM, or read from a file."""
+    grade = grader(spec.grader)
+    shared = len(prompter.shared_ids)
+
+    def record(row: Question, prompt: Prompt, made: Generated, text: str, label: bool | None) -> Answer:
+        mark = grade(text, row.answers, row.question)
+        correct = mark.correct if label is None else label
+        alias = (mark.alias, mark.start, mark.end) if correct else (None, None, None)
+        return Answer(
+            row.id, row.context, prompt.ids[shared:], made.ids, made.logprobs, text, made.ended, correct, *alias
+        )
+
+    if given is not None:
+        reader = Reader(Generator(model, prompter.shared_ids, spec.max_new_tokens, spec.batch_tokens), prompter)
+        return lambda rows: _read(rows, given, prompter, reader, record)
+    generate: Callable[[Sequence[list[int]]], list[Generated]]
+    if spec.backend == "vllm":
+        from anchorscope.answers.vllm import VllmGenerator
+
+        generate = VllmGenerator(model, spec.max_new_tokens)
+    else:
+        generate = Generator(model, prompter.shared_ids, spec.max_new_tokens, spec.batch_tokens)
+
+    def answer(rows: list[Question]) -> list[Answer]:
+        prompts = prompter.many([(row.question, row.context) for row in rows])
+        made = generate([prompt.ids for prompt in prompts])
+        texts = [prompter.tokenizer.decode(each.ids, skip_special_tokens=True).strip() for each in made]
+        return [record(*each, None) for each in zip(rows, prompts, made, texts, strict=True)]
+
+    return answer
+
+
+def _read(
+    rows: list[Question],
+    given: GivenAnswers,
+    prompter: Prompter,
+    reader: Reader,
+    record: Callable[[Question, Prompt, Generated, str, bool | None], Answer],
+) -> list[Answer]:
+    """Answers of a file; a question it does not answer gets an empty one, which is dropped and counted later."""
+    rows = [given.with_context(row) for row in rows]
+    found = [given.of(row) or Given("", False, None) for row in rows]
+    prompts = prompter.many([(row.question, row.context) for row in rows])
+    made = reader(prompts, [each.answer for each in found])
+    return [
+        record(row, prompt, tokens, each.answer, each.label)
+        for row, prompt, tokens, each in zip(rows, prompts, made, found, strict=True)
+    ]
+
+
+def _begin(
+    model: Model, dataset: str, store: Store, prompter: Prompter, plan: Plan, given: GivenAnswers | None
+) -> Table[Answer]:
+    """Begin the table with all it is a function of."""
+    spec = store.study.answers.model_dump(mode="json")
+    if given is not None:
+        spec["file"] = given.sha256
+    inputs = {
+        "questions": questions_hash(store.questions(dataset)),
+        "model": model.fingerprint,
+        "prompt": prompter.describe(),
+        "answers": spec,
+    }
+    facts = {"batch_plan": "rows of similar length, rows × (longest + max_new_tokens) ≤ batch_tokens, within a shard"}
+    return store.results(model.name, dataset).begin(TABLE, Answer, plan, inputs, facts)
+
+
+def questions_hash(cell: Cell) -> str:
+    """What the `questions` table was made from, as a hash."""
+    plan = cell.plan(QUESTIONS)
+    if plan is None:
+        raise StoreError(f"{cell.folder} has no questions yet", "Run: anchorscope questions STUDY")
+    return hashlib.sha256(json.dumps(plan["inputs"], sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,69 @@
+"""The command line: parses, calls, prints. Nothing is decided here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import TextIOWrapper
+from typing import Annotated, NoReturn
+
+import typer
+
+from anchorscope import __version__
+from anchorscope.cli import runs, studies
+from anchorscope.cli.console import clean, err, out
+from anchorscope.errors import EXIT_ERROR, AnchorscopeError
+
+app = typer.Typer(
+    name="anchorscope",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="See by which route a language model's hidden states know that its answer is true.",
+    epilog="Exit codes: 0 done, 2 wrong command line, 3 something to mend, 130 stopped. Start with: anchorscope init",
+)
+for command in (*studies.COMMANDS, *runs.COMMANDS):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"anchorscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; an AnchorscopeError is printed for the person, without a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode shows ? for Δ
+    try:
+        app()
+    except AnchorscopeError as error:
+        err.print(f"[bold red]error:[/bold red] {clean(error.message)}", soft_wrap=True)
+        if error.hint:
+            err.print(clean(error.hint), style="cyan", soft_wrap=True)
+        sys.exit(EXIT_ERROR)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            _hang_up()
+        place = f": {error.filename}" if error.filename else ""
+        err.print(f"[bold red]error:[/bold red] {clean(f'{error.strerror or error}{place}')}", soft_wrap=True)
+        sys.exit(EXIT_ERROR)
+
+
+def _hang_up() -> NoReturn:
+    """End quietly: the reader of our output, such as `head`, has gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)

@@ -1,0 +1,116 @@
+"""What all commands share: printing safely, tables, progress, and options that recur."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from anchorscope.errors import printable
+from anchorscope.progress import Advance
+from anchorscope.study import Study
+from anchorscope.studyfile import load_study
+
+INTERRUPTED = 130
+
+# what is piped to a file is not wrapped
+_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
+out = Console(highlight=False, emoji=False, width=_WIDTH)
+err = Console(stderr=True, highlight=False, emoji=False)
+
+
+def clean(text: object) -> str:
+    """Words from a file or the command line, which may hold escape codes or markup, made safe to print."""
+    return escape("\n".join(printable(line, 2000) for line in str(text).split("\n")))
+
+
+StudyArgument = Annotated[
+    str,
+    typer.Argument(metavar="STUDY", help="A study's YAML file, or the name of one that comes with the package."),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Read each set that has no path from DIR/<set>.jsonl (.parquet, .csv) instead of the hub.",
+    ),
+]
+RunsOption = Annotated[
+    Path,
+    typer.Option(
+        "--runs",
+        metavar="DIR",
+        envvar="ANCHORSCOPE_RUNS",
+        help="Where runs are kept; this one in DIR/<study>.",
+    ),
+]
+
+
+def load(reference: str, data: Path | None) -> Study:
+    """Read a study; with --data, its sets from local files."""
+    study = load_study(reference)
+    return study.with_data(data) if data else study
+
+
+def table_of(*columns: str) -> RichTable:
+    """A plain table with these columns."""
+    table = RichTable(box=None, header_style="dim", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def size_of(size: int) -> str:
+    """A file size for people."""
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
+
+
+class _CountColumn(ProgressColumn):
+    """Done, of how many, and how fast."""
+
+    def render(self, task: Task) -> Text:
+        total = f" of {task.total:,.0f}" if task.total else ""
+        speed = task.finished_speed or task.speed
+        return Text(f"{task.completed:,.0f}{total}" + (f", {speed:,.0f}/s" if speed else ""))
+
+
+class _LeftColumn(ProgressColumn):
+    """Time left, once it can be told."""
+
+    def render(self, task: Task) -> Text:
+        left = task.time_remaining
+        return Text(f"{timedelta(seconds=round(left))} left" if left is not None else "", style="dim")
+
+
+@contextmanager
+def progress(title: str, total: int | None) -> Iterator[Advance]:
+    """A line with the rate and the time left; on something that is not a terminal, nothing."""
+    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), _CountColumn(), _LeftColumn()]
+    if total is not None:
+        columns.insert(2, BarColumn(bar_width=20))
+    with RichProgress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(clean(title), total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Ctrl-C ends a stage without a traceback: nothing finished is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("Stopped. What was finished is kept: the same command goes on from here.")
+        raise typer.Exit(INTERRUPTED) from None

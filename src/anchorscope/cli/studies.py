@@ -1,0 +1,142 @@
+"""Commands about what is asked: study files and question sets."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anchorscope.cli.console import DataOption, StudyArgument, clean, load, out, table_of
+from anchorscope.errors import AnchorscopeError, StudyError, printable
+from anchorscope.models.source import find_model
+from anchorscope.questions import known_sets, load_set, open_set
+from anchorscope.questions.files import FileRows
+from anchorscope.questions.stage import QuestionSet
+from anchorscope.study import DatasetSpec, ModelSpec
+from anchorscope.studyfile import commented, known_studies, load_study, new_study
+
+_SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to write it.")] = Path("study.yaml"),
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", metavar="ID", help="Hub id, folder or .gguf file; may be repeated."),
+    ] = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option("--dataset", "-d", metavar="SET", help="Set, or YAML definition; may be repeated."),
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", metavar="N", min=1, help="Questions to draw from each set; default all.")
+    ] = None,
+    data: DataOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write a study file in which every field is explained."""
+    if file.exists() and not force:
+        raise StudyError(f"{file} exists already", "Choose another name, or give --force.")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("._-") or "study"
+    datasets = [
+        os.path.relpath(d, file.parent) if d.endswith((".yaml", ".yml")) else d for d in dataset or known_sets()
+    ]
+    models = [os.path.relpath(m, file.parent) if m and Path(m).exists() else m for m in model or [_SMALL_MODEL]]
+    study = new_study(name, models, datasets, sample, data, file.parent)
+    try:
+        file.write_text(commented(study), encoding="utf-8")
+    except OSError as error:
+        raise StudyError(f"cannot write {file}: {error.strerror or error}") from None
+    out.print(f"Wrote [bold]{clean(file)}[/bold]. Next:  anchorscope validate {clean(file)}")
+
+
+def validate(
+    study: StudyArgument,
+    reach: Annotated[bool, typer.Option("--reach", help="Also look whether each model and set can be had.")] = False,
+    data: DataOption = None,
+) -> None:
+    """Check a study: every key and value, local files, and with --reach every model and set."""
+    loaded = load(study, data)
+    table = table_of("", "name", "from", "found" if reach else "")
+    problems: list[AnchorscopeError] = []
+
+    def found(look: Callable[[], str]) -> str:
+        try:
+            return look() if reach else ""
+        except AnchorscopeError as error:
+            problems.append(error)
+            return "[red]not found, see below[/red]"
+
+    for model in loaded.models:
+        table.add_row("model", model.name, clean(model.id), found(partial(_found_model, model, loaded.base)))
+    for dataset in loaded.datasets:
+        questions = open_set(dataset, loaded.base)
+        look = partial(_first_row, questions)
+        if isinstance(questions.rows, FileRows):
+            look()
+        table.add_row("set", dataset.name, clean(questions.rows.label), found(look))
+    out.print(table)
+    if problems:
+        hints = list(dict.fromkeys(problem.hint for problem in problems if problem.hint))
+        raise StudyError("\n".join(problem.message for problem in problems), "\n".join(hints))
+    out.print(f"[green]valid[/green]  {clean(loaded.name)}  [dim]fingerprint {loaded.fingerprint()[:12]}[/dim]")
+
+
+def studies() -> None:
+    """List the studies that come with the package."""
+    table = table_of("study", "models", "what it shows")
+    for name, path in known_studies().items():
+        study = load_study(path)
+        table.add_row(name, "\n".join(model.name for model in study.models), clean(study.description))
+    out.print(table)
+
+
+def sets(
+    name: Annotated[str | None, typer.Argument(metavar="[SET]", help="A set's name or its YAML definition.")] = None,
+    show: Annotated[int, typer.Option("--show", metavar="N", min=0, help="How many of its questions to show.")] = 3,
+    data: DataOption = None,
+) -> None:
+    """List the question sets, or look into one: its definition and first questions."""
+    if name is None:
+        table = table_of("set", "title", "licence", "source")
+        for known in known_sets():
+            definition, _ = load_set(known, Path())
+            table.add_row(known, definition.title, definition.licence, str(definition.hub))
+        out.print(table)
+        out.print("\nA set of your own is a short YAML file: docs/questions.md", style="dim")
+        return
+    if not name:
+        raise StudyError("which set? its name is empty")
+    spec = DatasetSpec.model_validate(name)
+    questions = open_set(spec.found_in(data) if data else spec, Path())
+    definition = questions.definition
+    title = definition.title or definition.name
+    out.print(f"[bold]{clean(title)}[/bold], version {definition.version}, licence: {clean(definition.licence)}")
+    if definition.citation:
+        out.print(clean(" ".join(definition.citation.split())), style="dim")
+    columns = [f"{field} from {path}" for field, path in questions.fields if path is not None]
+    out.print(f"{clean(questions.rows.label)}: {clean(', '.join(columns))}", style="dim")
+    for _, question in islice(questions.read(), show):
+        if question is not None:
+            text, answers = printable(question.question, 300), printable(" · ".join(question.answers), 200)
+            out.print(f"{clean(printable(question.id, 40))}  [bold]{clean(text)}[/bold]")
+            out.print(f"    {clean(answers)}", style="green")
+
+
+def _found_model(model: ModelSpec, base: Path) -> str:
+    return str(find_model(model, base))
+
+
+def _first_row(questions: QuestionSet) -> str:
+    """Read one question: that a set is there, and that its columns are what the study says."""
+    next(questions.read(), None)
+    return questions.rows.describe()
+
+
+COMMANDS = (init, validate, studies, sets)

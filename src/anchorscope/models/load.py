@@ -1,0 +1,185 @@
+"""Load a model and its tokenizer, and say exactly which ones they are.
+
+From the hub, from a local folder, or from a GGUF file; on one device or sharded over several. Code that comes with a
+model is never run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anchorscope.errors import ModelError, printable
+from anchorscope.hub import hub_errors
+from anchorscope.models.sites import architecture_of
+from anchorscope.models.source import ModelSource, find_model
+from anchorscope.study import ModelSpec
+
+if TYPE_CHECKING:
+    import torch
+
+Network = Any  # transformers.PreTrainedModel; its own types are too loose to check against
+Tokenizer = Any  # transformers.PreTrainedTokenizerBase
+
+# Families that were trained with a BOS in front of every text, whatever their tokenizer file says.
+BOS_FAMILIES = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text"})
+_EDGE = 1 << 20  # bytes hashed at each end of a weight file
+
+
+@dataclass(frozen=True)
+class Model:
+    """A loaded model, ready for forward passes."""
+
+    spec: ModelSpec
+    source: ModelSource
+    network: Network
+    tokenizer: Tokenizer
+    wants_bos: bool
+    """Whether a text starts with one BOS token."""
+    fingerprint: dict[str, Any]
+    """What identifies weights, configuration and tokenizer, for the manifest."""
+
+    @property
+    def name(self) -> str:
+        """What figures and folders call it."""
+        return self.spec.name
+
+    @property
+    def device(self) -> torch.device:
+        """Where input ids go; with device_map, the device of the embeddings."""
+        embeddings: torch.Tensor = self.network.get_input_embeddings().weight
+        return embeddings.device
+
+    @property
+    def window(self) -> int | None:
+        """The length of the sliding window, if some layer has one."""
+        config = self.network.config.get_text_config()
+        types = getattr(config, "layer_types", None) or []
+        if "sliding_attention" in types or (not types and getattr(config, "sliding_window", None)):
+            return int(config.sliding_window)
+        return None
+
+
+def load_model(spec: ModelSpec, base: Path = Path()) -> Model:
+    """Load the model a study names; relative paths start at `base`."""
+    source = find_model(spec, base)
+    architecture_of(source.architecture)  # before the weights, which may take minutes
+    tokenizer = load_tokenizer(spec, source)
+    network = _load_network(spec, source)
+    network.eval()
+    return Model(
+        spec, source, network, tokenizer, wants_bos(tokenizer, source), _fingerprint(source, network, tokenizer)
+    )
+
+
+def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Tokenizer:
+    """Load the tokenizer alone."""
+    from transformers import AutoTokenizer
+
+    folder, options = _where(spec, source)
+    with hub_errors(spec.id, "model"):
+        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+    return tokenizer
+
+
+def wants_bos(tokenizer: Tokenizer, source: ModelSource) -> bool:
+    """Whether texts start with BOS: the tokenizer adds it, the GGUF file says so, or the family was trained so."""
+    bos = tokenizer.bos_token_id
+    if bos is None:
+        return False
+    if tokenizer("x").input_ids[:1] == [bos] or source.architecture in BOS_FAMILIES:
+        return True
+    if source.kind == "gguf":
+        from gguf import GGUFReader
+
+        field = GGUFReader(source.location).fields.get("tokenizer.ggml.add_bos_token")
+        return field is not None and bool(field.parts[-1][0])
+    return False
+
+
+def _where(spec: ModelSpec, source: ModelSource) -> tuple[str, dict[str, Any]]:
+    """The first argument and the options of transformers' from_pretrained."""
+    if source.kind == "gguf":
+        path = Path(source.location)
+        return str(path.parent), {"gguf_file": path.name}
+    options: dict[str, Any] = {"gguf_file": spec.gguf} if spec.gguf else {}
+    if source.kind == "hub":
+        options["revision"] = source.commit or spec.revision
+    return source.location, options
+
+
+def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder, options = _where(spec, source)
+    if "gguf_file" in options:
+        options |= _unpacked()
+    device = spec.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        with hub_errors(spec.id, "model"):
+            network: Network = AutoModelForCausalLM.from_pretrained(
+                folder,
+                **options,
+                dtype=spec.dtype if spec.dtype == "auto" else getattr(torch, spec.dtype),
+                device_map=spec.device_map or {"": device},
+                attn_implementation=spec.attention,
+                trust_remote_code=False,
+            )
+    except torch.cuda.OutOfMemoryError:
+        raise ModelError(
+            f"{spec.name} does not fit on {device}", "Give device_map: auto to shard it, or dtype: bfloat16."
+        ) from None
+    except (RuntimeError, ValueError, AssertionError) as error:
+        reason = printable(" ".join(str(error).split()), 200)
+        raise ModelError(f"{spec.name}: cannot be loaded ({reason})") from None
+    if network.dtype == torch.float16:
+        raise ModelError(f"{spec.name} is saved as float16, which overflows", "Give dtype: bfloat16 or float32.")
+    return network
+
+
+def _unpacked() -> dict[str, Any]:
+    """GGUF weights as plain tensors: packed ones compute in float32, whatever dtype was asked for."""
+    try:
+        from transformers import GgufConfig
+    except ImportError:  # older versions always unpack
+        return {}
+    return {"quantization_config": GgufConfig(dequantize=True)}
+
+
+def _fingerprint(source: ModelSource, network: Any, tokenizer: Any) -> dict[str, Any]:
+    """Commit or file hashes, configuration and tokenizer."""
+    config = {k: v for k, v in network.config.to_dict().items() if k not in ("_name_or_path", "transformers_version")}
+    words = [tokenizer.backend_tokenizer.to_str(), tokenizer.chat_template, tokenizer.special_tokens_map]
+    return {
+        "kind": source.kind,
+        "id": source.location if source.kind == "hub" else Path(source.location).name,
+        "commit": source.commit,
+        "files": None if source.kind == "hub" else _file_hashes(Path(source.location)),
+        "config": _hash(json.dumps(config, sort_keys=True, default=str).encode()),
+        "tokenizer": _hash(json.dumps(words, sort_keys=True, default=str).encode()),
+        "dtype": str(network.dtype).removeprefix("torch."),
+        "attention": network.config._attn_implementation,
+    }
+
+
+def _file_hashes(place: Path) -> dict[str, str]:
+    """Size and both ends of each weight file: 65 GB are not read twice to notice another checkpoint."""
+    weights = [place] if place.is_file() else sorted([*place.glob("*.safetensors"), *place.glob("*.gguf")])
+    found = {}
+    for path in weights:
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            head = stream.read(_EDGE)
+            stream.seek(max(0, size - _EDGE))
+            found[path.name] = _hash(size.to_bytes(8, "big") + head + stream.read(_EDGE))
+    return found
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from anchorscope import AnchorscopeError, ModelSpec
+from anchorscope.models.load import load_model
+from anchorscope.models.sites import architecture_of, site_modules
+from tiny import FAMILIES, load_tiny, save_tiny
+
+pytestmark = pytest.mark.transformers
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_sites_of_every_family_are_where_the_table_says(family: str, tmp_path: Path):
+    """Each has the width of the residual stream, and `resid` is what transformers calls the layer's hidden state."""
+    model = load_tiny(family, tmp_path)
+    seen: dict[str, list[torch.Tensor]] = {"attn": [], "mlp": [], "resid": []}
+    for site, outputs in seen.items():
+        for module in site_modules(model.network, model.source.architecture, site):  # type: ignore[arg-type]
+            module.register_forward_hook(
+                lambda _m, _i, out, outputs=outputs: outputs.append(out[0] if isinstance(out, tuple) else out)
+            )
+    with torch.inference_mode():
+        states = model.network(torch.tensor([[5, 6, 7]]), output_hidden_states=True).hidden_states
+    for outputs in seen.values():
+        assert [tuple(each.shape) for each in outputs] == [(1, 3, 32)] * 3
+    for layer in range(2):  # the last hidden state of transformers is after the final norm
+        assert torch.equal(seen["resid"][layer], states[layer + 1])
+
+
+def test_the_fingerprint_tells_weights_configuration_and_tokenizer_apart(tmp_path: Path):
+    one = load_tiny("llama", tmp_path / "one").fingerprint
+    same = load_model(ModelSpec(id=str(tmp_path / "one"), name="other-name")).fingerprint
+    assert one == same
+    other = load_tiny("mistral", tmp_path / "two").fingerprint
+    assert one["files"] != other["files"]
+    assert one["config"] != other["config"]
+    assert one["tokenizer"] == other["tokenizer"]
+    config = tmp_path / "one" / "tokenizer.json"
+    content = json.loads(config.read_text())
+    content["added_tokens"][0]["single_word"] = True
+    config.write_text(json.dumps(content))
+    assert load_model(ModelSpec(id=str(tmp_path / "one"), name="m")).fingerprint["tokenizer"] != one["tokenizer"]
+
+
+def test_a_model_of_an_unknown_family_is_refused_before_its_weights(tmp_path: Path):
+    save_tiny("llama", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"model_type": "mamba", "architectures": ["X"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(AnchorscopeError, match="does not know where the sites"):
+        load_model(ModelSpec(id=str(tmp_path), name="m"))
+    with pytest.raises(AnchorscopeError, match="did you mean 'qwen3'"):
+        architecture_of("qwen33")
+
+
+def test_sliding_windows_are_known(tmp_path: Path):
+    assert load_tiny("gemma3_text", tmp_path / "g").window == 32
+    assert load_tiny("mistral", tmp_path / "m").window == 32
+    assert load_tiny("qwen3", tmp_path / "q").window is None
+
+
+def test_dtype_and_attention_are_as_asked(tmp_path: Path):
+    model = load_tiny("llama", tmp_path, dtype="bfloat16", attention="eager")
+    assert model.network.dtype == torch.bfloat16
+    assert model.fingerprint["attention"] == "eager"
+    assert model.device == torch.device("cpu")
+
+
+def test_gemma_gets_its_bos_though_the_tokenizer_does_not_add_it(tmp_path: Path):
+    assert load_tiny("gemma3_text", tmp_path / "g").wants_bos
+    assert not load_tiny("llama", tmp_path / "l").wants_bos

@@ -1,0 +1,73 @@
+"""Random tiny models of every supported family, saved and loaded as real ones are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
+from tokenizers.trainers import BpeTrainer
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from anchorscope import ModelSpec
+from anchorscope.models.load import Model, load_model
+
+FAMILIES = ["llama", "qwen2", "qwen3", "mistral", "gemma3_text", "phi3", "olmo2", "gpt_neox", "gpt2"]
+LINES = ["Q: Who wrote Hamlet?\nA: Shakespeare\n\n", "Q: Which planet is closest to the Sun?\nA: Mercury\n\n"]
+
+
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level BPE of 400 tokens that reads any text."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["<pad>", "<bos>", "<eos>"]
+    tokenizer.train_from_iterator(LINES, BpeTrainer(vocab_size=400, initial_alphabet=alphabet, special_tokens=special))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<bos>",
+        eos_token="<eos>",
+        pad_token="<pad>",
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def tiny_config(family: str, vocabulary: int) -> Any:
+    """Three layers; a sliding window of 32 where the family has windows, grouped queries where it can."""
+    special = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    if family == "gpt2":
+        sizes: dict[str, Any] = {"n_layer": 3, "n_embd": 32, "n_head": 4, "n_positions": 512}
+    else:
+        sizes = {"num_hidden_layers": 3, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
+        sizes |= {"max_position_embeddings": 512}
+    if family not in ("gpt2", "gpt_neox"):
+        sizes |= {"num_key_value_heads": 2}
+    if family in ("qwen3", "gemma3_text"):
+        sizes |= {"head_dim": 16}
+    if family in ("mistral", "phi3"):
+        sizes |= {"sliding_window": 32}
+    if family == "gemma3_text":
+        sizes |= {"sliding_window": 32, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+    return AutoConfig.for_model(family, vocab_size=vocabulary, **sizes, **special)
+
+
+def save_tiny(family: str, folder: Path) -> Path:
+    """Write a random model and its tokenizer into a folder."""
+    tokenizer = tiny_tokenizer()
+    torch.manual_seed(len(family))
+    network = AutoModelForCausalLM.from_config(tiny_config(family, len(tokenizer)), dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in network.parameters():  # larger than the usual start, so that attention and argmax matter
+            if parameter.dim() > 1:
+                parameter.mul_(6.0)
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def load_tiny(family: str, folder: Path, dtype: str = "float32", name: str = "tiny", **fields: Any) -> Model:
+    """Save a random model and load it as a study does."""
+    return load_model(ModelSpec(id=str(save_tiny(family, folder)), name=name, dtype=dtype, **fields))
