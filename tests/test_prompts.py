@@ -70,6 +70,14 @@ def test_a_template_that_changes_the_question_is_refused():
         Prompter(tokenizer, PromptSpec(style="chat"), wants_bos=False)
 
 
+def test_what_is_shared_is_shared_with_contexts_and_odd_first_characters(tokenizer):
+    prompter = Prompter(tokenizer, PromptSpec(shots=1, question="Question:{question}"), wants_bos=False)
+    for question in ('"Quoted" who?', "(who)", "'x'", "…"):
+        for context in (None, "A passage.", "(x)"):
+            prompt = prompter(question, context)  # raises if it does not start with the shared ids
+            assert tokenizer.decode(prompt.ids) == prompt.text
+
+
 @given(st.text(min_size=1, max_size=60).filter(str.strip), st.sampled_from(["completion", "chat"]))
 def test_every_prompt_starts_with_the_shared_tokens_and_holds_the_question_unchanged(question, style):
     tokenizer = tiny_tokenizer()

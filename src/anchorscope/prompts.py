@@ -10,11 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anchorscope.errors import ModelError
+from anchorscope.errors import ModelError, printable
 from anchorscope.study import PromptSpec
 
-# Two questions that share no first or last character: what their prompts have in common is the template.
+# Questions that share no first or last character: what their prompts have in common is the template. Quotes and
+# brackets join the token before them in some vocabularies.
 _PROBES = ("Who?", "7 zebras")
+_SHARED_PROBES: list[tuple[str, str | None]] = [
+    *((text, None) for text in (*_PROBES, '"x" y', "'x' y", "(x) y", "é", "…")),
+    ("Who?", "A passage."),
+    ("x", "7"),
+]
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class Prompter:
         # a chat template usually brings the BOS in its text
         brought = tokenizer.bos_token is not None and self._head.startswith(tokenizer.bos_token)
         self._bos: list[int] = [tokenizer.bos_token_id] if wants_bos and not brought else []
-        self.shared_ids = self._shared()
+        self.shared_ids: list[int] = self._shared()
 
     def __call__(self, question: str, context: str | None = None) -> Prompt:
         """Make the prompt of one question."""
@@ -52,14 +58,25 @@ class Prompter:
         """Make prompts, tokenizing all at once."""
         made = [self._lay_out(question, context) for question, context in questions]
         ids = self.tokenizer([text for text, _, _ in made], add_special_tokens=False).input_ids
-        return [
+        prompts = [
             Prompt(text, [*self._bos, *tokens], len(self._bos), segments, place)
             for (text, segments, place), tokens in zip(made, ids, strict=True)
         ]
+        for prompt in prompts:
+            if prompt.ids[: len(self.shared_ids)] != self.shared_ids:
+                asked = printable(prompt.text[slice(*prompt.question)])
+                raise ModelError(f"the prompt of '{asked}' does not start with the tokens all others share")
+        return prompts
 
     def describe(self) -> dict[str, Any]:
         """The exact template, for the manifest."""
-        return {"head": self._head, "tail": self._tail, "bos": bool(self._bos), "shared_ids": self.shared_ids}
+        return {
+            "head": self._head,
+            "question": self.spec.question,
+            "tail": self._tail,
+            "bos": bool(self._bos),
+            "shared_ids": self.shared_ids,
+        }
 
     def _lay_out(self, question: str, context: str | None) -> tuple[str, dict[str, tuple[int, int]], tuple[int, int]]:
         before, after = self.spec.question.split("{question}")
@@ -105,12 +122,15 @@ class Prompter:
 
     def _shared(self) -> list[int]:
         """The token ids all prompts of this template start with."""
-        first, second = (prompt.ids for prompt in self.many([(probe, None) for probe in _PROBES]))
-        count = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), 0)
+        self.shared_ids = []
+        probes = [prompt.ids for prompt in self.many(_SHARED_PROBES)]
         bos = self.tokenizer.bos_token_id
-        if bos is not None and first[:2] == [bos, bos]:
+        if bos is not None and probes[0][:2] == [bos, bos]:
             raise ModelError("the prompt starts with two BOS tokens", "The chat template adds one: report this model.")
-        return first[:count]
+        count = 0
+        while all(len(ids) > count + 1 and ids[count] == probes[0][count] for ids in probes):
+            count += 1
+        return probes[0][:count]
 
 
 def _split_around(rendered: list[str], lines: list[str]) -> tuple[str, str]:

@@ -50,7 +50,7 @@ def _spans(questions: list[Question], answers: list[Answer], prompter: Prompter,
     study, found = store.study, []
     prompts = prompter.many([(q.question, a.context) for q, a in zip(questions, answers, strict=True)])
     for question, answer, prompt in zip(questions, answers, prompts, strict=True):
-        if prompt.ids[len(prompter.shared_ids) :] != answer.prompt_ids:
+        if prompt.ids != prompter.shared_ids + answer.prompt_ids:
             raise StoreError(f"the prompt of question '{question.id}' is not the one that was answered")
         found.append(
             find_spans(
@@ -85,7 +85,11 @@ def read_samples(store: Store, model: str, dataset: str) -> Iterator[Sample]:
         cell.table(TABLE, Spans),
         strict=True,
     )
-    return (Sample(*row) for row in rows)
+    for question, answer, spans in rows:
+        size = spans.answer[1] - spans.answer[0] if spans.answer else len(answer.answer_ids)
+        if size != len(answer.answer_ids) or not question.id == answer.id == spans.id:
+            raise StoreError(f"{cell.folder}: answers and spans do not fit together", "Run: anchorscope answer STUDY")
+        yield Sample(question, answer, spans)
 
 
 def summary(cell: Cell) -> dict[str, Any]:
@@ -93,8 +97,8 @@ def summary(cell: Cell) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
     for answer, spans in zip(cell.table(ANSWERS, Answer), cell.table(TABLE, Spans), strict=True):
-        counts["answers"] += 1
-        counts["right"] += answer.correct
+        counts["answers"] += answer.correct is not None
+        counts["right"] += answer.correct is True
         if spans.dropped is not None:
             dropped[spans.dropped] += 1
         elif answer.alias_start is not None and answer.alias_end is not None:

@@ -188,7 +188,7 @@ class Cell:
             if changes:
                 raise StoreError(
                     f"{self.folder / name} was begun from something else:\n  " + "\n  ".join(changes),
-                    "Restore what was changed, give the study another name, or delete that folder.",
+                    f"Restore what was changed, give the study another name, or delete {self.folder}.",
                 )
             if now == manifest["versions"] or now in manifest["also_written_with"]:
                 return Table(self.folder / name, record, plan)

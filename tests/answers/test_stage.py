@@ -84,15 +84,20 @@ def test_given_answers_are_read_not_generated(tmp_path: Path):
         {"id": "q1", "answer": "number 1"},
         {"id": "q2", "answer": "x"},
     ]
-    rows.append({"question": "What is number 3?", "answer": "three\nand more", "context": "A passage."})
+    rows.append({"question": "What is number 3?", "answer": "\nthree\nand more", "context": "A passage."})
     write_jsonl(tmp_path / "given.jsonl", rows)
     model = load_tiny("llama", tmp_path / "model")
     study = study_of(tmp_path, rows=5, answers={"source": "file", "file": "given.jsonl"})
-    samples = list(read_samples(run(study, tmp_path / "run", model), "tiny", "numbers"))
+    store = run(study, tmp_path / "run", model)
+    samples = list(read_samples(store, "tiny", "numbers"))
     assert [s.answer.answer for s in samples] == ["0", "number 1", "x", "three", ""]
-    assert [s.answer.correct for s in samples] == [False, True, False, True, False]  # the label wins over the grade
+    assert [s.answer.correct for s in samples] == [False, True, False, True, None]  # the label wins over the grade
     assert samples[4].spans.dropped == EMPTY_ANSWER
     assert samples[3].spans.context != []
+    shared = store.results("tiny", "numbers").plan("answers")["inputs"]["prompt"]["shared_ids"]
+    whole = model.tokenizer.decode(shared + samples[3].answer.prompt_ids)
+    assert whole.endswith("A: 1989\n\nA passage.\nQ: What is number 3?\nA:")  # nothing of the context is lost
+    assert summary(store.results("tiny", "numbers"))["answers"] == 4  # the unanswered one is not counted as wrong
     for sample in samples[:4]:
         assert model.tokenizer.decode(sample.answer.answer_ids).strip() == sample.answer.answer
         assert len(sample.answer.logprobs) == len(sample.answer.answer_ids)
@@ -102,6 +107,7 @@ def test_given_answers_are_read_not_generated(tmp_path: Path):
     ("rows", "words"),
     [
         ([{"id": "q0", "answer": 5}], "given.jsonl:1: 'answer' should be text, not 5"),
+        ([{"id": "q0", "answer": "x", "context": 5}], "'context' should be text, not 5"),
         ([{"answer": "x"}], "neither 'id' nor 'question'"),
         ([{"id": "q0", "answer": "x", "label": "maybe"}], "'label' should be true or false, not 'maybe'"),
         ([{"id": "q0", "answer": "x"}, {"id": "q0", "answer": "y"}], "given.jsonl:2: a second answer"),

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from anchorscope import AnchorscopeError, ModelSpec
+from anchorscope.answers.generate import stop_tokens
 from anchorscope.models.load import load_model
 from anchorscope.models.sites import architecture_of, site_modules
 from tiny import FAMILIES, load_tiny, save_tiny
@@ -55,6 +56,40 @@ def test_a_model_of_an_unknown_family_is_refused_before_its_weights(tmp_path: Pa
         load_model(ModelSpec(id=str(tmp_path), name="m"))
     with pytest.raises(AnchorscopeError, match="did you mean 'qwen3'"):
         architecture_of("qwen33")
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt2"])
+def test_a_model_without_weights_is_the_same_model(family: str, tmp_path: Path):
+    """vLLM loads the weights itself; tables must not depend on which of the two was in memory."""
+    whole = load_tiny(family, tmp_path, dtype="bfloat16")
+    empty = load_model(whole.spec, weights=False)
+    assert empty.fingerprint == whole.fingerprint
+    assert empty.device == torch.device("meta")
+    assert torch.equal(stop_tokens(empty), stop_tokens(whole))
+
+
+def test_weights_changed_in_the_middle_of_a_file_are_noticed(tmp_path: Path):
+    before = load_tiny("llama", tmp_path)
+    path = tmp_path / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert load_model(before.spec).fingerprint["files"] != before.fingerprint["files"]
+
+
+def test_pickled_and_broken_weights_are_refused(tmp_path: Path):
+    model = load_tiny("llama", tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(AnchorscopeError, match="cannot be loaded"):
+        load_model(model.spec)
+    path.unlink()
+    torch.save(model.network.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(AnchorscopeError, match="cannot be loaded"):
+        load_model(model.spec)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(AnchorscopeError, match="tokenizer cannot be loaded"):
+        load_model(model.spec)
 
 
 def test_sliding_windows_are_known(tmp_path: Path):

@@ -2,12 +2,13 @@
 
 All prompts of a study start with the same few-shot examples. Their keys and values are computed once and copied into
 each batch, so that only the question and the answer cost anything. Rows are padded on the left, between the prefix and
-the question, and masked; positions count real tokens only, so a row's answer does not depend on its batch.
+the question, and masked; positions count real tokens only, so a row's answer does not depend on its batch beyond the
+rounding of the dtype: in float32 the tokens are the same, in bfloat16 nearly all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,8 @@ import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from anchorscope.batching import plan_batches
-from anchorscope.models.load import Model
+from anchorscope.errors import ModelError
+from anchorscope.models.load import Model, end_tokens
 
 KEEP = 0.75  # rows are let go once this share or less is still being written: a copy of the cache costs too
 
@@ -70,9 +72,7 @@ class Generator:
     def __call__(self, prompts: Sequence[Sequence[int]]) -> list[Generated]:
         """Answer each prompt. Every prompt starts with the shared ids and goes on after them."""
         shared = len(self.shared_ids)
-        for prompt in prompts:
-            if list(prompt[:shared]) != self.shared_ids or len(prompt) == shared:
-                raise ValueError("a prompt does not start with the shared prefix")
+        self._check(prompts, self.max_new_tokens)
         answers: dict[int, Generated] = {}
         for batch in self.plan([len(prompt) for prompt in prompts]):
             answers.update(zip(batch, self._batch([prompts[row][shared:] for row in batch]), strict=True))
@@ -81,12 +81,27 @@ class Generator:
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> list[list[float]]:
         """The log-probability of each token of given answers."""
         shared = len(self.shared_ids)
+        self._check(prompts, max((len(answer) for answer in answers), default=0))
         whole = [[*prompt[shared:], *answer] for prompt, answer in zip(prompts, answers, strict=True)]
         found: dict[int, list[float]] = {}
         for batch in self.plan([shared + len(row) for row in whole]):
             lengths = [len(answers[row]) for row in batch]
             found.update(zip(batch, self._score_batch([whole[row] for row in batch], lengths), strict=True))
         return [found[row] for row in range(len(prompts))]
+
+    def _check(self, prompts: Sequence[Sequence[int]], more: int) -> None:
+        """Every prompt starts with the shared ids, goes on after them, and fits into the model with its answer."""
+        shared = len(self.shared_ids)
+        limit = getattr(self.model.network.config.get_text_config(), "max_position_embeddings", None)
+        for prompt in prompts:
+            if list(prompt[:shared]) != self.shared_ids or len(prompt) == shared:
+                raise ValueError("a prompt does not start with the shared prefix")
+            if limit is not None and len(prompt) + more > limit:
+                size = len(prompt) + more
+                raise ModelError(
+                    f"{self.model.name} reads {limit} tokens at most, and a prompt with its answer has {size}",
+                    "Give fewer shots, or shorter contexts.",
+                )
 
     @torch.inference_mode()
     def _score_batch(self, rows: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[list[float]]:
@@ -209,11 +224,6 @@ def stop_tokens(model: Model) -> torch.Tensor:
         block = range(first, min(first + 4096, known))
         for token, text in zip(block, model.tokenizer.batch_decode([[token] for token in block]), strict=True):
             stops[token] = "\n" in text
-    for token in _end_tokens(model):
+    for token in end_tokens(model.network, model.tokenizer):
         stops[token] = True
     return stops
-
-
-def _end_tokens(model: Model) -> Iterator[int]:
-    for ends in (model.network.generation_config.eos_token_id, model.tokenizer.eos_token_id):
-        yield from ends if isinstance(ends, list) else [ends] if ends is not None else []

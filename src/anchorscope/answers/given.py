@@ -29,40 +29,41 @@ class Given:
 
 
 class GivenAnswers:
-    """The answers of a file, by question id or question text. Held in memory: about 300 bytes each."""
+    """The answers of a file, by question id and question text. Held in memory: about 300 bytes each, and contexts."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, datasets: int) -> None:
         rows = FileRows(path)
         self.sha256 = rows.identity()["sha256"]
-        self._by_id: dict[str, Given] = {}
-        self._by_text: dict[bytes, Given] = {}
+        self._several = datasets > 1
+        self._found: dict[tuple[str | None, bytes | None], Given] = {}
         for number, row in rows:
             where = f"{path}:{number}" if rows.unit == "line" else f"{path}, row {number}"
             self._add(row, where)
-        if not self._by_id and not self._by_text:
+        if not self._found:
             raise QuestionsError(f"{path}: there are no answers in it")
 
     def _add(self, row: dict[str, Any], where: str) -> None:
-        answer = row.get("answer")
-        if not isinstance(answer, str):
-            raise QuestionsError(f"{where}: 'answer' should be text, not {shown(answer)}")
-        line = " ".join(answer.splitlines()[:1]).strip()
-        given = Given(line, _label(row.get("label"), where), row.get("context") or None)
-        if row.get("id") is not None:
-            self._put(self._by_id, str(row["id"]), given, where)
-        elif isinstance(row.get("question"), str):
-            self._put(self._by_text, _key(row["question"]), given, where)
-        else:
+        answer, question, context = (_text(row.get(name), name, where) for name in ("answer", "question", "context"))
+        if answer is None:
+            raise QuestionsError(f"{where}: there is no 'answer'")
+        identifier = None if row.get("id") is None else str(row["id"])
+        if identifier is None and question is None:
             raise QuestionsError(f"{where}: there is neither 'id' nor 'question' to say what is answered")
-
-    def _put(self, table: dict[Any, Given], key: Any, given: Given, where: str) -> None:
-        if key in table:
+        if question is None and self._several:
+            raise QuestionsError(f"{where}: there is no 'question'; ids of two sets may be the same, so give it")
+        key = (identifier, _key(question) if question else None)
+        if key in self._found:
             raise QuestionsError(f"{where}: a second answer to the same question")
-        table[key] = given
+        first_line = next(iter(answer.strip().splitlines()), "").strip()
+        self._found[key] = Given(first_line, _label(row.get("label"), where), context or None)
 
     def of(self, question: Question) -> Given | None:
         """The answer to a question, if the file has one."""
-        return self._by_id.get(question.id) or self._by_text.get(_key(question.question))
+        text = _key(question.question)
+        for key in ((question.id, text), (question.id, None), (None, text)):
+            if key in self._found:
+                return self._found[key]
+        return None
 
     def with_context(self, question: Question) -> Question:
         """The question with the file's context, where it gives one."""
@@ -97,6 +98,18 @@ def answer_ids(prompter: Prompter, prompt: Prompt, answer: str) -> list[int]:
     return alone
 
 
+def _text(value: Any, name: str, where: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise QuestionsError(f"{where}: '{name}' should be text, not {shown(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise QuestionsError(f"{where}: '{name}' holds half a surrogate pair, which is not valid text") from None
+    return value
+
+
 def _label(value: Any, where: str) -> bool | None:
     """True or false, also as 1 and 0 or as text; None where there is no label."""
     word = str(value).lower() if isinstance(value, (bool, int, str)) else value
@@ -108,4 +121,4 @@ def _label(value: Any, where: str) -> bool | None:
 
 
 def _key(question: str) -> bytes:
-    return hashlib.blake2b(group_key(question).encode("utf-8", "replace"), digest_size=16).digest()
+    return hashlib.blake2b(group_key(question).encode(), digest_size=16).digest()

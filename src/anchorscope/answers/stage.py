@@ -22,6 +22,7 @@ from anchorscope.table import Plan, Table
 
 TABLE = "answers"
 ENOUGH = 300  # right answers per model and dataset that probes want
+_UNANSWERED = Given("", None, None)  # stands for a question the file does not answer
 Notice = Callable[[str], None]
 """Told what a person should know while a stage goes on."""
 
@@ -41,7 +42,7 @@ class Answer:
     logprobs: list[float] = field(metadata={"doc": "log-probability (natural) of each answer token"})
     answer: str = field(metadata={"doc": "the answer's text, without white space at its ends"})
     ended: bool = field(metadata={"doc": "whether it ended by itself, not by the limit on its length"})
-    correct: bool = field(metadata={"doc": "the grade: an accepted answer was found in it"})
+    correct: bool | None = field(metadata={"doc": "the grade: an accepted answer was found in it; null if unanswered"})
     alias: str | None = field(metadata={"doc": "the accepted answer that was found"})
     alias_start: int | None = field(metadata={"doc": "where in `answer` it was found: first character"})
     alias_end: int | None = field(metadata={"doc": "where in `answer` it was found: one past the last character"})
@@ -54,7 +55,7 @@ def write_answers(
     study = store.study
     prompter = Prompter(model.tokenizer, study.prompt_for(model.spec), model.wants_bos)
     questions = store.questions(dataset).table(QUESTIONS, Question)
-    given = GivenAnswers(study.base / study.answers.file) if study.answers.file else None
+    given = GivenAnswers(study.base / study.answers.file, len(study.datasets)) if study.answers.file else None
     table = _begin(model, dataset, store, prompter, questions.plan, given)
     missing = table.missing()
     if not missing:
@@ -66,7 +67,9 @@ def write_answers(
             if shard in missing:
                 rows = answer(questions.read(shard))
                 table.write(shard, rows)
-                answered, correct = answered + len(rows), correct + sum(row.correct for row in rows)
+                # spans that were made from what stood here before
+                (table.folder.parent / "spans" / table.path(shard).name).unlink(missing_ok=True)
+                answered, correct = answered + len(rows), correct + sum(row.correct is True for row in rows)
                 if shard == missing[0] and (warning := too_few(correct, answered, table.plan.rows)):
                     notice(f"{model.name}, {dataset}: {warning}")
             advance(len(table.plan.rows_of(shard)))
@@ -92,9 +95,11 @@ def _answerer(
     grade = grader(spec.grader)
     shared = len(prompter.shared_ids)
 
-    def record(row: Question, prompt: Prompt, made: Generated, text: str, label: bool | None) -> Answer:
+    def record(row: Question, prompt: Prompt, made: Generated, text: str, given: Given | None) -> Answer:
         mark = grade(text, row.answers, row.question)
-        correct = mark.correct if label is None else label
+        correct: bool | None = mark.correct if given is None or given.label is None else given.label
+        if given is _UNANSWERED:
+            correct = None
         alias = (mark.alias, mark.start, mark.end) if correct else (None, None, None)
         return Answer(
             row.id, row.context, prompt.ids[shared:], made.ids, made.logprobs, text, made.ended, correct, *alias
@@ -125,15 +130,15 @@ def _read(
     given: GivenAnswers,
     prompter: Prompter,
     reader: Reader,
-    record: Callable[[Question, Prompt, Generated, str, bool | None], Answer],
+    record: Callable[[Question, Prompt, Generated, str, Given | None], Answer],
 ) -> list[Answer]:
     """Answers of a file; a question it does not answer gets an empty one, which is dropped and counted later."""
     rows = [given.with_context(row) for row in rows]
-    found = [given.of(row) or Given("", False, None) for row in rows]
+    found = [given.of(row) or _UNANSWERED for row in rows]
     prompts = prompter.many([(row.question, row.context) for row in rows])
     made = reader(prompts, [each.answer for each in found])
     return [
-        record(row, prompt, tokens, each.answer, each.label)
+        record(row, prompt, tokens, each.answer, each)
         for row, prompt, tokens, each in zip(rows, prompts, made, found, strict=True)
     ]
 

@@ -22,7 +22,10 @@ class VllmGenerator:
             from vllm import LLM, SamplingParams
         except ImportError:
             raise ModelError("backend: vllm needs vLLM", "Run: pip install 'anchorscope[vllm]'") from None
-        self.stops = stop_tokens(model).nonzero()[:, 0].tolist()
+        if model.source.kind == "gguf":
+            raise ModelError(f"{model.name}: GGUF files are read by the transformers backend only")
+        self.stops = frozenset(stop_tokens(model).nonzero()[:, 0].tolist())
+        options.setdefault("tensor_parallel_size", _devices() if model.spec.device_map else 1)
         self.llm = LLM(
             model=model.source.location,
             revision=model.source.commit,
@@ -31,7 +34,11 @@ class VllmGenerator:
             **options,
         )
         self.sampling = SamplingParams(
-            temperature=0.0, max_tokens=max_new_tokens + 1, stop_token_ids=self.stops, logprobs=0, detokenize=False
+            temperature=0.0,
+            max_tokens=max_new_tokens + 1,
+            stop_token_ids=sorted(self.stops),
+            logprobs=0,
+            detokenize=False,
         )
         self.max_new_tokens = max_new_tokens
 
@@ -45,10 +52,13 @@ class VllmGenerator:
     def _answer(self, output: Any) -> Generated:
         ids = list(output.token_ids)
         logprobs = [step[token].logprob for token, step in zip(ids, output.logprobs, strict=True)]
-        end = next((i for i, token in enumerate(ids) if token in self._stop_set), None)
+        end = next((i for i, token in enumerate(ids) if token in self.stops), None)
         stop = self.max_new_tokens if end is None else min(end, self.max_new_tokens)
         return Generated(ids[:stop], logprobs[:stop], end is not None)
 
-    @property
-    def _stop_set(self) -> frozenset[int]:
-        return frozenset(self.stops)
+
+def _devices() -> int:
+    """How many GPUs a sharded model is spread over."""
+    import torch
+
+    return max(1, torch.cuda.device_count())

@@ -27,7 +27,7 @@ from anchorscope.intervals import share
 from anchorscope.questions import write_questions
 from anchorscope.status import status_of
 from anchorscope.store import Store
-from anchorscope.study import Study
+from anchorscope.study import ModelSpec, Study
 
 
 class Grade(str, Enum):
@@ -61,10 +61,6 @@ def answer(
     """Let every model answer, grade the answers and find the exact tokens. Goes on where it was stopped."""
     from transformers.utils import logging
 
-    from anchorscope.answers.stage import write_answers
-    from anchorscope.models.load import load_model
-    from anchorscope.samples import summary, write_spans
-
     logging.disable_progress_bar()  # ours says what is loaded
     loaded = load(study, data)
     if dry_run:
@@ -75,13 +71,23 @@ def answer(
         for dataset in loaded.datasets:
             write_questions(dataset, store, progress)
         for spec in loaded.models:
-            with progress(f"{spec.name}: loading", None):
-                model = load_model(spec, loaded.base)
-            for dataset in loaded.datasets:
-                write_answers(model, dataset.name, store, progress, lambda text: err.print(clean(text), style="yellow"))
-                write_spans(model, dataset.name, store, progress)
-                _print_summary(spec.name, dataset.name, summary(store.results(spec.name, dataset.name)))
+            _answer_with(spec, store)
     out.print(f"Look at them with:  anchorscope show {clean(root)}", style="dim")
+
+
+def _answer_with(spec: ModelSpec, store: Store) -> None:
+    """One model on all datasets; it is let go before the next is loaded."""
+    from anchorscope.answers.stage import write_answers
+    from anchorscope.models.load import load_model
+    from anchorscope.samples import summary, write_spans
+
+    study = store.study
+    with progress(f"{spec.name}: loading", None):
+        model = load_model(spec, study.base, weights=study.answers.backend == "transformers")
+    for dataset in study.datasets:
+        write_answers(model, dataset.name, store, progress, lambda text: err.print(clean(text), style="yellow"))
+        write_spans(model, dataset.name, store, progress)
+        _print_summary(spec.name, dataset.name, summary(store.results(spec.name, dataset.name)))
 
 
 def _print_summary(model: str, dataset: str, found: dict[str, Any]) -> None:
@@ -89,6 +95,10 @@ def _print_summary(model: str, dataset: str, found: dict[str, Any]) -> None:
     dropped = "; ".join(f"{count:,} {reason}" for reason, count in found["dropped"].items())
     right = share(found["right"], found["answers"])
     out.print(f"{model}, {dataset}: {right} right" + (f"; dropped: {dropped}" if dropped else ""))
+    if found.get("disagree"):
+        out.print(
+            f"  the exact answer ends at another word than the match in {found['disagree']} of {found['compared']}"
+        )
 
 
 def _print_cost(study: Study) -> None:

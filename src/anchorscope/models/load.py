@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorscope.errors import ModelError, printable
+from anchorscope.errors import AnchorscopeError, ModelError, printable
 from anchorscope.hub import hub_errors
 from anchorscope.models.sites import architecture_of
 from anchorscope.models.source import ModelSource, find_model
@@ -26,7 +26,6 @@ Tokenizer = Any  # transformers.PreTrainedTokenizerBase
 
 # Families that were trained with a BOS in front of every text, whatever their tokenizer file says.
 BOS_FAMILIES = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text"})
-_EDGE = 1 << 20  # bytes hashed at each end of a weight file
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,15 @@ class Model:
         return None
 
 
-def load_model(spec: ModelSpec, base: Path = Path()) -> Model:
-    """Load the model a study names; relative paths start at `base`."""
+def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True) -> Model:
+    """Load the model a study names; relative paths start at `base`.
+
+    Without weights it is the same model on no device: for vLLM, which loads them itself and needs the memory.
+    """
     source = find_model(spec, base)
     architecture_of(source.architecture)  # before the weights, which may take minutes
     tokenizer = load_tokenizer(spec, source)
-    network = _load_network(spec, source)
+    network = _load_network(spec, source) if weights else _empty_network(spec, source)
     network.eval()
     return Model(
         spec, source, network, tokenizer, wants_bos(tokenizer, source), _fingerprint(source, network, tokenizer)
@@ -80,9 +82,14 @@ def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Tokenizer:
     from transformers import AutoTokenizer
 
     folder, options = _where(spec, source)
-    with hub_errors(spec.id, "model"):
-        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-    return tokenizer
+    try:
+        with hub_errors(spec.id, "model"):
+            return AutoTokenizer.from_pretrained(folder, **options)
+    except AnchorscopeError:
+        raise
+    except Exception as error:  # noqa: BLE001 a broken tokenizer fails in many ways
+        reason = printable(" ".join(str(error).split()), 200)
+        raise ModelError(f"{spec.name}: its tokenizer cannot be loaded ({reason})") from None
 
 
 def wants_bos(tokenizer: Tokenizer, source: ModelSource) -> bool:
@@ -130,16 +137,38 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
                 device_map=spec.device_map or {"": device},
                 attn_implementation=spec.attention,
                 trust_remote_code=False,
+                **({} if "gguf_file" in options else {"use_safetensors": True}),  # never a pickle
             )
     except torch.cuda.OutOfMemoryError:
         raise ModelError(
             f"{spec.name} does not fit on {device}", "Give device_map: auto to shard it, or dtype: bfloat16."
         ) from None
-    except (RuntimeError, ValueError, AssertionError) as error:
+    except AnchorscopeError:
+        raise
+    except Exception as error:  # noqa: BLE001 broken weights fail in many ways
         reason = printable(" ".join(str(error).split()), 200)
         raise ModelError(f"{spec.name}: cannot be loaded ({reason})") from None
     if network.dtype == torch.float16:
         raise ModelError(f"{spec.name} is saved as float16, which overflows", "Give dtype: bfloat16 or float32.")
+    return network
+
+
+def _empty_network(spec: ModelSpec, source: ModelSource) -> Network:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+
+    folder, options = _where(spec, source)
+    with hub_errors(spec.id, "model"):
+        config = AutoConfig.from_pretrained(folder, **options)
+        dtype = getattr(config, "dtype", None) or torch.float32
+        with torch.device("meta"):
+            network = AutoModelForCausalLM.from_config(
+                config,
+                dtype=dtype if spec.dtype == "auto" else getattr(torch, spec.dtype),
+                attn_implementation=spec.attention,
+            )
+        if "gguf_file" not in options:
+            network.generation_config = GenerationConfig.from_pretrained(folder, **options)
     return network
 
 
@@ -165,20 +194,29 @@ def _fingerprint(source: ModelSource, network: Any, tokenizer: Any) -> dict[str,
         "tokenizer": _hash(json.dumps(words, sort_keys=True, default=str).encode()),
         "dtype": str(network.dtype).removeprefix("torch."),
         "attention": network.config._attn_implementation,
+        "ends": sorted(end_tokens(network, tokenizer)),
     }
 
 
 def _file_hashes(place: Path) -> dict[str, str]:
-    """Size and both ends of each weight file: 65 GB are not read twice to notice another checkpoint."""
+    """The hash of each weight file, read whole: an edited layer changes a few bytes in the middle."""
     weights = [place] if place.is_file() else sorted([*place.glob("*.safetensors"), *place.glob("*.gguf")])
     found = {}
     for path in weights:
-        size = path.stat().st_size
+        digest = hashlib.sha256()
         with path.open("rb") as stream:
-            head = stream.read(_EDGE)
-            stream.seek(max(0, size - _EDGE))
-            found[path.name] = _hash(size.to_bytes(8, "big") + head + stream.read(_EDGE))
+            while block := stream.read(1 << 24):
+                digest.update(block)
+        found[path.name] = digest.hexdigest()
     return found
+
+
+def end_tokens(network: Network, tokenizer: Tokenizer) -> set[int]:
+    """The tokens that end a text, as the model's generation settings and its tokenizer have them."""
+    ends: set[int] = set()
+    for found in (network.generation_config.eos_token_id, tokenizer.eos_token_id):
+        ends.update(found if isinstance(found, list) else [found] if found is not None else [])
+    return ends
 
 
 def _hash(content: bytes) -> str:

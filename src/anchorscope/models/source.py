@@ -24,7 +24,7 @@ class ModelSource:
     location: str
     """Hub id, folder or file."""
     commit: str | None
-    """Commit on the hub; None for local ones, and when it came from the cache of a hub out of reach."""
+    """Commit on the hub; None for local ones."""
     architecture: str
     """transformers' model type, such as llama."""
     layers: int
@@ -65,8 +65,8 @@ def _download(spec: ModelSpec) -> tuple[Path, str | None]:
         except Exception as error:
             if not is_network(error):
                 raise
-            found = hf_hub_download(spec.id, "config.json", revision=spec.revision, local_files_only=True)
-            return Path(found), None
+            found = Path(hf_hub_download(spec.id, "config.json", revision=spec.revision, local_files_only=True))
+            return found, found.parent.name  # the cache keeps each commit in snapshots/<commit>/
         if spec.gguf and spec.gguf not in {file.rfilename for file in info.siblings or []}:
             raise ModelError(f"{spec.name}: the model {spec.id} has no file {spec.gguf}")
         return Path(hf_hub_download(spec.id, "config.json", revision=spec.revision)), info.sha
@@ -100,7 +100,7 @@ def _source(
             raise ModelError(f"{spec.name}: {shown(config.model_type)} is not a causal language model")
         text = config.get_text_config()
         sizes = (int(text.num_hidden_layers), int(text.hidden_size), int(text.num_attention_heads))
-        return ModelSource(kind, location, commit, str(text.model_type), *sizes)
+        return ModelSource(kind, location, commit, str(config.model_type), *sizes)
     except ModelError:
         raise
     except ImportError:
