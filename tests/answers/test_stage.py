@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from anchorscope import Study
-from anchorscope.answers.stage import too_few, write_answers
+from anchorscope.answers.stage import Answerer, too_few, write_answers
 from anchorscope.questions import write_questions
 from anchorscope.samples import read_samples, summary, write_spans
 from anchorscope.spans import EMPTY_ANSWER
@@ -30,7 +30,7 @@ def study_of(folder: Path, rows: int = 30, **fields) -> Study:
 def run(study: Study, root: Path, model) -> Store:
     with Store.writing(root, study) as store:
         write_questions(study.datasets[0], store)
-        write_answers(model, "numbers", store)
+        write_answers(Answerer(model, study), "numbers", store)
         write_spans(model, "numbers", store)
         return store
 
@@ -119,6 +119,13 @@ def test_a_broken_file_of_answers_is_refused_with_the_place(rows, words: str, cl
     study = study_of(tmp_path, rows=3, answers={"source": "file", "file": "given.jsonl"})
     (tmp_path / "s.yaml").write_text(json.dumps(study.record()))
     assert_mendable(cli("answer", "s.yaml"), words)
+
+
+def test_what_generates_is_made_on_first_need_and_serves_every_dataset(tmp_path: Path):
+    model = load_tiny("llama", tmp_path / "model")
+    answerer = Answerer(model, study_of(tmp_path))
+    assert "answer" not in vars(answerer)  # a complete run starts no engine
+    assert answerer.answer is answerer.answer
 
 
 def test_too_few_right_answers_are_said_with_what_would_be_enough():

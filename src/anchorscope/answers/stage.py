@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from anchorscope.answers.generate import Generated, Generator
 from anchorscope.answers.given import Given, GivenAnswers, Reader
@@ -17,7 +18,7 @@ from anchorscope.prompts import Prompt, Prompter
 from anchorscope.questions.question import Question
 from anchorscope.questions.stage import TABLE as QUESTIONS
 from anchorscope.store import Cell, Store
-from anchorscope.study import AnswersSpec
+from anchorscope.study import AnswersSpec, Study
 from anchorscope.table import Plan, Table
 
 TABLE = "answers"
@@ -48,24 +49,36 @@ class Answer:
     alias_end: int | None = field(metadata={"doc": "where in `answer` it was found: one past the last character"})
 
 
+class Answerer:
+    """Answers for one model. What generates is made on first need, and once: a vLLM engine takes the whole GPU."""
+
+    def __init__(self, model: Model, study: Study) -> None:
+        self.model, self.spec = model, study.answers
+        self.prompter = Prompter(model.tokenizer, study.prompt_for(model.spec), model.wants_bos)
+        file = study.answers.file
+        self.given = GivenAnswers(study.base / file, len(study.datasets)) if file else None
+
+    @cached_property
+    def answer(self) -> Callable[[list[Question]], list[Answer]]:
+        """From questions to answers."""
+        return _answerer(self.model, self.prompter, self.spec, self.given)
+
+
 def write_answers(
-    model: Model, dataset: str, store: Store, progress: Progress = silent, notice: Notice = _nobody
+    answerer: Answerer, dataset: str, store: Store, progress: Progress = silent, notice: Notice = _nobody
 ) -> Table[Answer]:
     """Write the `answers` table of one model and dataset, or what is missing of it."""
-    study = store.study
-    prompter = Prompter(model.tokenizer, study.prompt_for(model.spec), model.wants_bos)
+    model = answerer.model
     questions = store.questions(dataset).table(QUESTIONS, Question)
-    given = GivenAnswers(study.base / study.answers.file, len(study.datasets)) if study.answers.file else None
-    table = _begin(model, dataset, store, prompter, questions.plan, given)
+    table = _begin(model, dataset, store, answerer.prompter, questions.plan, answerer.given)
     missing = table.missing()
+    answered = correct = 0
     if not missing:
         return table
-    answer = _answerer(model, prompter, study.answers, given)
-    answered = correct = 0
     with progress(f"{model.name}, {dataset}: answering", table.plan.rows) as advance:
         for shard in range(table.plan.shards):
             if shard in missing:
-                rows = answer(questions.read(shard))
+                rows = answerer.answer(questions.read(shard))
                 table.write(shard, rows)
                 # spans that were made from what stood here before
                 (table.folder.parent / "spans" / table.path(shard).name).unlink(missing_ok=True)

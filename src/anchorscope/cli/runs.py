@@ -77,15 +77,17 @@ def answer(
 
 def _answer_with(spec: ModelSpec, store: Store) -> None:
     """One model on all datasets; it is let go before the next is loaded."""
-    from anchorscope.answers.stage import write_answers
+    from anchorscope.answers.stage import Answerer, write_answers
     from anchorscope.models.load import load_model
     from anchorscope.samples import summary, write_spans
 
     study = store.study
     with progress(f"{spec.name}: loading", None):
-        model = load_model(spec, study.base, weights=study.answers.backend == "transformers")
+        engine_loads_them = study.answers.source == "generate" and study.answers.backend == "vllm"
+        model = load_model(spec, study.base, weights=not engine_loads_them)
+        answerer = Answerer(model, study)
     for dataset in study.datasets:
-        write_answers(model, dataset.name, store, progress, lambda text: err.print(clean(text), style="yellow"))
+        write_answers(answerer, dataset.name, store, progress, lambda text: err.print(clean(text), style="yellow"))
         write_spans(model, dataset.name, store, progress)
         _print_summary(spec.name, dataset.name, summary(store.results(spec.name, dataset.name)))
 
