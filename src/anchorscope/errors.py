@@ -62,6 +62,11 @@ def shown(value: object, limit: int = 60) -> str:
         return f"a very large {type(value).__name__}"
 
 
+def reason_of(error: BaseException) -> str:
+    """What a library said went wrong, in one line that is safe to print."""
+    return printable(" ".join(str(error).split()), 200)
+
+
 def printable(text: str, limit: int = 80) -> str:
     """Text from a file that may be hostile, cut to `limit` and safe to send to a terminal."""
     cut = text[: limit + 1]

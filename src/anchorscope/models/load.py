@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorscope.errors import AnchorscopeError, ModelError, printable
+from anchorscope.errors import AnchorscopeError, ModelError, reason_of
 from anchorscope.hub import hub_errors
 from anchorscope.models.sites import architecture_of
 from anchorscope.models.source import ModelSource, find_model
@@ -88,7 +88,7 @@ def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Tokenizer:
     except AnchorscopeError:
         raise
     except Exception as error:  # noqa: BLE001 a broken tokenizer fails in many ways
-        reason = printable(" ".join(str(error).split()), 200)
+        reason = reason_of(error)
         raise ModelError(f"{spec.name}: its tokenizer cannot be loaded ({reason})") from None
 
 
@@ -146,7 +146,7 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
     except AnchorscopeError:
         raise
     except Exception as error:  # noqa: BLE001 broken weights fail in many ways
-        reason = printable(" ".join(str(error).split()), 200)
+        reason = reason_of(error)
         raise ModelError(f"{spec.name}: cannot be loaded ({reason})") from None
     if network.dtype == torch.float16:
         raise ModelError(f"{spec.name} is saved as float16, which overflows", "Give dtype: bfloat16 or float32.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from anchorscope.errors import ModelError, printable, shown
+from anchorscope.errors import ModelError, reason_of, shown
 from anchorscope.hub import hub_errors, is_network
 from anchorscope.study import ModelSpec
 
@@ -108,5 +108,5 @@ def _source(
             f"{spec.name}: reading a .gguf file needs the gguf library", "Run: pip install 'anchorscope[gguf]'"
         ) from None
     except Exception as error:  # noqa: BLE001 a broken configuration can fail anywhere in transformers
-        reason = printable(" ".join(str(error).split()), 200)
+        reason = reason_of(error)
         raise ModelError(f"{spec.name}: {where} is not a model transformers can read ({reason})") from None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn
 
-from anchorscope.errors import QuestionsError, did_you_mean, printable
+from anchorscope.errors import QuestionsError, did_you_mean, printable, reason_of
 
 MAX_LINE = 16 << 20  # bytes; a longer line is not a question
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
@@ -174,7 +174,7 @@ class FileRows:
         except (pa.ArrowException, UnicodeDecodeError, OverflowError, ValueError, OSError) as error:
             if isinstance(error, QuestionsError):
                 raise
-            reason = printable(" ".join(str(error).split()), 160)
+            reason = reason_of(error)
             raise QuestionsError(f"{self.path}: after row {row}: not a readable Parquet file ({reason})") from None
 
 

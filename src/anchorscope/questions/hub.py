@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from anchorscope.errors import AnchorscopeError, HubError, printable
+from anchorscope.errors import AnchorscopeError, HubError, reason_of
 from anchorscope.hub import hub_errors, is_network
 from anchorscope.questions.definition import HubSource
 from anchorscope.questions.files import FileRows
@@ -100,7 +100,7 @@ class HubRows:
                 if is_network(error):
                     raise
                 # an unknown configuration or split, or a broken file; the library's text says which
-                reason = printable(" ".join(str(error).split()), 300)
+                reason = reason_of(error)
                 raise HubError(f"the dataset {self.label}: {reason}") from None
 
     def _text_files(self, data_files: Mapping[str, list[str]]) -> Iterator[tuple[int, dict[str, Any]]]:
