@@ -17,7 +17,9 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from anchorscope.batching import plan_batches
 from anchorscope.errors import ModelError
+from anchorscope.memory import give_back
 from anchorscope.models.load import Model, end_tokens
+from anchorscope.prefix import compute_prefix
 
 KEEP = 0.75  # rows are let go once this share or less is still being written: a copy of the cache costs too
 
@@ -67,7 +69,7 @@ class Generator:
         self.model, self.max_new_tokens, self.batch_tokens = model, max_new_tokens, batch_tokens
         self.shared_ids = list(shared_ids)
         self.stops = stop_tokens(model).to(model.device)
-        self._prefix = self._compute_prefix()
+        self._prefix = compute_prefix(model, self.shared_ids)
 
     def __call__(self, prompts: Sequence[Sequence[int]]) -> list[Generated]:
         """Answer each prompt. Every prompt starts with the shared ids and goes on after them."""
@@ -76,6 +78,7 @@ class Generator:
         answers: dict[int, Generated] = {}
         for batch in self.plan([len(prompt) for prompt in prompts]):
             answers.update(zip(batch, self._batch([prompts[row][shared:] for row in batch]), strict=True))
+            give_back()
         return [answers[row] for row in range(len(prompts))]
 
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -87,6 +90,7 @@ class Generator:
         for batch in self.plan([shared + len(row) for row in whole]):
             lengths = [len(answers[row]) for row in batch]
             found.update(zip(batch, self._score_batch([whole[row] for row in batch], lengths), strict=True))
+            give_back()
         return [found[row] for row in range(len(prompts))]
 
     def _check(self, prompts: Sequence[Sequence[int]], more: int) -> None:
@@ -127,16 +131,6 @@ class Generator:
         # a sliding window is counted in cache slots; where it matters, no row may hold a padded slot
         window, longest = self.model.window, max(lengths, default=0) + self.max_new_tokens
         return plan_batches(own, self.batch_tokens, self.max_new_tokens, padding=window is None or longest <= window)
-
-    @torch.inference_mode()
-    def _compute_prefix(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Keys and values of the shared prefix, per layer: (1, heads, tokens, width)."""
-        if not self.shared_ids:
-            return []
-        cache = DynamicCache()  # without the config: full length, also in sliding-window layers
-        ids = torch.tensor([self.shared_ids], device=self.model.device)
-        self.model.network(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        return [(layer.keys, layer.values) for layer in cache.layers]
 
     @torch.inference_mode()
     def _batch(self, rows: Sequence[Sequence[int]]) -> list[Generated]:

@@ -53,13 +53,17 @@ class Model:
         return embeddings.device
 
     @property
+    def windows(self) -> list[int | None]:
+        """Each layer's sliding window in tokens; None where a layer sees everything before it."""
+        config = self.network.config.get_text_config()
+        size = getattr(config, "sliding_window", None)
+        types = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+        return [size if kind == "sliding_attention" else None for kind in types]
+
+    @property
     def window(self) -> int | None:
         """The length of the sliding window, if some layer has one."""
-        config = self.network.config.get_text_config()
-        types = getattr(config, "layer_types", None) or []
-        if "sliding_attention" in types or (not types and getattr(config, "sliding_window", None)):
-            return int(config.sliding_window)
-        return None
+        return next((size for size in self.windows if size is not None), None)
 
 
 def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True) -> Model:
