@@ -38,9 +38,9 @@ def attention_by_hand(model: Model, cut: Cut, layers: Collection[int]) -> Iterat
         edges = cut if layer in layers else Cut((), ())
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
         group = query.shape[1] // key.shape[1]
+        closed = _closed(query.shape[2], edges, windows[layer]).to(query.device)
         heads = [
-            _head(query[0, h], key[0, h // group], value[0, h // group], scale, edges, windows[layer])
-            for h in range(query.shape[1])
+            _head(query[0, h], key[0, h // group], value[0, h // group], scale, closed) for h in range(query.shape[1])
         ]
         return torch.stack(heads, dim=1)[None].to(query.dtype), None  # (1, token, head, width)
 
@@ -49,16 +49,21 @@ def attention_by_hand(model: Model, cut: Cut, layers: Collection[int]) -> Iterat
         yield
 
 
-def _head(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, cut: Cut, window: int | None
-) -> torch.Tensor:
-    """One head: (token, width)."""
-    scores = (query.double() @ key.double().T) * scale
-    for q in range(len(scores)):
-        for k in range(len(scores)):
+def _closed(tokens: int, cut: Cut, window: int | None) -> torch.Tensor:
+    """Which edges there are not: (query, key)."""
+    closed = torch.zeros(tokens, tokens, dtype=torch.bool)
+    for q in range(tokens):
+        for k in range(tokens):
             ahead = k > q
             behind = window is not None and q - k >= window
             severed = any(k == token and q >= first for token, first in zip(cut.keys, cut.first_queries, strict=True))
-            if ahead or behind or severed:
-                scores[q, k] = float("-inf")
-    return torch.softmax(scores, dim=1) @ value.double()
+            closed[q, k] = ahead or behind or severed
+    return closed
+
+
+def _head(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, closed: torch.Tensor
+) -> torch.Tensor:
+    """One head: (token, width)."""
+    scores = (query.double() @ key.double().T) * scale
+    return torch.softmax(scores.masked_fill(closed, float("-inf")), dim=1) @ value.double()

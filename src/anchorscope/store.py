@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import platform
@@ -172,6 +173,21 @@ class Cell:
         if plan is None:
             raise StoreError(f"{self.folder} has no table '{name}' yet", "Run the stage that makes it.")
         return Table(self.folder / name, record, Plan(plan["rows"], plan["shard_rows"]))
+
+    def origin(self, name: str) -> str:
+        """What a table was made from, as a hash: the input of the tables made from it."""
+        plan = self.plan(name)
+        if plan is None:
+            raise StoreError(f"{self.folder} has no table '{name}' yet", "Run the stage that makes it.")
+        return hashlib.sha256(json.dumps(plan["inputs"], sort_keys=True).encode()).hexdigest()
+
+    def finished(self, name: str, record: type[R], inputs: dict[str, Any]) -> Table[R] | None:
+        """A table that is complete, made from these inputs; None where there is still something to do."""
+        plan = self.plan(name)
+        if plan is None:
+            return None
+        table = self.begin(name, record, Plan(plan["rows"], plan["shard_rows"]), inputs, {})
+        return None if table.missing() else table
 
     def begin(self, name: str, record: type[R], plan: Plan, inputs: dict[str, Any], facts: dict[str, Any]) -> Table[R]:
         """Begin a table, or go on with it; refuse when it was begun from other inputs.

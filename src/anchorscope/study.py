@@ -219,6 +219,77 @@ class SpansSpec(Spec):
     """Control spans, each paired token by token with the exact question tokens."""
 
 
+class TraceSpec(Spec):
+    """Forward passes under each condition: what is cut, what is read, and of how many samples."""
+
+    sites: Annotated[list[Literal["attn", "mlp", "resid"]], Field(min_length=1)] = ["mlp"]
+    """Where activations are read: attn and mlp (the block's output), resid (the layer's)."""
+    positions: Annotated[list[Literal["answer_last", "final", "prompt_last"]], Field(min_length=1)] = ["answer_last"]
+    """Which token is read: the last exact answer token, the answer's last, or the prompt's last."""
+    conditions: list[
+        Literal[
+            "clean",
+            "knockout",
+            "control_question",
+            "control_random",
+            "matched_question",
+            "matched_random",
+            "answer_only",
+        ]
+    ] = [
+        "clean",
+        "knockout",
+        "control_question",
+        "control_random",
+        "matched_question",
+        "matched_random",
+        "answer_only",
+    ]
+    """The passes. Each control cuts other tokens; matched_… cuts as many exact tokens for the same queries."""
+    into: Literal["after", "answer"] = "after"
+    """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
+    correct: Annotated[int, Field(ge=1)] = 1000
+    """At most so many samples with a right answer, per model and set."""
+    wrong: Annotated[int, Field(ge=1)] = 1000
+    """At most so many samples with a wrong answer. Each keeps the probability with which it was drawn."""
+    batch_tokens: Annotated[int, Field(ge=1)] = 8192
+    """Tokens per batch, all conditions counted. The batch plan depends on lengths and this number alone."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TraceSpec:
+        for name, values in (("sites", self.sites), ("positions", self.positions), ("conditions", self.conditions)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} names something twice")
+        if self.conditions[:2] != ["clean", "knockout"]:
+            raise ValueError("conditions begins with clean, knockout: everything is compared with them")
+        for control in ("question", "random"):
+            pair = {f"control_{control}", f"matched_{control}"} & set(self.conditions)
+            if len(pair) == 1:
+                raise ValueError(f"control_{control} and matched_{control} go together: they are compared")
+        return self
+
+
+class ProbeSpec(Spec):
+    """The linear probes that read correctness from activations, one per layer."""
+
+    repeats: Annotated[int, Field(ge=1)] = 5
+    """How often folds and halves are drawn anew."""
+    folds: Annotated[int, Field(ge=2)] = 5
+    """Every read-out is out of fold; questions with the same text or subject share a fold."""
+    strengths: Annotated[list[Annotated[FiniteFloat, Field(gt=0)]], Field(min_length=1)] = [
+        1e-4,
+        3e-4,
+        1e-3,
+        3e-3,
+        1e-2,
+        3e-2,
+        1e-1,
+    ]
+    """Regularisation strengths (C) to choose from: one for all layers, by inner log-loss."""
+    resamples: Annotated[int, Field(ge=100)] = 1000
+    """Bootstrap resamples, over questions and repeats, behind every interval."""
+
+
 class Study(Spec):
     """Which models answer which questions, and how what they know is measured."""
 
@@ -236,12 +307,23 @@ class Study(Spec):
     """Where the answers come from."""
     spans: SpansSpec = SpansSpec()
     """Which tokens are cut."""
+    traces: TraceSpec = TraceSpec()
+    """Passes under each condition, and what is read from them."""
+    probes: ProbeSpec = ProbeSpec()
+    """How correctness is read from activations."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seeds the sampling of questions and everything random after it."""
     shard_rows: Annotated[int, Field(ge=1)] = 1024
     """Rows per file of a table: what a stopped run does again, at most."""
 
     _base: Path = PrivateAttr(default_factory=Path)
+
+    @model_validator(mode="after")
+    def _controls_are_found(self) -> Study:
+        for control in ("control_question", "control_random"):
+            if control in self.traces.conditions and control not in self.spans.controls:
+                raise ValueError(f"traces.conditions has {control}, and spans.controls does not")
+        return self
 
     @model_validator(mode="after")
     def _unique_names(self) -> Study:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,13 +9,12 @@ from functools import cached_property
 from anchorscope.answers.generate import Generated, Generator
 from anchorscope.answers.given import Given, GivenAnswers, Reader
 from anchorscope.answers.grading import grader
-from anchorscope.errors import StoreError
 from anchorscope.models.load import Model
 from anchorscope.progress import Progress, silent
 from anchorscope.prompts import Prompt, Prompter
 from anchorscope.questions.question import Question
 from anchorscope.questions.stage import TABLE as QUESTIONS
-from anchorscope.store import Cell, Store
+from anchorscope.store import Store
 from anchorscope.study import AnswersSpec, Study
 from anchorscope.table import Plan, Table
 
@@ -164,18 +161,10 @@ def _begin(
     if given is not None:
         spec["file"] = given.sha256
     inputs = {
-        "questions": questions_hash(store.questions(dataset)),
+        "questions": store.questions(dataset).origin(QUESTIONS),
         "model": model.fingerprint,
         "prompt": prompter.describe(),
         "answers": spec,
     }
     facts = {"batch_plan": "rows of similar length, rows × (longest + max_new_tokens) ≤ batch_tokens, within a shard"}
     return store.results(model.name, dataset).begin(TABLE, Answer, plan, inputs, facts)
-
-
-def questions_hash(cell: Cell) -> str:
-    """What the `questions` table was made from, as a hash."""
-    plan = cell.plan(QUESTIONS)
-    if plan is None:
-        raise StoreError(f"{cell.folder} has no questions yet", "Run: anchorscope questions STUDY")
-    return hashlib.sha256(json.dumps(plan["inputs"], sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,223 @@
+"""The fourth stage: from samples to the `traces` table and the activations beside it.
+
+Models here answer a few percent right, so wrong answers are drawn: every row keeps the probability with which it was.
+Activations are safetensors shards, one tensor `condition/site/position` of shape (layer, sample, width) each, in the
+order of the table; they are read a layer at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from anchorscope.batching import plan_batches
+from anchorscope.conditions import Condition, Position, place_of, stream_of
+from anchorscope.errors import StoreError
+from anchorscope.memory import give_back
+from anchorscope.models.load import Model
+from anchorscope.models.sites import Site
+from anchorscope.progress import Progress, silent
+from anchorscope.samples import TABLE as SPANS
+from anchorscope.samples import Sample, read_samples
+from anchorscope.store import Cell, Store
+from anchorscope.study import TraceSpec
+from anchorscope.table import Plan, Table, write_whole
+from anchorscope.trace import Read, Tracer
+
+TABLE = "traces"
+SHARD_ROWS = 256  # what a stopped run traces again, at most
+QUESTION_ONLY: Position = "prompt_last"  # before any answer exists; read in the clean pass always, for the baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One row of the `traces` table: a sample whose activations are kept, in their order."""
+
+    id: str = field(metadata={"doc": "the question's id"})
+    question: str = field(metadata={"doc": "the question"})
+    answer: str = field(metadata={"doc": "the answer"})
+    correct: bool = field(metadata={"doc": "the grade: what probes learn"})
+    probability: float = field(metadata={"doc": "with which a sample of this grade was drawn"})
+    cluster: int = field(metadata={"doc": "samples with the same question text or subject have the same"})
+    relation: str | None = field(metadata={"doc": "property asked for, where the set says"})
+    popularity: float | None = field(metadata={"doc": "how well known the subject is, where the set says"})
+    logprobs: list[float] = field(metadata={"doc": "log-probability (natural) of each answer token"})
+    cut_tokens: int = field(metadata={"doc": "exact question tokens that the knockout cuts"})
+
+
+def write_traces(
+    model: Model, shared_ids: Sequence[int], dataset: str, store: Store, progress: Progress = silent
+) -> Table[Trace]:
+    """Write the `traces` table and the activations of one model and dataset, or what is missing of them."""
+    spec, cell = store.study.traces, store.results(model.name, dataset)
+    inputs = {"spans": cell.origin(SPANS), "traces": spec.model_dump(mode="json"), "seed": store.study.seed}
+    done = cell.finished(TABLE, Trace, inputs)
+    if done is not None:
+        return done
+    chosen = choose(store, model.name, dataset)
+    facts = {
+        "batch_plan": "rows of similar length, rows × slots ≤ batch_tokens, within a shard",
+        "attention": model.fingerprint["attention"],
+    }
+    table = cell.begin(TABLE, Trace, Plan(len(chosen.rows), SHARD_ROWS), inputs, facts)
+    missing = table.missing()
+    tracer = Tracer(model, shared_ids, spec.sites)
+    with progress(f"{model.name}, {dataset}: tracing", len(chosen.rows)) as advance:
+        for shard in range(table.plan.shards):
+            members = table.plan.rows_of(shard)
+            if shard in missing:
+                found = trace_samples(tracer, [chosen.samples[i] for i in members], spec)
+                _write(activations_path(cell, shard), found)
+                table.write(shard, [chosen.rows[i] for i in members])
+            advance(len(members))
+    return table
+
+
+def trace_samples(tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec) -> dict[str, torch.Tensor]:
+    """The activations of samples: (layer, sample, width) for each `condition/site/position`."""
+    shared = tracer.shared_ids
+    rows = []
+    for sample in samples:
+        ids = [*shared, *sample.answer.prompt_ids, *sample.answer.answer_ids]
+        rows.append([stream_of(c, ids, sample.spans, len(shared), spec.into, tracer.layers) for c in spec.conditions])
+    kinds = [(c, position) for c in range(len(spec.conditions)) for position in _positions(spec, spec.conditions[c])]
+    dtype = torch.float32 if tracer.model.network.dtype == torch.float64 else tracer.model.network.dtype
+    found: dict[str, torch.Tensor] = {}
+    for batch in plan_batches([sum(len(stream.ids) for stream in row) for row in rows], spec.batch_tokens):
+        reads = [
+            Read(i, c, place_of(spec.conditions[c], samples[row].spans, position))
+            for c, position in kinds
+            for i, row in enumerate(batch)
+        ]
+        for site, states in tracer([rows[row] for row in batch], reads).items():
+            blocks = torch.split(states.to(dtype), len(batch), dim=1)
+            for (c, position), block in zip(kinds, blocks, strict=True):
+                name = tensor_name(spec.conditions[c], site, position)
+                if name not in found:
+                    found[name] = block.new_empty(block.shape[0], len(samples), block.shape[2])
+                found[name][:, batch] = block
+        give_back()
+    return found
+
+
+def _write(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    write_whole(path, lambda stream: _put(stream, content))
+
+
+def _put(stream: BinaryIO, content: bytes) -> None:
+    stream.write(content)
+
+
+def _positions(spec: TraceSpec, condition: Condition) -> list[Position]:
+    """The positions read under a condition."""
+    extra = [QUESTION_ONLY] if condition == "clean" and QUESTION_ONLY not in spec.positions else []
+    return [*spec.positions, *extra]
+
+
+def tensor_name(condition: Condition, site: Site, position: Position) -> str:
+    """What an activation is called in its file."""
+    return f"{condition}/{site}/{position}"
+
+
+def activations_path(cell: Cell, shard: int) -> Path:
+    """The file of one shard's activations."""
+    return cell.folder / "activations" / f"part-{shard:06d}.safetensors"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The samples that are traced."""
+
+    rows: list[Trace]
+    samples: list[Sample]
+
+
+def choose(store: Store, model: str, dataset: str) -> Chosen:
+    """Draw right and wrong answers by a hash of seed and id, in the order of the questions."""
+    spec, seed = store.study.traces, store.study.seed
+    ranks: dict[bool, list[tuple[bytes, str]]] = {True: [], False: []}
+    for sample in read_samples(store, model, dataset):
+        if sample.spans.dropped is None and sample.answer.correct is not None:
+            rank = hashlib.blake2b(f"{seed}/traces/{sample.question.id}".encode(), digest_size=8).digest()
+            ranks[sample.answer.correct].append((rank, sample.question.id))
+    limits = {True: spec.correct, False: spec.wrong}
+    drawn = {label: {name for _, name in sorted(found)[: limits[label]]} for label, found in ranks.items()}
+    probability = {label: len(drawn[label]) / max(1, len(found)) for label, found in ranks.items()}
+    both = drawn[True] | drawn[False]
+    samples = [s for s in read_samples(store, model, dataset) if s.question.id in both]
+    clusters = cluster([(s.question.question_group, s.question.subject_group) for s in samples])
+    rows = [
+        Trace(
+            id=s.question.id,
+            question=s.question.question,
+            answer=s.answer.answer,
+            correct=bool(s.answer.correct),
+            probability=probability[bool(s.answer.correct)],
+            cluster=clusters[i],
+            relation=s.question.relation,
+            popularity=s.question.popularity,
+            logprobs=s.answer.logprobs,
+            cut_tokens=len(s.spans.exact_question),
+        )
+        for i, s in enumerate(samples)
+    ]
+    return Chosen(rows, samples)
+
+
+def cluster(keys: Sequence[tuple[str | None, ...]]) -> list[int]:
+    """Number the clusters: rows that share any key are in one, directly or through others."""
+    parent = list(range(len(keys)))
+
+    def root(row: int) -> int:
+        while parent[row] != row:
+            parent[row] = parent[parent[row]]
+            row = parent[row]
+        return row
+
+    first: dict[tuple[int, str], int] = {}
+    for row, each in enumerate(keys):
+        for kind, key in enumerate(each):
+            if key is not None:
+                parent[root(row)] = root(first.setdefault((kind, key), row))
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(root(row), len(numbers)) for row in range(len(keys))]
+
+
+class Activations:
+    """The activations of one model and dataset, read a layer at a time."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.table = cell.table(TABLE, Trace)
+
+    def layer(self, condition: Condition, site: Site, position: Position, layer: int) -> NDArray[np.float32]:
+        """(sample, width)"""
+        blocks = [tensor[layer].float().numpy() for tensor in self._slices(condition, site, position)]
+        return np.concatenate(blocks)
+
+    def layers(self, site: Site, position: Position) -> int:
+        """How many layers there are."""
+        return int(next(self._slices("clean", site, position)).get_shape()[0])
+
+    def _slices(self, condition: Condition, site: Site, position: Position) -> Iterator[Any]:
+        for shard in range(self.table.plan.shards):
+            path = activations_path(self.cell, shard)
+            try:
+                with safe_open(path, framework="pt") as file:
+                    yield file.get_slice(tensor_name(condition, site, position))
+            except (OSError, SafetensorError) as error:
+                path = self.table.path(shard)
+                raise StoreError(
+                    f"{activations_path(self.cell, shard)}: cannot be read ({error})",
+                    f"Delete {path} too and run the study again; it makes both again.",
+                ) from None

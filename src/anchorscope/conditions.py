@@ -1,0 +1,46 @@
+"""What each condition makes of a sample: the tokens computed, the edges cut, the places read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from anchorscope.knockout import Into, Knockout, SpanName
+from anchorscope.layout import Stream, clean_stream, cut_stream
+from anchorscope.spans import Spans
+
+Condition = Literal[
+    "clean", "knockout", "control_question", "control_random", "matched_question", "matched_random", "answer_only"
+]
+Position = Literal["answer_last", "final", "prompt_last"]
+CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+CUTS: dict[Condition, SpanName] = {
+    "knockout": "exact_question",
+    "control_question": "control_question",
+    "control_random": "control_random",
+    "matched_question": "matched_question",
+    "matched_random": "matched_random",
+}
+"""The span each condition cuts."""
+PAIRS: tuple[tuple[Condition, Condition], ...] = (
+    ("matched_question", "control_question"),
+    ("matched_random", "control_random"),
+)
+"""A knockout of m exact tokens, and the control with as many edges cut from the same queries."""
+
+
+def stream_of(condition: Condition, ids: Sequence[int], spans: Spans, shared: int, into: Into, layers: int) -> Stream:
+    """One condition of one sample. `ids` are prompt and answer, the first `shared` of them the shared prefix."""
+    if condition == "clean":
+        return clean_stream(ids, shared)
+    if condition == "answer_only":
+        # the question and the context are taken out; what follows moves up behind the prefix
+        return Stream(tuple(ids[spans.cue[0] :]), spans.prefix[1])
+    knockout = Knockout(CUTS[condition], into)
+    return cut_stream(ids, shared, knockout.cut(spans), knockout.variants(layers)[0])
+
+
+def place_of(condition: Condition, spans: Spans, position: Position) -> int:
+    """The token that is read."""
+    place: int = getattr(spans, position)
+    return place - (spans.cue[0] - spans.prefix[1]) if condition == "answer_only" else place

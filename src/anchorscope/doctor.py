@@ -1,0 +1,294 @@
+"""The self-test of a model: does what we compute equal what the slow, obvious way computes?
+
+Each check compares two ways of getting the same activations, and differs from the others in one thing only, so that a
+failure names its cause. A check that builds on one that failed is left out: it could only fail for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+
+from anchorscope.byhand import attention_by_hand
+from anchorscope.errors import ModelError, reason_of
+from anchorscope.knockout import NOTHING, Cut, Knockout
+from anchorscope.layout import Stream, clean_stream, cut_stream
+from anchorscope.models.load import Model
+from anchorscope.models.sites import Site
+from anchorscope.prompts import Prompt, Prompter
+from anchorscope.questions.question import Question
+from anchorscope.spans import Spans, find_spans
+from anchorscope.trace import Read, Tracer, attention_as, read_plain
+from anchorscope.words import content_words
+
+SITES: tuple[Site, ...] = ("attn", "mlp", "resid")
+CASES = (
+    ("Which ocean lies between Africa and Australia?", "Indian Ocean"),
+    ("Who composed the opera Don Giovanni, first performed at the Estates Theatre in Prague?", "Mozart"),
+    ("How many strings does a violin have?", "four"),
+)
+# relative to the layer's largest activation
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 5e-2}
+EAGER = 1e-5  # transformers casts the eager softmax to float32
+LONGEST_WINDOW = 2048  # a longer sliding window costs too much to fill here
+Activations = dict[Site, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one check found."""
+
+    name: str
+    passed: bool | None
+    """None: left out, because of `detail`."""
+    detail: str
+    advice: str = ""
+
+
+class _Failed(Exception):  # noqa: N818 — not an error of ours: it carries what a check found
+    """Why a check failed."""
+
+
+@dataclass
+class Doctor:
+    """Examines one model with one way of putting questions."""
+
+    model: Model
+    prompter: Prompter
+    done: dict[str, Check] = field(default_factory=dict)
+
+    def examine(self, quick: bool = False) -> list[Check]:
+        """Run the checks; a quick examination leaves the costly ones out."""
+        self.done = {}
+        for name, (check, needs, advice, costly) in CHECKS.items():
+            failed = [need for need in needs if self.done[need].passed is not True]
+            if failed:
+                self.done[name] = Check(name, None, f"left out, since {failed[0]} did not pass")
+            elif quick and costly:
+                self.done[name] = Check(name, None, "left out of a quick examination")
+            else:
+                self.done[name] = self._run(name, check, advice)
+        return list(self.done.values())
+
+    def _run(self, name: str, check: Callable[[Doctor], str], advice: str) -> Check:
+        try:
+            return Check(name, True, check(self))
+        except _Failed as failure:
+            return Check(name, False, str(failure), advice)
+        except Exception as error:  # noqa: BLE001 whatever breaks here is what the examination is for
+            return Check(name, False, reason_of(error), advice)
+
+    # what is examined
+
+    @cached_property
+    def prompts(self) -> list[Prompt]:
+        """The cases as the model reads them."""
+        return self.prompter.many([(question, None) for question, _ in CASES])
+
+    @cached_property
+    def answers(self) -> list[list[int]]:
+        """Their answers' tokens."""
+        return [list(self.model.tokenizer(f" {answer}", add_special_tokens=False).input_ids) for _, answer in CASES]
+
+    @cached_property
+    def ids(self) -> list[list[int]]:
+        """Prompts and answers."""
+        return [[*prompt.ids, *answer] for prompt, answer in zip(self.prompts, self.answers, strict=True)]
+
+    @cached_property
+    def spans(self) -> list[Spans]:
+        """Their spans."""
+        found = []
+        for (question, answer), prompt, ids in zip(CASES, self.prompts, self.answers, strict=True):
+            row = Question(question, question, [answer], None, None, None, None, question, None, "{}")
+            found.append(find_spans(prompt, ids, answer, row, self.model.tokenizer))
+        return found
+
+    @property
+    def tolerance(self) -> float:
+        """How large a difference may be, relative to the layer's largest activation."""
+        found = TOLERANCE[self.model.network.dtype]
+        return max(found, EAGER) if self.model.spec.attention == "eager" else found
+
+    def tracer(self, shared: Sequence[int] = ()) -> Tracer:
+        """The fast way, with or without a shared prefix."""
+        return Tracer(self.model, shared, SITES)
+
+    def cut(self, case: int) -> Cut:
+        """The knockout of one case."""
+        return Knockout().cut(self.spans[case])
+
+    def compare(self, found: Activations, expected: Activations, tolerance: float) -> str:
+        """The largest difference, or a failure that says where it is."""
+        worst, where = 0.0, ""
+        for site, states in expected.items():
+            scale = states.abs().amax(dim=(1, 2)).clamp(min=1e-30).double()
+            gap = (found[site].double() - states.double()).abs().amax(dim=(1, 2)) / scale
+            if not torch.isfinite(gap).all():
+                raise _Failed(f"{site}: not a number, or infinite")
+            layer = int(gap.argmax())
+            if gap[layer] >= worst:
+                worst, where = float(gap[layer]), f"{site}, layer {layer}"
+        text = f"largest difference {worst:.1e} ({where})"
+        if worst > tolerance:
+            raise _Failed(f"{text}, allowed {tolerance:.0e}")
+        return text
+
+
+def _one(doctor: Doctor, case: int, streams: Sequence[Stream], stream: int, shared: Sequence[int] = ()) -> Activations:
+    """Read one case alone, at its last two tokens, under one of its streams."""
+    end = len(doctor.ids[case])
+    return doctor.tracer(shared)([streams], [Read(0, stream, end - 2), Read(0, stream, end - 1)])
+
+
+def _plain(doctor: Doctor, case: int) -> Activations:
+    end = len(doctor.ids[case])
+    return read_plain(doctor.model, doctor.ids[case], [end - 2, end - 1], SITES)
+
+
+def one_bos(doctor: Doctor) -> str:
+    """Exactly one BOS where the model wants one, none where it does not."""
+    bos = doctor.model.tokenizer.bos_token_id
+    wanted = 1 if doctor.model.wants_bos else 0
+    for prompt in doctor.prompts:
+        leading = 0
+        while bos is not None and leading < len(prompt.ids) and prompt.ids[leading] == bos:
+            leading += 1
+        if doctor.model.wants_bos and leading != wanted:
+            raise _Failed(f"the prompt starts with {leading} BOS tokens instead of {wanted}")
+        if not doctor.model.wants_bos and leading > 1:
+            raise _Failed(f"the prompt starts with {leading} BOS tokens")
+    return f"{wanted} in front" if wanted else "none wanted"
+
+
+def spans_round_trip(doctor: Doctor) -> str:
+    """The exact tokens, decoded, say the question's content words and the answer."""
+    counted = 0
+    for (question, answer), ids, spans in zip(CASES, doctor.ids, doctor.spans, strict=True):
+        if spans.dropped is not None:
+            raise _Failed(f"'{question}': {spans.dropped}")
+        said = doctor.model.tokenizer.decode([ids[token] for token in spans.exact_question])
+        for start, end in content_words(question):
+            if question[start:end] not in said:
+                raise _Failed(
+                    f"the exact question tokens of '{question}' say '{said}', without '{question[start:end]}'"
+                )
+        said = doctor.model.tokenizer.decode([ids[token] for token in spans.exact_answer])
+        if said.strip() != answer:
+            raise _Failed(f"the exact answer tokens say '{said.strip()}' instead of '{answer}'")
+        counted += len(spans.exact_question)
+    return f"{counted} exact question tokens decoded"
+
+
+def plain(doctor: Doctor) -> str:
+    """One sample alone, by our masks, equals the model's own pass."""
+    streams = [clean_stream(doctor.ids[0], 0)]
+    return doctor.compare(_one(doctor, 0, streams, 0), _plain(doctor, 0), doctor.tolerance)
+
+
+def padding(doctor: Doctor) -> str:
+    """A batch of different lengths equals each sample alone."""
+    rows = [[clean_stream(ids, 0)] for ids in doctor.ids]
+    reads = [Read(case, 0, len(ids) - back) for case, ids in enumerate(doctor.ids) for back in (2, 1)]
+    together = doctor.tracer()(rows, reads)
+    alone = [_one(doctor, case, rows[case], 0) for case in range(len(rows))]
+    expected = {site: torch.cat([each[site] for each in alone], dim=1) for site in SITES}
+    return doctor.compare(together, expected, doctor.tolerance)
+
+
+def prefix(doctor: Doctor) -> str:
+    """The shared prefix, computed once, equals the full pass."""
+    shared = doctor.prompter.shared_ids
+    if not shared:
+        return "nothing is shared"
+    fast = _one(doctor, 1, [clean_stream(doctor.ids[1], len(shared))], 0, shared)
+    return doctor.compare(fast, _one(doctor, 1, [clean_stream(doctor.ids[1], 0)], 0), doctor.tolerance)
+
+
+def empty_knockout(doctor: Doctor) -> str:
+    """A knockout that cuts nothing changes nothing."""
+    ids = doctor.ids[0]
+    half = len(ids) // 2
+    layers = range(len(doctor.model.windows))
+    # computed again from the middle on, behind the clean keys
+    streams = [clean_stream(ids, 0), Stream(tuple(ids[half:]), half, NOTHING, layers)]
+    return doctor.compare(_one(doctor, 0, streams, 1), _one(doctor, 0, streams, 0), doctor.tolerance)
+
+
+def real_knockout(doctor: Doctor) -> str:
+    """A real knockout changes the activations."""
+    ids, layers = doctor.ids[0], range(len(doctor.model.windows))
+    streams = [clean_stream(ids, 0), cut_stream(ids, 0, doctor.cut(0), layers)]
+    try:
+        doctor.compare(_one(doctor, 0, streams, 1), _one(doctor, 0, streams, 0), doctor.tolerance)
+    except _Failed as change:
+        return str(change).split(",")[0].replace("difference", "change") + ")"
+    raise _Failed("the exact question tokens were cut, and no activation changed")
+
+
+def by_hand(doctor: Doctor) -> str:
+    """The mask's cut equals the same cut in attention written out by hand, into later tokens and into the answer."""
+    layers, texts = range(len(doctor.model.windows)), []
+    for into in ("after", "answer"):
+        cut = Knockout(into=into).cut(doctor.spans[0])
+        streams = [clean_stream(doctor.ids[0], 0), cut_stream(doctor.ids[0], 0, cut, layers)]
+        with attention_by_hand(doctor.model, cut, layers):
+            expected = _plain(doctor, 0)
+        texts.append(doctor.compare(_one(doctor, 0, streams, 1), expected, doctor.tolerance))
+    return max(texts)
+
+
+def eager(doctor: Doctor) -> str:
+    """The sdpa and the eager attention code give the same under a knockout."""
+    layers = range(len(doctor.model.windows))
+    streams = [clean_stream(doctor.ids[1], 0), cut_stream(doctor.ids[1], 0, doctor.cut(1), layers)]
+    found = []
+    for implementation in ("sdpa", "eager"):
+        with attention_as(doctor.model, implementation):
+            found.append(_one(doctor, 1, streams, 1))
+    return doctor.compare(found[1], found[0], max(doctor.tolerance, EAGER))
+
+
+def window(doctor: Doctor) -> str:
+    """Beyond its sliding window the model's own pass and ours agree too."""
+    size = doctor.model.window
+    if size is None:
+        return "no sliding window"
+    if size > LONGEST_WINDOW:
+        return f"not tried: the window of {size} tokens is too long"
+    ids = doctor.ids[0]
+    long = (ids * (1 + (size + 16) // len(ids)))[: size + 16]
+    found = doctor.tracer()([[clean_stream(long, 0)]], [Read(0, 0, len(long) - 1)])
+    return doctor.compare(found, read_plain(doctor.model, long, [len(long) - 1], SITES), doctor.tolerance)
+
+
+_REPORT = "Report this model with the line above: its numbers would be wrong."
+_BOS = "Look at the chat template and the tokenizer's add_bos setting: one adds too much, or none adds it."
+_SPANS = "The tokenizer changes the text: use the model's own tokenizer files, or prompt.style: completion."
+_MASK = "The attention code ignores the mask: give the model attention: sdpa or eager. "
+CHECKS: dict[str, tuple[Callable[[Doctor], str], tuple[str, ...], str, bool]] = {
+    "one_bos": (one_bos, (), _BOS, False),
+    "spans": (spans_round_trip, ("one_bos",), _SPANS, False),
+    "plain": (plain, (), "Is the family's line in anchorscope/models/sites.py right? " + _REPORT, False),
+    "padding": (padding, ("plain",), "Rows disturb each other: give traces.batch_tokens: 1. " + _REPORT, False),
+    "prefix": (prefix, ("plain",), "Sharing the prefix changes numbers: give prompt.shots: 0. " + _REPORT, False),
+    "empty_knockout": (empty_knockout, ("plain",), "Clean keys are not reused as they should be. " + _REPORT, False),
+    "real_knockout": (real_knockout, ("plain", "spans"), _MASK + _REPORT, False),
+    "by_hand": (
+        by_hand, ("plain", "spans", "empty_knockout", "real_knockout"),
+        "Other edges are cut than those asked for. " + _REPORT, False,
+    ),
+    "eager": (eager, ("plain", "spans", "real_knockout"), "sdpa and eager read the mask differently. " + _REPORT, True),
+    "window": (window, ("plain",), "The sliding window in our mask is not the model's. " + _REPORT, True),
+}  # fmt: skip
+"""Each check, what it builds on, what to do when it fails, and whether it is left out of a quick examination."""
+
+
+def require_health(model: Model, prompter: Prompter) -> None:
+    """Examine a model quickly, and refuse it if a check fails."""
+    for check in Doctor(model, prompter).examine(quick=True):
+        if check.passed is False:
+            raise ModelError(f"{model.name} fails the check '{check.name}': {check.detail}", check.advice)

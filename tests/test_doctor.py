@@ -1,0 +1,179 @@
+"""Each check passes on a healthy model of every family, and fails, alone, when its bug is put in."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import anchorscope.doctor as doctor_module
+import anchorscope.trace as trace_module
+from anchorscope import PromptSpec
+from anchorscope.doctor import CHECKS, Doctor, require_health
+from anchorscope.errors import ModelError
+from anchorscope.knockout import Cut
+from anchorscope.layout import Layout
+from anchorscope.models.load import Model
+from anchorscope.prompts import Prompter
+from tiny import FAMILIES, load_tiny
+
+pytestmark = pytest.mark.transformers
+
+
+def doctor_of(model: Model) -> Doctor:
+    return Doctor(model, Prompter(model.tokenizer, PromptSpec(shots=1), model.wants_bos))
+
+
+def failed(model: Model) -> list[str]:
+    return [check.name for check in doctor_of(model).examine() if check.passed is False]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_healthy_model_passes_every_check(family, dtype, tmp_path):
+    checks = doctor_of(load_tiny(family, tmp_path, dtype)).examine()
+    assert [check.name for check in checks] == list(CHECKS)
+    assert all(check.passed for check in checks), [check for check in checks if not check.passed]
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    return load_tiny("gemma3_text", tmp_path_factory.mktemp("gemma"), "float64")
+
+
+@pytest.fixture
+def wrong_positions(monkeypatch):
+    """Positions counted from the end of the padding, as a left-padded batch without position ids has them."""
+    real = trace_module.lay_out
+
+    def shifted(rows, shared, layers):
+        layout = real(rows, shared, layers)
+        padded = (layout.streams == -2).sum(axis=1, keepdims=True)
+        moved = np.where(layout.streams >= 0, layout.places + padded, 0)
+
+        class Moved(Layout):
+            def slot(self, row, stream, place):
+                return super().slot(row, stream, place + int(padded[row, 0]))
+
+            def visible(self, layer, window=None):
+                return layout.visible(layer, window)
+
+        return Moved(**{**vars(layout), "places": moved})
+
+    monkeypatch.setattr(trace_module, "lay_out", shifted)
+
+
+@pytest.fixture
+def lost_causal_mask(monkeypatch):
+    monkeypatch.setattr(
+        trace_module, "_additive", lambda layout, layer, window, dtype: torch.zeros(1, 1, 1, 1).to(dtype)
+    )
+
+
+@pytest.fixture
+def knockout_dropped(monkeypatch):
+    monkeypatch.setattr(Layout, "_blind", lambda self, layer: np.full((len(self.rows), 9, 999), 999))
+
+
+@pytest.fixture
+def another_prefix(monkeypatch):
+    real = trace_module.compute_prefix
+    monkeypatch.setattr(trace_module, "compute_prefix", lambda model, ids: real(model, list(reversed(ids))))
+
+
+@pytest.fixture
+def wrong_keys(monkeypatch):
+    real = Cut.blind_from
+    monkeypatch.setattr(Cut, "blind_from", lambda self, length: np.roll(real(self, length), 1))
+
+
+@pytest.fixture
+def clean_keys_hidden(monkeypatch):
+    """A stream that does not see the last clean token before its start."""
+    real = Layout._starts
+
+    def early(self):
+        found = real(self)
+        found[:, 1:] -= 1
+        return found
+
+    monkeypatch.setattr(Layout, "_starts", early)
+
+
+@pytest.fixture
+def zero_width_spans(monkeypatch):
+    real = doctor_module.find_spans
+    monkeypatch.setattr(doctor_module, "find_spans", lambda *args: replace(real(*args), exact_question=[]))
+
+
+@pytest.fixture
+def double_bos(monkeypatch):
+    real = Prompter.__init__
+
+    def doubled(self, *args):
+        real(self, *args)
+        self._bos = [1, 1]
+        self.shared_ids = [1, *self.shared_ids]
+
+    monkeypatch.setattr(Prompter, "__init__", doubled)
+
+
+@pytest.fixture
+def mask_of_true_and_false(monkeypatch):
+    """What sdpa reads as a mask and eager adds as ones and zeros."""
+    monkeypatch.setattr(
+        trace_module,
+        "_additive",
+        lambda layout, layer, window, dtype: torch.from_numpy(layout.visible(layer, window))[:, None],
+    )
+
+
+@pytest.fixture
+def window_forgotten(monkeypatch):
+    windows = Model.windows.fget
+    monkeypatch.setattr(Model, "window", property(lambda self: windows(self)[0]))
+    monkeypatch.setattr(Model, "windows", property(lambda self: [None] * 3))
+
+
+INJECTED = {
+    "double_bos": "one_bos",
+    "zero_width_spans": "spans",
+    "lost_causal_mask": "plain",
+    "wrong_positions": "padding",
+    "another_prefix": "prefix",
+    "clean_keys_hidden": "empty_knockout",
+    "knockout_dropped": "real_knockout",
+    "wrong_keys": "by_hand",
+    "mask_of_true_and_false": "eager",
+    "window_forgotten": "window",
+}
+
+
+@pytest.mark.parametrize(("bug", "check"), INJECTED.items())
+def test_a_bug_is_caught_by_its_check_alone(bug, check, request, tmp_path):
+    model = load_tiny("gemma3_text", tmp_path, "float64")
+    model.network.config.sliding_window = 450  # longer than the cases: only the check of the window reaches it
+    request.getfixturevalue(bug)
+    assert failed(model) == [check]
+    costly = CHECKS[check][3]
+    with nullcontext() if costly else pytest.raises(ModelError, match=check):
+        require_health(model, doctor_of(model).prompter)
+
+
+def test_every_check_has_its_bug():
+    assert set(INJECTED.values()) == set(CHECKS)
+
+
+def test_a_failure_says_what_to_do(healthy, another_prefix):
+    (check,) = [check for check in doctor_of(healthy).examine() if check.passed is False]
+    assert "prompt.shots: 0" in check.advice
+    assert "largest difference" in check.detail
+    assert "layer" in check.detail
+
+
+def test_the_tolerances_are_those_of_the_design():
+    assert doctor_module.TOLERANCE[torch.float32] == 1e-5
+    assert doctor_module.TOLERANCE[torch.float64] == 1e-9
