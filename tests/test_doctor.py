@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import anchorscope.doctor as doctor_module
-import anchorscope.trace as trace_module
+import anchorscope.tracing as trace_module
 from anchorscope import PromptSpec
 from anchorscope.doctor import CHECKS, Doctor, require_health
 from anchorscope.errors import ModelError

@@ -3,10 +3,32 @@
 The public names are those below; everything else is private and may change.
 """
 
+from __future__ import annotations
+
 __version__ = "0.1.0.dev0"
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from anchorscope.errors import AnchorscopeError
 from anchorscope.study import DatasetSpec, ModelSpec, PromptSpec, Study
 from anchorscope.studyfile import load_study
 
-__all__ = ["AnchorscopeError", "DatasetSpec", "ModelSpec", "PromptSpec", "Study", "__version__", "load_study"]
+if TYPE_CHECKING:
+    from anchorscope.models.load import Model
+    from anchorscope.onesample import TracedSample
+
+
+def trace(model: Model | str | Path, question: str, answer: str, **options: Any) -> TracedSample:
+    """Trace one question and answer: clean, knocked out, and under the controls.
+
+    `model` is a hub id, a folder, a .gguf file, or a loaded Model. `run=` takes a run directory whose probes give
+    P(correct) by layer (and `dataset=` which of its sets'); without it the curves say how far each cut moves the state.
+    More options: site, position, into, prompt, conditions. The result prints, draws and shows itself in a notebook.
+    """
+    from anchorscope.onesample import trace_one  # torch is loaded when it is needed
+
+    return trace_one(model, question, answer, **options)
+
+
+__all__ = ["AnchorscopeError", "DatasetSpec", "ModelSpec", "PromptSpec", "Study", "__version__", "load_study", "trace"]

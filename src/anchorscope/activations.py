@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,8 +30,8 @@ from anchorscope.samples import TABLE as SPANS
 from anchorscope.samples import Sample, read_samples
 from anchorscope.store import Cell, Store
 from anchorscope.study import TraceSpec
-from anchorscope.table import Plan, Table, write_whole
-from anchorscope.trace import Read, Tracer
+from anchorscope.table import Plan, Table, write_bytes
+from anchorscope.tracing import Read, Tracer
 
 TABLE = "traces"
 SHARD_ROWS = 256  # what a stopped run traces again, at most
@@ -76,7 +76,7 @@ def write_traces(
             members = table.plan.rows_of(shard)
             if shard in missing:
                 found = trace_samples(tracer, [chosen.samples[i] for i in members], spec)
-                _write(activations_path(cell, shard), found)
+                write_bytes(activations_path(cell, shard), save(found))
                 table.write(shard, [chosen.rows[i] for i in members])
             advance(len(members))
     return table
@@ -107,15 +107,6 @@ def trace_samples(tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec) ->
                 found[name][:, batch] = block
         give_back()
     return found
-
-
-def _write(path: Path, tensors: dict[str, torch.Tensor]) -> None:
-    content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
-    write_whole(path, lambda stream: _put(stream, content))
-
-
-def _put(stream: BinaryIO, content: bytes) -> None:
-    stream.write(content)
 
 
 def _positions(spec: TraceSpec, condition: Condition) -> list[Position]:

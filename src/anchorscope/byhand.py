@@ -15,7 +15,7 @@ from transformers import AttentionInterface
 
 from anchorscope.knockout import Cut
 from anchorscope.models.load import Model
-from anchorscope.trace import attention_as
+from anchorscope.tracing import attention_as
 
 NAME = "anchorscope_by_hand"
 

@@ -21,7 +21,7 @@ from anchorscope.models.sites import Site
 from anchorscope.prompts import Prompt, Prompter
 from anchorscope.questions.question import Question
 from anchorscope.spans import Spans, find_spans
-from anchorscope.trace import Read, Tracer, attention_as, read_plain
+from anchorscope.tracing import Read, Tracer, attention_as, read_plain
 from anchorscope.words import content_words
 
 SITES: tuple[Site, ...] = ("attn", "mlp", "resid")

@@ -44,6 +44,10 @@ class StoreError(AnchorscopeError):
     """A run directory that cannot be read, written or continued."""
 
 
+class ProbeError(AnchorscopeError):
+    """Samples that probes cannot be fitted on or applied to, or saved probes that cannot be read."""
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """`did you mean 'x'?`, or the list of choices when none is near."""
     known = sorted(choices)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar, get_args, get_type_hints
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -32,6 +33,7 @@ _TYPES: dict[Any, pa.DataType] = {
     list[str]: pa.list_(pa.string()),
     list[int]: pa.list_(pa.int64()),
     list[float]: pa.list_(pa.float64()),
+    list[np.float32]: pa.list_(pa.float32()),
 }
 
 
@@ -69,6 +71,15 @@ def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
             f"cannot write {path}: {error.strerror or error}",
             "What was finished before is kept: mend this and run again.",
         ) from None
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file that is already in memory, whole or not at all."""
+
+    def write(stream: BinaryIO) -> None:
+        stream.write(content)
+
+    write_whole(path, write)
 
 
 @dataclass(frozen=True)

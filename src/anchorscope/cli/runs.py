@@ -27,7 +27,7 @@ from anchorscope.intervals import share
 from anchorscope.questions import write_questions
 from anchorscope.status import status_of
 from anchorscope.store import Store
-from anchorscope.study import ModelSpec, Study
+from anchorscope.study import Study
 
 
 class Grade(str, Enum):
@@ -61,6 +61,9 @@ def answer(
     """Let every model answer, grade the answers and find the exact tokens. Goes on where it was stopped."""
     from transformers.utils import logging
 
+    from anchorscope.pipeline import Run
+    from anchorscope.samples import summary
+
     logging.disable_progress_bar()  # ours says what is loaded
     loaded = load(study, data)
     if dry_run:
@@ -68,31 +71,18 @@ def answer(
         return
     root = runs / loaded.name
     with resumable(), Store.writing(root, loaded) as store:
-        for dataset in loaded.datasets:
-            write_questions(dataset, store, progress)
+
+        def done(stage: str, model: str, dataset: str) -> None:
+            print_summary(model, dataset, summary(store.results(model, dataset)))
+
+        run = Run(store, progress, lambda text: err.print(clean(text), style="yellow"), done)
+        run.questions()
         for spec in loaded.models:
-            _answer_with(spec, store)
+            run.answers(spec)
     out.print(f"Look at them with:  anchorscope show {clean(root)}", style="dim")
 
 
-def _answer_with(spec: ModelSpec, store: Store) -> None:
-    """One model on all datasets; it is let go before the next is loaded."""
-    from anchorscope.answers.stage import Answerer, write_answers
-    from anchorscope.models.load import load_model
-    from anchorscope.samples import summary, write_spans
-
-    study = store.study
-    with progress(f"{spec.name}: loading", None):
-        engine_loads_them = study.answers.source == "generate" and study.answers.backend == "vllm"
-        model = load_model(spec, study.base, weights=not engine_loads_them)
-        answerer = Answerer(model, study)
-    for dataset in study.datasets:
-        write_answers(answerer, dataset.name, store, progress, lambda text: err.print(clean(text), style="yellow"))
-        write_spans(model, dataset.name, store, progress)
-        _print_summary(spec.name, dataset.name, summary(store.results(spec.name, dataset.name)))
-
-
-def _print_summary(model: str, dataset: str, found: dict[str, Any]) -> None:
+def print_summary(model: str, dataset: str, found: dict[str, Any]) -> None:
     """One line: how many right, what was dropped and why."""
     dropped = "; ".join(f"{count:,} {reason}" for reason, count in found["dropped"].items())
     right = share(found["right"], found["answers"])

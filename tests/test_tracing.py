@@ -11,7 +11,7 @@ import torch
 from anchorscope.byhand import attention_by_hand
 from anchorscope.knockout import NOTHING, Cut
 from anchorscope.layout import Stream, clean_stream, cut_stream, lay_out
-from anchorscope.trace import Read, Tracer, attention_as, read_plain
+from anchorscope.tracing import Read, Tracer, attention_as, read_plain
 from tiny import FAMILIES, load_tiny
 
 pytestmark = pytest.mark.transformers

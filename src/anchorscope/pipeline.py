@@ -1,0 +1,120 @@
+"""A whole run, stage after stage; each does only what is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from anchorscope.activations import TABLE as TRACES
+from anchorscope.activations import Trace, write_traces
+from anchorscope.answers.stage import Answerer, Notice, write_answers
+from anchorscope.chart import write_figures, write_pathways
+from anchorscope.doctor import require_health
+from anchorscope.errors import ProbeError
+from anchorscope.models.load import Model, load_model
+from anchorscope.probing import write_readouts
+from anchorscope.progress import Progress
+from anchorscope.questions import write_questions
+from anchorscope.samples import write_spans
+from anchorscope.store import Store
+from anchorscope.study import ModelSpec
+
+Done = Callable[[str, str, str], None]
+"""Told which stage of which model and dataset is complete."""
+
+
+class Run:
+    """Carries a study out. `times` sums the seconds each stage took in this process."""
+
+    def __init__(self, store: Store, progress: Progress, notice: Notice, done: Done) -> None:
+        self.store, self.study = store, store.study
+        self.progress, self.notice, self.done = progress, notice, done
+        self.times: dict[str, float] = {}
+
+    def questions(self) -> None:
+        """Read and sample the questions of all datasets."""
+        for dataset in self.study.datasets:
+            with _Clock(self, "questions"):
+                write_questions(dataset, self.store, self.progress)
+
+    def answers(self, spec: ModelSpec) -> tuple[Model, Answerer]:
+        """One model's answers to all datasets, and their spans."""
+        backend = self.study.answers
+        engine_loads_them = backend.source == "generate" and backend.backend == "vllm"
+        with _Clock(self, "loading"), self.progress(f"{spec.name}: loading", None):
+            model = load_model(spec, self.study.base, weights=not engine_loads_them)
+            answerer = Answerer(model, self.study)
+        for dataset in self.study.datasets:
+            with _Clock(self, "answers"):
+                write_answers(answerer, dataset.name, self.store, self.progress, self.notice)
+            with _Clock(self, "spans"):
+                write_spans(model, dataset.name, self.store, self.progress)
+            self.done("answers", spec.name, dataset.name)
+        return model, answerer
+
+    def traces(self, spec: ModelSpec) -> None:
+        """One model's answers and traces on all datasets; it is examined first, and let go at the end."""
+        if all(self._traced(spec.name, dataset.name) for dataset in self.study.datasets):
+            return
+        model, answerer = self.answers(spec)
+        if model.device.type == "meta":  # vLLM had the weights
+            with _Clock(self, "loading"), self.progress(f"{spec.name}: loading", None):
+                model = load_model(spec, self.study.base)
+        with _Clock(self, "doctor"), self.progress(f"{spec.name}: examining", None):
+            require_health(model, answerer.prompter)
+        for dataset in self.study.datasets:
+            with _Clock(self, "traces"):
+                write_traces(model, answerer.prompter.shared_ids, dataset.name, self.store, self.progress)
+            self.done("traces", spec.name, dataset.name)
+
+    def _traced(self, model: str, dataset: str) -> bool:
+        """Whether nothing of a model and dataset is left to compute that needs the model."""
+        cell = self.store.results(model, dataset)
+        return cell.plan(TRACES) is not None and not cell.table(TRACES, Trace).missing()
+
+    def pathways(self, spec: ModelSpec) -> None:
+        """One model's probes, read-outs and pathways."""
+        for dataset in self.study.datasets:
+            for site in self.study.traces.sites:
+                for position in self.study.traces.positions:
+                    where = (self.store, spec.name, dataset.name, site, position, self.progress)
+                    try:
+                        with _Clock(self, "probes"):
+                            write_readouts(*where)
+                        with _Clock(self, "pathways"):
+                            write_pathways(*where)
+                    except ProbeError as error:  # one set with too few right answers does not stop the others
+                        self.notice(f"{spec.name}, {dataset.name}: {error.message}. {error.hint or ''}")
+            self.done("pathways", spec.name, dataset.name)
+
+    def figures(self) -> list[Path]:
+        """The figures of every site and position."""
+        written = []
+        with _Clock(self, "figures"), self.progress("drawing", None):
+            for site in self.study.traces.sites:
+                for position in self.study.traces.positions:
+                    written += write_figures(self.store, site, position)
+        return written
+
+    def __call__(self) -> list[Path]:
+        """All of it."""
+        self.questions()
+        for spec in self.study.models:
+            self.traces(spec)
+            self.pathways(spec)
+        return self.figures()
+
+
+class _Clock:
+    """Adds the time of a block to a stage."""
+
+    def __init__(self, run: Run, stage: str) -> None:
+        self.run, self.stage = run, stage
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        taken = time.perf_counter() - self.start
+        self.run.times[self.stage] = self.run.times.get(self.stage, 0.0) + taken
