@@ -1,7 +1,7 @@
 # make check is what CI runs. The verify- targets are longer and end with one line of JSON.
 PYTHON ?= python
 
-.PHONY: check lint types test verify-foundation verify-answers
+.PHONY: check lint types test verify-foundation verify-answers verify-spine
 
 check: lint types test
 
@@ -21,3 +21,7 @@ verify-foundation:
 # VLLM_PYTHON: a Python with vLLM and anchorscope (pip install torch, vllm, then -e . --no-deps); without it that step is left out
 verify-answers:
 	$(PYTHON) checks/answers.py $(if $(VLLM_PYTHON),--vllm-python $(VLLM_PYTHON))
+
+# PEERS_PYTHON: a Python with torch, transformer-lens==4.3.* and nnsight==0.8.*; RUNS: where the run is kept, to go on with it
+verify-spine:
+	$(PYTHON) checks/spine.py $(if $(PEERS_PYTHON),--peers-python $(PEERS_PYTHON)) $(if $(RUNS),--runs $(RUNS))

@@ -8,7 +8,7 @@ order of the table; they are read a layer at a time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from anchorscope.tracing import Read, Tracer
 
 TABLE = "traces"
 SHARD_ROWS = 256  # what a stopped run traces again, at most
+ReadLayer = Callable[[Condition, int], NDArray[np.float32]]
+"""From a condition and a layer to activations, (sample, width)."""
 QUESTION_ONLY: Position = "prompt_last"  # before any answer exists; read in the clean pass always, for the baseline
 
 
@@ -195,6 +197,10 @@ class Activations:
         """(sample, width)"""
         blocks = [tensor[layer].float().numpy() for tensor in self._slices(condition, site, position)]
         return np.concatenate(blocks)
+
+    def reader(self, site: Site, position: Position) -> ReadLayer:
+        """A function that reads one condition and layer of a site and position."""
+        return lambda condition, layer: self.layer(condition, site, position, layer)
 
     def layers(self, site: Site, position: Position) -> int:
         """How many layers there are."""

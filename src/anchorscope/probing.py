@@ -7,33 +7,41 @@ own activations.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from anchorscope.activations import QUESTION_ONLY, Activations, Trace
+from anchorscope.activations import QUESTION_ONLY, Activations, ReadLayer, Trace
 from anchorscope.activations import TABLE as TRACES
 from anchorscope.baselines import text_only
 from anchorscope.conditions import Condition, Position
 from anchorscope.models.sites import Site
-from anchorscope.probes import PARTS, Folds, LayerProbes, choose_strength, fit_layer, make_folds, save_probes
+from anchorscope.probes import (
+    PARTS,
+    Folds,
+    LayerProbes,
+    Strength,
+    choose_strength,
+    fit_layer,
+    make_folds,
+    save_probes,
+)
 from anchorscope.progress import Advance, Progress, silent
 from anchorscope.readouts import Readouts, by_sample, drift, read_out
-from anchorscope.store import Cell, Store
+from anchorscope.store import Store
 from anchorscope.study import ProbeSpec
 from anchorscope.table import Plan, Table
 
 SHARD_ROWS = 4096
 BASELINES = ("question_only", "text_only")
 """Read-outs beside the conditions': of a probe before any answer exists, and of a classifier that sees words only."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +75,9 @@ def write_readouts(
     conditions = study.traces.conditions
     layers = activations.layers(site, position)
     with progress(f"{model}, {dataset}: probing {site} at {position}", 4 * layers) as advance:
-        fitter = _Fitter(activations, labels, clusters, folds, study.probes, study.seed, advance)
-        found = fitter.fit(site, position, conditions, cell)
-        before = fitter.fit(site, QUESTION_ONLY, ["clean"], cell).logits[:1]
+        fitter = Fitter(labels, clusters, folds, study.probes, study.seed, advance)
+        found = fitter(activations.reader(site, position), layers, conditions)
+        before = fitter(activations.reader(site, QUESTION_ONLY), layers, ["clean"])
         words = text_only([row.question for row in rows], [row.answer for row in rows], labels, clusters, folds)
     table = cell.begin(
         table_name(site, position),
@@ -79,81 +87,87 @@ def write_readouts(
         {},
     )
     records = [*_records(rows, conditions, found.logits, found.drift)]
-    records += _records(rows, ["question_only"], before, None)
+    records += _records(rows, ["question_only"], before.logits, None)
     records += _records(rows, ["text_only"], words[None, :, None, :, None].astype(np.float32), None)
+    before.save(cell.folder / "probes", site, QUESTION_ONLY)
+    found.save(cell.folder / "probes", site, position)
     for shard in range(table.plan.shards):
         table.write(shard, [records[i] for i in table.plan.rows_of(shard)])
     return table
 
 
-@dataclass(frozen=True)
-class _Found:
-    """(condition, repeat, part, sample, layer) each."""
+def _tell_nobody(count: int) -> None:
+    """Count for nobody."""
 
+
+@dataclass(frozen=True)
+class Fitted:
+    """The probes of all layers, and what they read under each condition."""
+
+    probes: list[LayerProbes]
+    strength: Strength
     logits: NDArray[np.float32]
+    """(condition, repeat, part, sample, layer)"""
     drift: NDArray[np.float32]
+    """(condition, repeat, part, sample, layer)"""
+
+    def save(self, folder: Path, site: Site, position: Position) -> None:
+        """Keep the probes."""
+        record = {"site": site, "position": position, "strength": self.strength.record(), "labels": "1 = correct"}
+        save_probes(folder / f"{site}-{position}", self.probes, record)
 
 
 @dataclass(frozen=True)
-class _Fitter:
-    """Fits and reads out, all layers side by side."""
+class Fitter:
+    """Fits probes to samples and reads conditions out, all layers side by side."""
 
-    activations: Activations
     labels: NDArray[np.bool_]
     clusters: NDArray[np.int64]
     folds: Folds
     spec: ProbeSpec
     seed: int
-    advance: Advance
+    advance: Advance = _tell_nobody
 
-    def fit(self, site: Site, position: Position, conditions: Sequence[Condition], cell: Cell) -> _Found:
-        """Choose the strength, fit each layer, save the probes, read the conditions out."""
-        layers = range(self.activations.layers(site, position))
-
-        def read(layer: int) -> NDArray[np.float32]:
-            return self.activations.layer("clean", site, position, layer)
-
-        with _one_thread_each():
+    def __call__(self, read: ReadLayer, layers: int, conditions: Sequence[Condition]) -> Fitted:
+        """Choose the strength, fit each layer, read the conditions out. `read(condition, layer)`: (sample, width)."""
+        with threadpool_limits(1):  # layers run side by side, each on one thread
             strength = choose_strength(
-                layers, read, self.labels, self.clusters, self.folds, self.spec.strengths, _jobs(), self.seed
+                range(layers),
+                lambda layer: read("clean", layer),
+                self.labels,
+                self.clusters,
+                self.folds,
+                self.spec.strengths,
+                _jobs(),
+                self.seed,
             )
-            self.advance(len(layers))
-
-            def one(layer: int) -> tuple[LayerProbes, list[NDArray[np.float32]], list[NDArray[np.float32]]]:
-                clean = read(layer)
-                probes = fit_layer(clean, self.labels, self.clusters, self.folds, strength, seed=self.seed)
-                logits, drifts = [], []
-                for condition in conditions:
-                    other = clean if condition == "clean" else self.activations.layer(condition, site, position, layer)
-                    logits.append(read_out(probes, other, self.folds).astype(np.float32))
-                    moved = by_sample(drift(probes, clean, other, self.folds), self.folds)
-                    drifts.append(moved.astype(np.float32))
-                self.advance(1)
-                return probes, logits, drifts
-
-            fitted = _side_by_side(one, layers)
-        record = {"site": site, "position": position, "strength": strength.record(), "labels": "1 = correct answer"}
-        save_probes(cell.folder / "probes" / f"{site}-{position}", [probes for probes, _, _ in fitted], record)
-        return _Found(
-            np.stack([np.stack(logits) for _, logits, _ in fitted], axis=-1),
-            np.stack([np.stack(drifts) for _, _, drifts in fitted], axis=-1),
+            self.advance(layers)
+            with ThreadPoolExecutor(_jobs()) as pool:
+                found = list(pool.map(lambda layer: self._layer(read, layer, conditions, strength), range(layers)))
+        return Fitted(
+            [probes for probes, _, _ in found],
+            strength,
+            np.stack([logits for _, logits, _ in found], axis=-1),
+            np.stack([drifts for _, _, drifts in found], axis=-1),
         )
+
+    def _layer(
+        self, read: ReadLayer, layer: int, conditions: Sequence[Condition], strength: Strength
+    ) -> tuple[LayerProbes, NDArray[np.float32], NDArray[np.float32]]:
+        """The probes of one layer, read-outs and drifts: (condition, repeat, part, sample)."""
+        clean = read("clean", layer)
+        probes = fit_layer(clean, self.labels, self.clusters, self.folds, strength, seed=self.seed)
+        logits, drifts = [], []
+        for condition in conditions:
+            other = clean if condition == "clean" else read(condition, layer)
+            logits.append(read_out(probes, other, self.folds).astype(np.float32))
+            drifts.append(by_sample(drift(probes, clean, other, self.folds), self.folds).astype(np.float32))
+        self.advance(1)
+        return probes, np.stack(logits), np.stack(drifts)
 
 
 def _jobs() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Layers run side by side; each takes one thread of the linear algebra."""
-    with threadpool_limits(1):
-        yield
-
-
-def _side_by_side(work: Callable[[int], T], layers: Sequence[int]) -> list[T]:
-    with ThreadPoolExecutor(_jobs()) as pool:
-        return list(pool.map(work, layers))
 
 
 def _records(
