@@ -107,7 +107,10 @@ def read_pathways(store: Store, site: Site, position: Position) -> Iterator[Stat
                 found = True
                 yield from cell.table(pathways_name(site, position), Statistic)
     if not found:
-        raise StoreError(f"{store.root} has no pathways at {site}, {position} yet", "Run: anchorscope run STUDY")
+        raise StoreError(
+            f"{store.root} has no pathways at {site}, {position} yet",
+            "Run: anchorscope run STUDY; if that was done, no set had enough right answers: sample more.",
+        )
 
 
 def headlines(store: Store, site: Site, position: Position) -> Iterator[Headline]:
@@ -116,9 +119,9 @@ def headlines(store: Store, site: Site, position: Position) -> Iterator[Headline
         for dataset in store.study.datasets:
             cell = store.results(model.name, dataset.name)
             if cell.plan(pathways_name(site, position)) is not None:
-                right = sum(row.correct for row in cell.table(TRACES, Trace))
+                grades = [row.correct for row in cell.table(TRACES, Trace)]
                 rows = cell.table(pathways_name(site, position), Statistic)
-                yield headline(model.name, dataset.name, rows, right)
+                yield headline(model.name, dataset.name, rows, len(grades), sum(grades))
 
 
 def write_figures(store: Store, site: Site, position: Position, folder: Path | None = None) -> list[Path]:

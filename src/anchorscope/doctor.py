@@ -52,6 +52,10 @@ class _Failed(Exception):  # noqa: N818 — not an error of ours: it carries wha
     """Why a check failed."""
 
 
+class _NotTried(Exception):  # noqa: N818 — not an error either
+    """Why a check was left out."""
+
+
 @dataclass
 class Doctor:
     """Examines one model with one way of putting questions."""
@@ -76,6 +80,8 @@ class Doctor:
     def _run(self, name: str, check: Callable[[Doctor], str], advice: str) -> Check:
         try:
             return Check(name, True, check(self))
+        except _NotTried as reason:
+            return Check(name, None, str(reason))
         except _Failed as failure:
             return Check(name, False, str(failure), advice)
         except Exception as error:  # noqa: BLE001 whatever breaks here is what the examination is for
@@ -237,8 +243,8 @@ def by_hand(doctor: Doctor) -> str:
         streams = [clean_stream(doctor.ids[0], 0), cut_stream(doctor.ids[0], 0, cut, layers)]
         with attention_by_hand(doctor.model, cut, layers):
             expected = _plain(doctor, 0)
-        texts.append(doctor.compare(_one(doctor, 0, streams, 1), expected, doctor.tolerance))
-    return max(texts)
+        texts.append(f"{into}: " + doctor.compare(_one(doctor, 0, streams, 1), expected, doctor.tolerance))
+    return "; ".join(texts)
 
 
 def eager(doctor: Doctor) -> str:
@@ -258,7 +264,7 @@ def window(doctor: Doctor) -> str:
     if size is None:
         return "no sliding window"
     if size > LONGEST_WINDOW:
-        return f"not tried: the window of {size} tokens is too long"
+        raise _NotTried(f"not tried: the window of {size} tokens is too long to fill here")
     ids = doctor.ids[0]
     long = (ids * (1 + (size + 16) // len(ids)))[: size + 16]
     found = doctor.tracer()([[clean_stream(long, 0)]], [Read(0, 0, len(long) - 1)])

@@ -46,24 +46,26 @@ class Headline:
     """Name → [value, low, high] or [value, low, high, layer]; None where a group is too small."""
 
 
-def headline(model: str, dataset: str, rows: Iterable[Statistic], right: int) -> Headline:
+def headline(model: str, dataset: str, rows: Iterable[Statistic], samples: int, right: int) -> Headline:
     """Read the first numbers off the table.
 
     The lowest layer of a curve is chosen by its value: its interval is not corrected for that choice.
     """
     numbers = Numbers(rows)
-    auroc = numbers.line("auroc", "clean")
-    best = max(auroc, key=_value)
-    found: dict[str, Any] = {"auroc": _triple(best)}
-    questions = numbers.line("auroc_question_only", "clean")
-    found["auroc_question_only"] = _triple(max(questions, key=_value)) if questions else None
-    for name in ("auroc_text_only", "auroc_within_relation"):
-        line = [row for row in numbers.line(name, "clean") if row.layer in (-1, best.layer)]
-        found[name] = _triple(line[0]) if line else None
-    changes = numbers.line("delta_auroc")
-    found["delta_auroc_lowest"] = _triple(min(changes, key=_value)) if changes else None
-    controls = [row for row in numbers.line("delta_auroc", "control_question") if row.layer == found_layer(changes)]
-    found["delta_auroc_control"] = _triple(controls[0]) if controls else None
+    auroc = max(numbers.line("auroc", "clean"), key=_value, default=None)
+    at = auroc.layer if auroc else -1
+    question = max(numbers.line("auroc_question_only", "clean"), key=_value, default=None)
+    lowest = min(numbers.line("delta_auroc"), key=_value, default=None)
+    found: dict[str, Any] = {
+        "auroc": _triple(auroc),
+        "auroc_question_only": _triple(question),
+        "auroc_text_only": _triple(_at(numbers.line("auroc_text_only", "clean"), -1)),
+        "auroc_within_relation": _triple(_at(numbers.line("auroc_within_relation", "clean"), at)),
+        "delta_auroc_lowest": _triple(lowest),
+    }
+    for condition in ("matched_question", "control_question", "matched_question-control_question"):
+        line = numbers.line("delta_auroc", condition)
+        found[f"delta_auroc_{condition}"] = _triple(_at(line, lowest.layer if lowest else -1))
     found["published"] = _curves(numbers, split="layer")
     found["anchor"] = _curves(numbers, split="anchor", anchor="best")
     found["halves"] = _curves(numbers, split="anchor_half", anchor="best")
@@ -73,27 +75,26 @@ def headline(model: str, dataset: str, rows: Iterable[Statistic], right: int) ->
         found[f"halves_{stratum}"] = _curves(numbers, split="anchor_half", anchor="best", stratum=stratum)
     for pair in ("matched_question-control_question", "matched_random-control_random"):
         line = numbers.line("delta_p", pair, "anchor_half", "best", group="Q")
-        found[f"placebo_{pair.rsplit('_', 1)[1]}"] = _triple(min(line, key=_value)) if line else None
-    kappa = numbers.line("kappa", split="anchor_half", anchor="best")
-    found["kappa"] = _triple(kappa[0]) if kappa else None
-    return Headline(model, dataset, best.n, right, found)
+        found[f"placebo_{pair.rsplit('_', 1)[1]}"] = _triple(min(line, key=_value, default=None))
+    found["kappa"] = _triple(_at(numbers.line("kappa", split="anchor_half", anchor="best"), -1))
+    return Headline(model, dataset, samples, right, found)
 
 
-def found_layer(line: list[Statistic]) -> int:
-    """The layer at which a curve is lowest; −1 without one."""
-    return min(line, key=_value).layer if line else -1
+def _at(line: list[Statistic], layer: int) -> Statistic | None:
+    """The row of one layer."""
+    return next((row for row in line if row.layer == layer), None)
 
 
 def _curves(numbers: Numbers, **where: str) -> dict[str, Any]:
     """Share of Q, the lowest ΔP of Q and its layer, A there, their difference there, and the range of A."""
     lines = {group: numbers.line("delta_p", group=group, **where) for group in ("Q", "A", "Q-A")}
-    share = numbers.line("share", group="Q", **where)
-    layer = found_layer(lines["Q"])
-    at = {group: next((_triple(row) for row in line if row.layer == layer), None) for group, line in lines.items()}
+    lowest = min(lines["Q"], key=_value, default=None)
+    layer = lowest.layer if lowest else -1
+    at = {group: _triple(_at(line, layer)) for group, line in lines.items()}
     values = [_value(row) for row in lines["A"]]
-    shares = [row for row in share if row.layer in (-1, layer)]
+    shares = numbers.line("share", group="Q", **where)
     return {
-        "share_q": _triple(shares[0]) if shares else None,
+        "share_q": _triple(_at(shares, layer) or _at(shares, -1)),
         "q_lowest": at["Q"],
         "a_there": at["A"],
         "q_minus_a": at["Q-A"],
@@ -106,8 +107,10 @@ def _value(row: Statistic) -> float:
     return row.value
 
 
-def _triple(row: Statistic) -> list[float]:
+def _triple(row: Statistic | None) -> list[float] | None:
     """Value, low, high, and the layer where there is one."""
+    if row is None:
+        return None
     digits = 1 if row.statistic.startswith("delta_p") else 3
     numbers = [round(x, digits) for x in (row.value, row.low, row.high) if x is not None]
     return [*numbers, row.layer] if row.layer >= 0 else numbers

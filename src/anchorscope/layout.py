@@ -54,7 +54,7 @@ def clean_stream(ids: Sequence[int], shared: int) -> Stream:
 def cut_stream(ids: Sequence[int], shared: int, cut: Cut, layers: range) -> Stream:
     """The same sample under a cut, from its first changed token on.
 
-    A token before the last is computed at least, so that an empty cut is a pass like any other.
+    The last token is computed at least, so that an empty cut is a pass like any other.
     """
     start = min(max(cut.first, shared), len(ids) - 1)
     return Stream(tuple(ids[start:]), start, cut, layers)

@@ -25,7 +25,8 @@ from anchorscope.prompts import Prompter
 from anchorscope.questions.question import Question
 from anchorscope.readouts import read_out_new
 from anchorscope.spans import Spans, find_spans
-from anchorscope.study import ModelSpec, PromptSpec
+from anchorscope.store import Store
+from anchorscope.study import ModelSpec, PromptSpec, Study
 from anchorscope.tracing import Read, Tracer
 
 if TYPE_CHECKING:
@@ -124,17 +125,22 @@ def trace_one(
     dataset: str | None = None,
     site: Site = "mlp",
     position: Position = "answer_last",
-    into: Into = "after",
+    into: Into | None = None,
     prompt: PromptSpec | None = None,
     conditions: Sequence[Condition] = ("clean", "knockout", "control_question", "control_random", "answer_only"),
 ) -> TracedSample:
     """Trace one question and answer; see `anchorscope.trace`."""
     loaded = model if isinstance(model, Model) else load_model(ModelSpec.model_validate({"id": str(model)}))
-    prompter = Prompter(loaded.tokenizer, prompt or PromptSpec(), loaded.wants_bos)
+    past = _Past.of(Path(run), loaded, dataset, site, position) if run is not None else None
+    # the run's probes know the states of no other prompt and cut
+    prompt = prompt or (past.study.prompt_for(past.spec) if past else PromptSpec())
+    into = into or (past.study.traces.into if past else "after")
+    prompter = Prompter(loaded.tokenizer, prompt, loaded.wants_bos)
     ids = prompter(question)
     answered = list(loaded.tokenizer(f" {answer.strip()}", add_special_tokens=False).input_ids)
     row = Question(question, question, [answer], None, None, None, None, question, None, "{}")
-    spans = find_spans(ids, answered, answer.strip(), row, loaded.tokenizer)
+    seed = past.study.seed if past else 0
+    spans = find_spans(ids, answered, answer.strip(), row, loaded.tokenizer, seed=seed)
     if spans.dropped is not None:
         raise ModelError(f"this question and answer cannot be traced: {spans.dropped}")
     wanted = [condition for condition in CONDITIONS if condition in conditions or condition == "clean"]
@@ -144,8 +150,8 @@ def trace_one(
     streams = [stream_of(condition, whole, spans, len(shared), into, tracer.layers) for condition in wanted]
     reads = [Read(0, i, place_of(condition, spans, position)) for i, condition in enumerate(wanted)]
     states = tracer([streams], reads)[site].double().numpy()  # (layer, condition, width)
-    probed = run is not None
-    curves = _probabilities(states, Path(run), loaded.name, dataset, site, position) if run else _distances(states)
+    probed = past is not None
+    curves = _probabilities(states, past.probes) if past else _distances(states)
     tokens = [loaded.tokenizer.decode([token]) for token in whole[len(shared) :]]
     named = {condition: curves[:, i] for i, condition in enumerate(wanted) if probed or condition != "clean"}
     return TracedSample(question, answer.strip(), tokens, len(shared), spans, site, position, named, probed)
@@ -158,17 +164,38 @@ def _distances(states: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def _probabilities(
-    states: NDArray[np.float64], run: Path, model: str, dataset: str | None, site: Site, position: Position
-) -> NDArray[np.float64]:
+def _probabilities(states: NDArray[np.float64], probes: Path) -> NDArray[np.float64]:
     """P(correct), the mean over the run's probes, which were fitted on all training questions: (layer, condition)."""
-    places = sorted((run / model).glob(f"{dataset or '*'}/probes/{site}-{position}.json"))
-    if not places:
-        raise ProbeError(
-            f"{run} has no probes of {model} for {site} at {position}" + (f" on {dataset}" if dataset else ""),
-            "Give the model the name it has in the run's study, and run: anchorscope run STUDY",
-        )
-    layers, _ = load_probes(places[0].with_suffix(""))
-    logits = [read_out_new(probes, each)[:, 0].mean(axis=0) for probes, each in zip(layers, states, strict=True)]
+    layers, _ = load_probes(probes)
+    logits = [read_out_new(each, state)[:, 0].mean(axis=0) for each, state in zip(layers, states, strict=True)]
     found: NDArray[np.float64] = 1 / (1 + np.exp(-np.stack(logits)))
     return found
+
+
+@dataclass(frozen=True)
+class _Past:
+    """A run whose probes are used, and with them its prompt and its way of cutting."""
+
+    study: Study
+    spec: ModelSpec
+    probes: Path
+
+    @classmethod
+    def of(cls, run: Path, model: Model, dataset: str | None, site: Site, position: Position) -> _Past:
+        """Find the run's probes for a model: by its name, or by the folder or id it was loaded from."""
+        study = Store.open(run).study
+        names = [spec for spec in study.models if model.name == spec.name or model.spec.id == spec.id]
+        if not names:
+            listed = ", ".join(spec.name for spec in study.models)
+            raise ProbeError(f"{run} has no model {model.name}", f"It has: {listed}.")
+        files = sorted((run / names[0].name).glob(f"*/probes/{site}-{position}.json"))
+        sets = [path.parents[1].name for path in files]
+        if not sets or (dataset is not None and dataset not in sets):
+            where = f" on {dataset}" if dataset else ""
+            raise ProbeError(f"{run} has no probes of {names[0].name} for {site} at {position}{where}", _RUN)
+        if dataset is None and len(sets) > 1:
+            raise ProbeError(f"{run} has probes of several sets", f"Say which: dataset= one of {', '.join(sets)}.")
+        return cls(study, names[0], files[sets.index(dataset or sets[0])].with_suffix(""))
+
+
+_RUN = "Run: anchorscope run STUDY"

@@ -67,7 +67,8 @@ class Statistic:
     statistic: str = field(
         metadata={
             "doc": "delta_p (percentage points), delta_logit, auroc and delta_auroc (0..1), "
-            "share (of the group, weighted by 1 / sampling probability, 0..1), kappa, anchor_layer"
+            "share (of the group, weighted by 1 / sampling probability, 0..1), kappa, anchor_layer; and of baselines "
+            "auroc_question_only, auroc_text_only, auroc_within_relation, auroc_question_only_within_relation"
         }
     )
     value: float | None = field(metadata={"doc": "the number; null where a group is too small or it is undefined"})
@@ -138,7 +139,7 @@ def _rows(one: Series, model: str, dataset: str, site: str, position: str) -> It
             value=numbers[0],
             low=numbers[1],
             high=numbers[2],
-            n=round(size),
+            n=int(size),  # rounded down: a group of 29.6 is too small, and says 29
         )
 
 

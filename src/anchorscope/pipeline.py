@@ -8,13 +8,13 @@ from pathlib import Path
 
 from anchorscope.activations import TABLE as TRACES
 from anchorscope.activations import Trace, write_traces
-from anchorscope.answers.stage import Answerer, Notice, write_answers
+from anchorscope.answers.stage import Answerer, write_answers
 from anchorscope.chart import write_figures, write_pathways
 from anchorscope.doctor import require_health
 from anchorscope.errors import ProbeError
 from anchorscope.models.load import Model, load_model
 from anchorscope.probing import write_readouts
-from anchorscope.progress import Progress
+from anchorscope.progress import Notice, Progress
 from anchorscope.questions import write_questions
 from anchorscope.samples import write_spans
 from anchorscope.store import Store
@@ -81,7 +81,7 @@ class Run:
                     where = (self.store, spec.name, dataset.name, site, position, self.progress)
                     try:
                         with _Clock(self, "probes"):
-                            write_readouts(*where)
+                            write_readouts(*where, self.notice)
                         with _Clock(self, "pathways"):
                             write_pathways(*where)
                     except ProbeError as error:  # one set with too few right answers does not stop the others

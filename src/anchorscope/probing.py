@@ -33,7 +33,7 @@ from anchorscope.probes import (
     make_folds,
     save_probes,
 )
-from anchorscope.progress import Advance, Progress, silent
+from anchorscope.progress import Advance, Notice, Progress, nobody, silent
 from anchorscope.readouts import Readouts, by_sample, drift, read_out
 from anchorscope.store import Store
 from anchorscope.study import ProbeSpec
@@ -60,7 +60,13 @@ def table_name(site: Site, position: Position) -> str:
 
 
 def write_readouts(
-    store: Store, model: str, dataset: str, site: Site, position: Position, progress: Progress = silent
+    store: Store,
+    model: str,
+    dataset: str,
+    site: Site,
+    position: Position,
+    progress: Progress = silent,
+    notice: Notice = nobody,
 ) -> Table[Readout]:
     """Fit the probes of one site and position and read all conditions out, unless that is done."""
     study, cell = store.study, store.results(model, dataset)
@@ -89,6 +95,11 @@ def write_readouts(
     records = [*_records(rows, conditions, found.logits, found.drift)]
     records += _records(rows, ["question_only"], before.logits, None)
     records += _records(rows, ["text_only"], words[None, :, None, :, None].astype(np.float32), None)
+    if found.strength.edge:
+        notice(
+            f"{model}, {dataset}: the {found.strength.edge} of probes.strengths, {found.strength.value:g}, is best for "
+            f"{site} at {position}; a wider range may give better probes"
+        )
     before.save(cell.folder / "probes", site, QUESTION_ONLY)
     found.save(cell.folder / "probes", site, position)
     for shard in range(table.plan.shards):

@@ -14,3 +14,11 @@ Progress = Callable[[str, int | None], AbstractContextManager[Advance]]
 def silent(title: str, total: int | None) -> Iterator[Advance]:
     """Tell nobody."""
     yield lambda count: None
+
+
+Notice = Callable[[str], None]
+"""Told what a person should know while a stage goes on."""
+
+
+def nobody(text: str) -> None:
+    """Tell nobody."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,12 +50,26 @@ class RunStatus:
         return all(table.state == "complete" for table in self.tables)
 
 
+def expected(study: Study) -> Iterator[tuple[str, str]]:
+    """Every table a whole run of the study has: its part and its name.
+
+    The names stand here once more because the stages that give them import torch, which takes seconds.
+    """
+    for dataset in study.datasets:
+        yield f"questions/{dataset.name}", QUESTIONS
+    places = [f"{site}-{position}" for site in study.traces.sites for position in study.traces.positions]
+    for model in study.models:
+        for dataset in study.datasets:
+            for name in ("answers", "spans", "traces"):
+                yield f"{model.name}/{dataset.name}", name
+            for place in places:
+                yield f"{model.name}/{dataset.name}", f"readouts-{place}"
+                yield f"{model.name}/{dataset.name}", f"pathways-{place}"
+
+
 def status_of(store: Store) -> RunStatus:
     """Look at every table: those of the manifests, and those the study asks for but that were not begun."""
-    tables: dict[tuple[str, str], TableStatus] = {}
-    for dataset in store.study.datasets:
-        part = f"questions/{dataset.name}"
-        tables[part, QUESTIONS] = TableStatus(part, QUESTIONS, 0, 0, 0, [], 0)
+    tables = {(part, name): TableStatus(part, name, 0, 0, 0, [], 0) for part, name in expected(store.study)}
     notes = []
     for cell in store.cells():
         part, manifest = cell.folder.relative_to(store.root).as_posix(), cell.manifest()

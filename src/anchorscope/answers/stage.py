@@ -10,7 +10,7 @@ from anchorscope.answers.generate import Generated, Generator
 from anchorscope.answers.given import Given, GivenAnswers, Reader
 from anchorscope.answers.grading import grader
 from anchorscope.models.load import Model
-from anchorscope.progress import Progress, silent
+from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.prompts import Prompt, Prompter
 from anchorscope.questions.question import Question
 from anchorscope.questions.stage import TABLE as QUESTIONS
@@ -21,12 +21,6 @@ from anchorscope.table import Plan, Table
 TABLE = "answers"
 ENOUGH = 300  # right answers per model and dataset that probes want
 _UNANSWERED = Given("", None, None)  # stands for a question the file does not answer
-Notice = Callable[[str], None]
-"""Told what a person should know while a stage goes on."""
-
-
-def _nobody(text: str) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ class Answerer:
 
 
 def write_answers(
-    answerer: Answerer, dataset: str, store: Store, progress: Progress = silent, notice: Notice = _nobody
+    answerer: Answerer, dataset: str, store: Store, progress: Progress = silent, notice: Notice = nobody
 ) -> Table[Answer]:
     """Write the `answers` table of one model and dataset, or what is missing of it."""
     model = answerer.model

@@ -152,11 +152,9 @@ def status(
     for column in table.columns[2:5]:
         column.justify = "right"
     for line in found.tables:
-        shards = f"{line.shards_done:,}/{line.shards:,}" if line.shards else "–"
+        numbers = [f"{line.rows:,}", f"{line.shards_done:,}/{line.shards:,}", size_of(line.size)]
         state = Text(line.state, style={"complete": "green", "damaged": "red"}.get(line.state, "yellow"))
-        table.add_row(
-            line.part, line.table, f"{line.rows:,}" if line.shards else "–", shards, size_of(line.size), state
-        )
+        table.add_row(line.part, line.table, *(numbers if line.shards else ["–"] * 3), state)
     out.print(f"[bold]{clean(found.study.name)}[/bold]  {clean(found.study.description)}")
     out.print(table)
     for note in found.notes:

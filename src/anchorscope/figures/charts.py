@@ -114,8 +114,8 @@ CONTROLLED = Chart(
         ),
         Row(
             (
-                Curve(_delta_p("none", "all", "matched_question"), "Q"),
-                Curve(_delta_p("none", "all", "control_question"), "control", ":", 1.2),
+                Curve(_delta_p("layer_half", "all", "matched_question"), "Q"),
+                Curve(_delta_p("layer_half", "all", "control_question"), "control", ":", 1.2),
             ),
             "All answers, no groups: exact question tokens cut (solid), as many others cut (dotted)",
         ),
@@ -127,7 +127,8 @@ CONTROLLED = Chart(
     "group minus ΔP of a placebo group, made by the same flip rule under a cut of as many control tokens: other tokens "
     "of the question (solid) or tokens near in position (thin dotted lines, no bands). Below zero: cutting the exact "
     "question tokens does more than cutting the control tokens. (c) ΔP of all answers, without groups: exact question "
-    "tokens cut (solid) against as many other question tokens cut for the same queries (dotted).",
+    "tokens cut (solid) against as many other question tokens cut for the same queries (dotted); the predicted class "
+    "comes from one half of the probes, ΔP from the other.",
 )
 
 STRATA = Chart(
@@ -159,17 +160,26 @@ AUROC = Chart(
         Row(
             (
                 Curve(_all("delta_auroc", "knockout"), "set"),
+                Curve(_all("delta_auroc", "answer_only"), "control", ":", 0.9, band=False),
+            ),
+            "What the knockout takes away (dotted: what is lost without the question altogether)",
+            "ΔAUROC",
+        ),
+        Row(
+            (
+                Curve(_all("delta_auroc", "matched_question"), "set"),
                 Curve(_all("delta_auroc", "control_question"), "control", ":", 1.2),
             ),
-            "What a cut takes away: exact question tokens (solid), other question tokens (dotted)",
+            "As many tokens cut: exact question tokens (solid), other question tokens (dotted)",
             "ΔAUROC",
         ),
     ),
     {"set": "{}", "control": "comparison ({})"},
     "How well the probes tell correct from wrong answers, without any groups. (a) AUROC on the clean pass by layer "
     "(solid), and of a probe that sees the question only (thin dotted lines, no bands); the thin level line is chance. "
-    "(b) Change of AUROC when the exact question tokens are cut (solid) and when other question tokens are cut "
-    "(dotted).",
+    "(b) Change of AUROC under the knockout (solid), and when the question is taken out of the prompt (thin dotted "
+    "lines, no bands). (c) The fair comparison: as many exact question tokens (solid) as other question tokens "
+    "(dotted) are cut, for the same queries.",
 )
 
 CHARTS: dict[str, Chart] = {chart.name: chart for chart in (DELTA_P, CONTROLLED, STRATA, AUROC)}

@@ -49,9 +49,17 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where input ids go; with device_map, the device of the embeddings."""
-        embeddings: torch.Tensor = self.network.get_input_embeddings().weight
-        return embeddings.device
+        """Where input ids go; with device_map, where the embeddings are computed. meta for a model without weights."""
+        import torch
+
+        embeddings = self.network.get_input_embeddings()
+        hook = getattr(embeddings, "_hf_hook", None)  # accelerate's: offloaded weights are on meta until they are used
+        for each in getattr(hook, "hooks", [hook]):
+            place = getattr(each, "execution_device", None)
+            if place is not None:
+                return torch.device(place)
+        device: torch.device = embeddings.weight.device
+        return device
 
     @property
     def windows(self) -> list[int | None]:
