@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -20,19 +21,20 @@ def study_file(folder: Path, rows: int = 30, **fields: object) -> Path:
     return folder / "s.yaml"
 
 
-def test_from_nothing_to_a_complete_run(cli: Cli, tmp_path: Path):
+def test_from_nothing_to_the_questions_of_a_run(cli: Cli, tmp_path: Path):
     study_file(tmp_path)
     assert cli("validate", "s.yaml").returncode == 0
     done = cli("questions", "s.yaml")
     assert done.returncode == 0, done.stderr
     assert "nq: 20 of 30 questions" in done.stdout
+    assert cli("status", "runs/s").returncode == 0
     done = cli("status", "runs/s", "--exit-code")
-    assert done.returncode == 0
-    assert "complete" in done.stdout
-    (tmp_path / "runs/s/questions/nq/questions/part-000000.parquet").unlink()
-    done = cli("status", "runs/s", "--exit-code")
-    assert done.returncode == 1
+    assert done.returncode == 1  # nothing is answered yet
+    assert re.search(r"questions/nq +questions +20 +1/1 .* complete", done.stdout)
+    assert re.search(r"b/nq +answers .* not begun", done.stdout)
     assert "Go on with" in done.stdout
+    (tmp_path / "runs/s/questions/nq/questions/part-000000.parquet").unlink()
+    assert re.search(r"questions/nq +questions .* partial", cli("status", "runs/s").stdout)
 
 
 def test_init_writes_a_file_that_is_valid(cli: Cli, tmp_path: Path):
@@ -95,7 +97,7 @@ def test_help_lists_every_command_with_a_sentence(cli: Cli):
     done = cli("--help")
     for command in app.registered_commands:
         assert command.callback is not None
-        assert (command.callback.__doc__ or "").endswith(".")
+        assert (command.callback.__doc__ or "").endswith((".", "?"))
         assert command.callback.__name__ in done.stdout
     assert __version__ in cli("--version").stdout
 

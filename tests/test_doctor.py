@@ -122,6 +122,27 @@ def double_bos(monkeypatch):
 
 
 @pytest.fixture
+def a_token_forgotten(monkeypatch):
+    """The last exact token stays visible."""
+    real = Cut.blind_from
+
+    def forgetful(self, length):
+        return real(Cut(self.keys[:-1], self.first_queries[:-1]), length)
+
+    monkeypatch.setattr(Cut, "blind_from", forgetful)
+
+
+@pytest.fixture
+def answer_only_read_elsewhere(monkeypatch):
+    """The read position is not moved up with the tokens."""
+    monkeypatch.setattr(
+        doctor_module,
+        "place_of",
+        lambda condition, spans, position: spans.prefix[1] if condition == "answer_only" else getattr(spans, position),
+    )
+
+
+@pytest.fixture
 def mask_of_true_and_false(monkeypatch):
     """What sdpa reads as a mask and eager adds as ones and zeros."""
     monkeypatch.setattr(
@@ -147,6 +168,8 @@ INJECTED = {
     "clean_keys_hidden": "empty_knockout",
     "knockout_dropped": "real_knockout",
     "wrong_keys": "by_hand",
+    "a_token_forgotten": "by_hand",
+    "answer_only_read_elsewhere": "conditions",
     "mask_of_true_and_false": "eager",
     "window_forgotten": "window",
 }
@@ -161,6 +184,13 @@ def test_a_bug_is_caught_by_its_check_alone(bug, check, request, tmp_path):
     costly = CHECKS[check][3]
     with nullcontext() if costly else pytest.raises(ModelError, match=check):
         require_health(model, doctor_of(model).prompter)
+
+
+@pytest.mark.parametrize("bug", ["a_token_forgotten", "wrong_keys"])
+def test_a_wrong_cut_is_caught_in_bfloat16_too(bug, request, tmp_path):
+    model = load_tiny("llama", tmp_path, "bfloat16")
+    request.getfixturevalue(bug)
+    assert failed(model) == ["by_hand"]
 
 
 def test_every_check_has_its_bug():

@@ -24,7 +24,8 @@ def trace(model: Model | str | Path, question: str, answer: str, **options: Any)
 
     `model` is a hub id, a folder, a .gguf file, or a loaded Model. `run=` takes a run directory whose probes give
     P(correct) by layer (and `dataset=` which of its sets'); without it the curves say how far each cut moves the state.
-    More options: site, position, into, prompt, conditions. The result prints, draws and shows itself in a notebook.
+    A question the run was fitted on is read by probes that know it. More options: site, position, into, prompt,
+    conditions. The result prints, draws and shows itself in a notebook.
     """
     from anchorscope.onesample import trace_one  # torch is loaded when it is needed
 

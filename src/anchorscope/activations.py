@@ -62,15 +62,16 @@ def write_traces(
     """Write the `traces` table and the activations of one model and dataset, or what is missing of them."""
     spec, cell = store.study.traces, store.results(model.name, dataset)
     inputs = {"spans": cell.origin(SPANS), "traces": spec.model_dump(mode="json"), "seed": store.study.seed}
-    done = cell.finished(TABLE, Trace, inputs)
-    if done is not None:
-        return done
+    begun = cell.plan(TABLE)
+    if begun is not None and not cell.table(TABLE, Trace).missing():
+        return cell.begin(TABLE, Trace, _plan(begun["rows"]), {**inputs, "chosen": begun["inputs"]["chosen"]}, {})
     chosen = choose(store, model.name, dataset)
+    inputs["chosen"] = chosen.digest()
     facts = {
         "batch_plan": "rows of similar length, rows × slots ≤ batch_tokens, within a shard",
         "attention": model.fingerprint["attention"],
     }
-    table = cell.begin(TABLE, Trace, Plan(len(chosen.rows), SHARD_ROWS), inputs, facts)
+    table = cell.begin(TABLE, Trace, _plan(len(chosen.rows)), inputs, facts)
     missing = table.missing()
     tracer = Tracer(model, shared_ids, spec.sites)
     with progress(f"{model.name}, {dataset}: tracing", len(chosen.rows)) as advance:
@@ -82,6 +83,10 @@ def write_traces(
                 table.write(shard, [chosen.rows[i] for i in members])
             advance(len(members))
     return table
+
+
+def _plan(rows: int) -> Plan:
+    return Plan(rows, SHARD_ROWS)
 
 
 def trace_samples(tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec) -> dict[str, torch.Tensor]:
@@ -133,6 +138,13 @@ class Chosen:
 
     rows: list[Trace]
     samples: list[Sample]
+
+    def digest(self) -> str:
+        """What was drawn, as a hash: answers that were made again may give another draw."""
+        found = hashlib.sha256()
+        for row, sample in zip(self.rows, self.samples, strict=True):
+            found.update(repr((row.id, row.correct, row.cluster, sample.answer.answer_ids)).encode())
+        return found.hexdigest()
 
 
 def choose(store: Store, model: str, dataset: str) -> Chosen:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.answers.given import answer_ids
 from anchorscope.conditions import CONDITIONS, Condition, Position, place_of, stream_of
 from anchorscope.errors import ModelError, ProbeError
 from anchorscope.knockout import Into
@@ -130,17 +131,18 @@ def trace_one(
     conditions: Sequence[Condition] = ("clean", "knockout", "control_question", "control_random", "answer_only"),
 ) -> TracedSample:
     """Trace one question and answer; see `anchorscope.trace`."""
-    loaded = model if isinstance(model, Model) else load_model(ModelSpec.model_validate({"id": str(model)}))
-    past = _Past.of(Path(run), loaded, dataset, site, position) if run is not None else None
+    named = model.spec if isinstance(model, Model) else ModelSpec.model_validate({"id": str(model)})
+    past = _Past.of(Path(run), named, dataset, site, position) if run is not None else None
+    loaded = model if isinstance(model, Model) else load_model(past.spec if past else named)
     # the run's probes know the states of no other prompt and cut
     prompt = prompt or (past.study.prompt_for(past.spec) if past else PromptSpec())
     into = into or (past.study.traces.into if past else "after")
     prompter = Prompter(loaded.tokenizer, prompt, loaded.wants_bos)
     ids = prompter(question)
-    answered = list(loaded.tokenizer(f" {answer.strip()}", add_special_tokens=False).input_ids)
+    answered = answer_ids(prompter, ids, answer.strip())
     row = Question(question, question, [answer], None, None, None, None, question, None, "{}")
-    seed = past.study.seed if past else 0
-    spans = find_spans(ids, answered, answer.strip(), row, loaded.tokenizer, seed=seed)
+    rule, seed = (past.study.spans.exact_question, past.study.seed) if past else ("content", 0)
+    spans = find_spans(ids, answered, answer.strip(), row, loaded.tokenizer, rule, seed=seed)
     if spans.dropped is not None:
         raise ModelError(f"this question and answer cannot be traced: {spans.dropped}")
     wanted = [condition for condition in CONDITIONS if condition in conditions or condition == "clean"]
@@ -153,8 +155,8 @@ def trace_one(
     probed = past is not None
     curves = _probabilities(states, past.probes) if past else _distances(states)
     tokens = [loaded.tokenizer.decode([token]) for token in whole[len(shared) :]]
-    named = {condition: curves[:, i] for i, condition in enumerate(wanted) if probed or condition != "clean"}
-    return TracedSample(question, answer.strip(), tokens, len(shared), spans, site, position, named, probed)
+    lines = {condition: curves[:, i] for i, condition in enumerate(wanted) if probed or condition != "clean"}
+    return TracedSample(question, answer.strip(), tokens, len(shared), spans, site, position, lines, probed)
 
 
 def _distances(states: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -181,10 +183,10 @@ class _Past:
     probes: Path
 
     @classmethod
-    def of(cls, run: Path, model: Model, dataset: str | None, site: Site, position: Position) -> _Past:
+    def of(cls, run: Path, model: ModelSpec, dataset: str | None, site: Site, position: Position) -> _Past:
         """Find the run's probes for a model: by its name, or by the folder or id it was loaded from."""
         study = Store.open(run).study
-        names = [spec for spec in study.models if model.name == spec.name or model.spec.id == spec.id]
+        names = [spec for spec in study.models if model.name == spec.name or model.id == spec.id]
         if not names:
             listed = ", ".join(spec.name for spec in study.models)
             raise ProbeError(f"{run} has no model {model.name}", f"It has: {listed}.")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from anchorscope.activations import TABLE as TRACES
 from anchorscope.activations import Trace, write_traces
+from anchorscope.answers.given import GivenAnswers
+from anchorscope.answers.stage import TABLE as ANSWERS
 from anchorscope.answers.stage import Answerer, write_answers
 from anchorscope.chart import write_figures, write_pathways
 from anchorscope.doctor import require_health
@@ -15,6 +17,7 @@ from anchorscope.errors import ProbeError
 from anchorscope.models.load import Model, load_model
 from anchorscope.probing import write_readouts
 from anchorscope.progress import Notice, Progress
+from anchorscope.prompts import Prompter
 from anchorscope.questions import write_questions
 from anchorscope.samples import write_spans
 from anchorscope.store import Store
@@ -38,7 +41,7 @@ class Run:
             with _Clock(self, "questions"):
                 write_questions(dataset, self.store, self.progress)
 
-    def answers(self, spec: ModelSpec) -> tuple[Model, Answerer]:
+    def answers(self, spec: ModelSpec) -> tuple[Model, Prompter]:
         """One model's answers to all datasets, and their spans."""
         backend = self.study.answers
         engine_loads_them = backend.source == "generate" and backend.backend == "vllm"
@@ -51,26 +54,35 @@ class Run:
             with _Clock(self, "spans"):
                 write_spans(model, dataset.name, self.store, self.progress)
             self.done("answers", spec.name, dataset.name)
-        return model, answerer
+        answerer.close()
+        return model, answerer.prompter
 
     def traces(self, spec: ModelSpec) -> None:
         """One model's answers and traces on all datasets; it is examined first, and let go at the end."""
         if all(self._traced(spec.name, dataset.name) for dataset in self.study.datasets):
             return
-        model, answerer = self.answers(spec)
+        model, prompter = self.answers(spec)
         if model.device.type == "meta":  # vLLM had the weights
             with _Clock(self, "loading"), self.progress(f"{spec.name}: loading", None):
                 model = load_model(spec, self.study.base)
         with _Clock(self, "doctor"), self.progress(f"{spec.name}: examining", None):
-            require_health(model, answerer.prompter)
+            require_health(model, prompter)
         for dataset in self.study.datasets:
             with _Clock(self, "traces"):
-                write_traces(model, answerer.prompter.shared_ids, dataset.name, self.store, self.progress)
+                write_traces(model, prompter.shared_ids, dataset.name, self.store, self.progress)
             self.done("traces", spec.name, dataset.name)
 
     def _traced(self, model: str, dataset: str) -> bool:
-        """Whether nothing of a model and dataset is left to compute that needs the model."""
-        cell = self.store.results(model, dataset)
+        """Whether nothing of a model and dataset is left to compute that needs the model.
+
+        It is then not loaded, so edited weights are not noticed; an edited file of answers is.
+        """
+        cell, file = self.store.results(model, dataset), self.study.answers.file
+        answers = cell.plan(ANSWERS)
+        if file is not None and answers is not None:
+            given = GivenAnswers(self.study.base / file, len(self.study.datasets))
+            if given.sha256 != answers["inputs"]["answers"]["file"]:
+                return False
         return cell.plan(TRACES) is not None and not cell.table(TRACES, Trace).missing()
 
     def pathways(self, spec: ModelSpec) -> None:

@@ -22,6 +22,7 @@ from anchorscope.activations import QUESTION_ONLY, Activations, ReadLayer, Trace
 from anchorscope.activations import TABLE as TRACES
 from anchorscope.baselines import text_only
 from anchorscope.conditions import Condition, Position
+from anchorscope.errors import StoreError
 from anchorscope.models.sites import Site
 from anchorscope.probes import (
     PARTS,
@@ -40,6 +41,7 @@ from anchorscope.study import ProbeSpec
 from anchorscope.table import Plan, Table
 
 SHARD_ROWS = 4096
+MOST_JOBS = 16  # layers at a time: each takes some 250 MB at 2,000 samples × 5,120
 BASELINES = ("question_only", "text_only")
 """Read-outs beside the conditions': of a probe before any answer exists, and of a classifier that sees words only."""
 
@@ -178,7 +180,8 @@ class Fitter:
 
 
 def _jobs() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_JOBS)
 
 
 def _records(
@@ -210,12 +213,17 @@ def read_readouts(store: Store, model: str, dataset: str, site: Site, position: 
     rows = list(cell.table(TRACES, Trace))
     conditions, repeats = tuple(store.study.traces.conditions), store.study.probes.repeats
     columns: dict[str, list[NDArray[np.float32]]] = {}
-    for batch in cell.table(table_name(site, position), Readout).batches(["condition", "logits", "drift"]):
+    ids: dict[str, list[str]] = {}
+    for batch in cell.table(table_name(site, position), Readout).batches():
         names = batch.column("condition").to_pylist()
         flat = [_lists(batch.column(column)) for column in ("logits", "drift")]
-        for i, name in enumerate(names):
+        for i, (name, sample) in enumerate(zip(names, batch.column("id").to_pylist(), strict=True)):
+            ids.setdefault(name, []).append(sample)
             columns.setdefault(name, []).append(flat[0][i])
             columns.setdefault(f"drift of {name}", []).append(flat[1][i])
+
+    if any(found != [row.id for row in rows] for found in ids.values()):
+        raise StoreError(f"{cell.folder}: traces and read-outs are of other samples", f"Delete {cell.folder}.")
 
     def cube(name: str) -> NDArray[np.float32]:
         """(repeat, part, sample, layer)"""

@@ -55,7 +55,7 @@ class Tracer:
         A stream that joins at a later layer is the clean one until then, and is read there.
         """
         layout = lay_out(rows, len(self.shared_ids), self.layers)
-        places = [_read_places(layout, reads, layer) for layer in range(self.layers)]
+        places = _read_places(layout, reads, self.layers)
         kept: dict[Site, list[torch.Tensor]] = {site: [] for site in self.sites}
         with ExitStack() as stack:
             for handle in self._hooks(layout, places, kept):
@@ -89,13 +89,20 @@ class Tracer:
                 yield self._modules[site][layer].register_forward_hook(hook)
 
 
-def _read_places(layout: Layout, reads: Sequence[Read], layer: int) -> tuple[list[int], list[int]]:
-    """Rows and slots of the reads at one layer."""
-    slots = []
-    for read in reads:
-        joined = layout.rows[read.row][read.stream].joins <= layer
-        slots.append(layout.slot(read.row, read.stream if joined else 0, read.place))
-    return [read.row for read in reads], slots
+def _read_places(layout: Layout, reads: Sequence[Read], layers: int) -> list[tuple[list[int], list[int]]]:
+    """Rows and slots of the reads, for each layer: before it joins, a stream is read where the clean one is."""
+    rows = [read.row for read in reads]
+    joins = [layout.rows[read.row][read.stream].joins for read in reads]
+    own = [layout.slot(read.row, read.stream, read.place) for read in reads]
+    clean = [
+        layout.slot(read.row, 0, read.place) if join else slot
+        for read, join, slot in zip(reads, joins, own, strict=True)
+    ]
+    found = []
+    for layer in range(layers):
+        slots = [mine if join <= layer else shared for mine, join, shared in zip(own, joins, clean, strict=True)]
+        found.append((rows, slots))
+    return found
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from anchorscope.prompts import Prompt, Prompter
 from anchorscope.questions.question import Question
 from anchorscope.questions.stage import TABLE as QUESTIONS
 from anchorscope.store import Store
-from anchorscope.study import AnswersSpec, Study
+from anchorscope.study import Study
 from anchorscope.table import Plan, Table
 
 TABLE = "answers"
@@ -52,7 +52,23 @@ class Answerer:
     @cached_property
     def answer(self) -> Callable[[list[Question]], list[Answer]]:
         """From questions to answers."""
-        return _answerer(self.model, self.prompter, self.spec, self.given)
+        return _answerer(self)
+
+    @cached_property
+    def generate(self) -> Callable[[Sequence[list[int]]], list[Generated]]:
+        """What generates: transformers or vLLM."""
+        if self.spec.backend == "vllm":
+            from anchorscope.answers.vllm import VllmGenerator
+
+            return VllmGenerator(self.model, self.spec.max_new_tokens)
+        return Generator(self.model, self.prompter.shared_ids, self.spec.max_new_tokens, self.spec.batch_tokens)
+
+    def close(self) -> None:
+        """Let go of what generates; what it held on a GPU is free afterwards."""
+        made = self.__dict__.pop("generate", None)
+        self.__dict__.pop("answer", None)
+        if hasattr(made, "close"):
+            made.close()
 
 
 def write_answers(
@@ -71,8 +87,9 @@ def write_answers(
             if shard in missing:
                 rows = answerer.answer(questions.read(shard))
                 table.write(shard, rows)
-                # spans that were made from what stood here before
+                # what was made from what stood here before: this shard's spans, and traces drawn from all shards
                 (table.folder.parent / "spans" / table.path(shard).name).unlink(missing_ok=True)
+                (table.folder.parent / "traces" / "part-000000.parquet").unlink(missing_ok=True)
                 answered, correct = answered + len(rows), correct + sum(row.correct is True for row in rows)
                 if shard == missing[0] and (warning := too_few(correct, answered, table.plan.rows)):
                     notice(f"{model.name}, {dataset}: {warning}")
@@ -92,10 +109,9 @@ def too_few(correct: int, answered: int, total: int, wanted: int = ENOUGH) -> st
     )
 
 
-def _answerer(
-    model: Model, prompter: Prompter, spec: AnswersSpec, given: GivenAnswers | None
-) -> Callable[[list[Question]], list[Answer]]:
+def _answerer(answerer: Answerer) -> Callable[[list[Question]], list[Answer]]:
     """From questions to answers: generated here, by vLLM, or read from a file."""
+    model, prompter, spec, given = answerer.model, answerer.prompter, answerer.spec, answerer.given
     grade = grader(spec.grader)
     shared = len(prompter.shared_ids)
 
@@ -112,13 +128,7 @@ def _answerer(
     if given is not None:
         reader = Reader(Generator(model, prompter.shared_ids, spec.max_new_tokens, spec.batch_tokens), prompter)
         return lambda rows: _read(rows, given, prompter, reader, record)
-    generate: Callable[[Sequence[list[int]]], list[Generated]]
-    if spec.backend == "vllm":
-        from anchorscope.answers.vllm import VllmGenerator
-
-        generate = VllmGenerator(model, spec.max_new_tokens)
-    else:
-        generate = Generator(model, prompter.shared_ids, spec.max_new_tokens, spec.batch_tokens)
+    generate = answerer.generate
 
     def answer(rows: list[Question]) -> list[Answer]:
         prompts = prompter.many([(row.question, row.context) for row in rows])

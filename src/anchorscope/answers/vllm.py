@@ -49,6 +49,13 @@ class VllmGenerator:
             self._answer(output.outputs[0]) for output in self.llm.generate(requests, self.sampling, use_tqdm=False)
         ]
 
+    def close(self) -> None:
+        """Stop the engine: it holds nearly all of the GPU's memory, and the passes after it need that."""
+        core: Any = getattr(self.llm.llm_engine, "engine_core", None)
+        if hasattr(core, "shutdown"):
+            core.shutdown()
+        del self.llm
+
     def _answer(self, output: Any) -> Generated:
         ids = list(output.token_ids)
         logprobs = [step[token].logprob for token, step in zip(ids, output.logprobs, strict=True)]

@@ -96,7 +96,7 @@ def _print_headlines(store: Store) -> None:
 
 def _shown(numbers: list[Any] | None, digits: int = 0) -> str:
     """Value, interval and layer of a headline number."""
-    if numbers is None:
+    if numbers is None or len(numbers) < 3:
         return "too few"
     value, low, high = (f"{number:.{digits}f}" for number in numbers[:3])
     return f"{value} [{low}, {high}]" + (f" ({numbers[3]})" if len(numbers) > 3 else "")
