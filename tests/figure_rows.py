@@ -64,11 +64,13 @@ def _of_one(
         yield from line(a, 2.5, 1.5, 2 * n, range(layers) if few else range(0), group="A", **where)
     for condition, scale in zip(PLACEBOS, (0.35, 0.45), strict=True):
         yield from line(scale * trough, 4, 2, 240, group="Q", condition=condition, **ANCHORED)
-    yield from line(0.5 * trough, 2, 1, 900, condition="matched_question")
-    yield from line(0.12 * trough, 2, 1, 900, condition="control_question")
+    yield from line(0.5 * trough, 2, 1, 900, condition="matched_question", split="layer_half")
+    yield from line(0.12 * trough, 2, 1, 900, condition="control_question", split="layer_half")
     yield from line(rise, 0.02, 0.006, 900, statistic="auroc", condition="clean")
     yield from line(rise * 0.5 + 0.27, 0.02, 0.006, 900, statistic="auroc_question_only", condition="clean")
     yield from line(0.55 - rise, 0.02, 0.006, 900, statistic="delta_auroc")
+    yield from line(1.1 * (0.55 - rise), 0.02, 0.006, 900, statistic="delta_auroc", condition="answer_only")
+    yield from line(0.8 * (0.55 - rise), 0.02, 0.006, 900, statistic="delta_auroc", condition="matched_question")
     yield from line(0.15 * (0.55 - rise), 0.02, 0.006, 900, statistic="delta_auroc", condition="control_question")
     anchor = layers * 0.55 + (0, 0.3, 0.3, 1.2)[place % 4]
     what = {"statistic": "anchor_layer", "condition": "clean", "layer": -1, "n": 900}

@@ -124,7 +124,7 @@ ROWS = {  # statistic, condition, split, anchor, correction, group, stratum of e
     "delta_p_controlled": [
         f"{HALF} none Q all, {HALF} none A all",
         f"{PLACEBO.format('question')}, {PLACEBO.format('random')}",
-        "delta_p matched_question none none none all all, delta_p control_question none none none all all",
+        "delta_p matched_question layer_half none none all all, delta_p control_question layer_half none none all all",
     ],
     "delta_p_strata": [
         f"{HALF} none Q predicted_correct, {HALF} none A predicted_correct",
@@ -133,7 +133,8 @@ ROWS = {  # statistic, condition, split, anchor, correction, group, stratum of e
     ],
     "auroc": [
         "auroc clean none none none all all, auroc_question_only clean none none none all all",
-        "delta_auroc knockout none none none all all, delta_auroc control_question none none none all all",
+        "delta_auroc knockout none none none all all, delta_auroc answer_only none none none all all",
+        "delta_auroc matched_question none none none all all, delta_auroc control_question none none none all all",
     ],
 }
 
