@@ -31,8 +31,9 @@ CASES = (
     ("Who composed the opera Don Giovanni, first performed at the Estates Theatre in Prague?", "Mozart"),
     ("How many strings does a violin have?", "four"),
 )
-# relative to the layer's largest activation
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 5e-2}
+# Relative to the layer's largest activation; in bfloat16, where single activations round by several percent of that,
+# the distance of the states relative to their length.
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 0.15}
 OF_EFFECT = 0.2  # of the knockout's own effect, by which its cut may differ from that by hand
 EAGER = 1e-5  # transformers casts the eager softmax to float32
 LONGEST_WINDOW = 2048  # a longer sliding window costs too much to fill here
@@ -133,8 +134,7 @@ class Doctor:
         """The largest difference, or a failure that says where it is."""
         worst, where = 0.0, ""
         for site, states in expected.items():
-            scale = states.abs().amax(dim=(1, 2)).clamp(min=1e-30).double()
-            gap = (found[site].double() - states.double()).abs().amax(dim=(1, 2)) / scale
+            gap = self._gap(found[site].double(), states.double())
             if not torch.isfinite(gap).all():
                 raise _Failed(f"{site}: not a number, or infinite")
             layer = int(gap.argmax())
@@ -144,6 +144,13 @@ class Doctor:
         if worst > tolerance:
             raise _Failed(f"{text}, allowed {tolerance:.0e}")
         return text
+
+    def _gap(self, found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+        """(layer,): how large the difference is, by the measure of the dtype."""
+        gap, scale = (found - expected).abs(), expected.abs()
+        if self.model.network.dtype == torch.bfloat16:
+            return gap.pow(2).sum(dim=(1, 2)).sqrt() / scale.pow(2).sum(dim=(1, 2)).sqrt().clamp(min=1e-30)
+        return gap.amax(dim=(1, 2)) / scale.amax(dim=(1, 2)).clamp(min=1e-30)
 
 
 def _one(doctor: Doctor, case: int, streams: Sequence[Stream], stream: int, shared: Sequence[int] = ()) -> Activations:
@@ -231,7 +238,7 @@ def real_knockout(doctor: Doctor) -> str:
     ids, layers = doctor.ids[0], range(len(doctor.model.windows))
     streams = [clean_stream(ids, 0), cut_stream(ids, 0, doctor.cut(0), layers)]
     try:
-        doctor.compare(_one(doctor, 0, streams, 1), _one(doctor, 0, streams, 0), doctor.tolerance)
+        doctor.compare(_one(doctor, 0, streams, 1), _one(doctor, 0, streams, 0), doctor.tolerance / 3)
     except _Failed as change:
         return str(change).split(",")[0].replace("difference", "change") + ")"
     raise _Failed("the exact question tokens were cut, and no activation changed")

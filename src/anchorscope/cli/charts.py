@@ -148,7 +148,8 @@ def doctor(
     if failed:
         raise typer.Exit(1)
     kind = str(loaded.network.dtype).removeprefix("torch.")
-    out.print(f"{clean(spec.name)} is sound in {kind}. Differences are relative to the layer's largest activation.")
+    scale = "the length of the layer's states" if kind == "bfloat16" else "the layer's largest activation"
+    out.print(f"{clean(spec.name)} is sound in {kind}. Differences are relative to {scale}.")
 
 
 def demo(
