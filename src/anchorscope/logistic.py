@@ -26,18 +26,20 @@ TOLERANCE = 1e-5  # of the gradient, relative to where the fit began: for C up t
 NEWTON_STEPS, HALVINGS, CONJUGATE_STEPS = 50, 20, 250
 
 
-def solve(kernel: FloatArray, right: BoolArray, fitted: BoolArray, c: float) -> tuple[FloatArray, ...]:
+def solve(
+    kernel: FloatArray, right: BoolArray, fitted: BoolArray, c: float | NDArray[np.float64]
+) -> tuple[FloatArray, ...]:
     """Fit each problem on its own samples: `kernel` (sample, sample), `right` (sample), `fitted` (problem, sample).
 
-    `c` is the C of a fit on all samples. A fit on some of them has its C raised by as much as they are fewer: else its
-    logits would be smaller for that alone, and a temperature fitted on them too low. Returns a (problem, sample), the
-    intercepts (problem), and the logits of all samples, fitted or not (problem, sample). Newton's method; its steps
-    come from conjugate gradients on w = Zᵀ a, written in a.
+    `c`, one or (problem), is the C of a fit on all samples. A fit on some of them has its C raised by as much as they
+    are fewer: else its logits would be smaller for that alone, and a temperature fitted on them too low. Returns
+    a (problem, sample), the intercepts (problem), and the logits of all samples, fitted or not (problem, sample).
+    Newton's method; its steps come from conjugate gradients on w = Zᵀ a, written in a.
     """
     weight = np.zeros(fitted.shape, kernel.dtype)
     for problem, rows in enumerate(fitted):
         weight[problem, rows] = balanced(right[rows])
-    y, inverse = right.astype(kernel.dtype), (fitted.mean(axis=1, keepdims=True) / c).astype(kernel.dtype)
+    y, inverse = right.astype(kernel.dtype), (fitted.mean(axis=1) / c)[:, None].astype(kernel.dtype)
     # the intercept has no penalty; counted in this unit it is yet as stiff as the weights, and no step is out of scale
     unit = np.sqrt(np.maximum(1, 4 * inverse[:, 0] / len(y)))
     a, ka, b = np.zeros_like(weight), np.zeros_like(weight), np.zeros(len(weight), kernel.dtype)
@@ -72,7 +74,7 @@ def solve(kernel: FloatArray, right: BoolArray, fitted: BoolArray, c: float) -> 
         value = objective(a, b, ka)
     else:
         if (size > (100 * TOLERANCE) ** 2 * start).any():
-            raise ProbeError(f"a probe with C = {c:g} did not converge", "Choose a smaller C.")
+            raise ProbeError(f"a probe with C = {np.max(c):g} did not converge", "Choose a smaller C.")
     return a, b, ka + b[:, None]
 
 

@@ -175,9 +175,12 @@ def choose_strength(
             train = np.flatnonzero(folds.training(0, fold, 0))
             y, inner = right[train], _inner_folds(right[train], cluster[train], INNER, [seed, 0, fold, 0])
             states = _standardise(clean[train])[0]
-            kernel = states @ states.T
-            for place, c in enumerate(tried):
-                logits = _inner_logits(solve(kernel, y, _left_out(inner), c)[2], inner)
+            # all strengths at once: a step is then one product of matrices, not many of a matrix and a vector
+            fitted = _left_out(inner)
+            strengths = np.repeat(tried, len(fitted))
+            solved = solve(states @ states.T, y, np.tile(fitted, (len(tried), 1)), strengths)[2]
+            for place, each in enumerate(np.split(solved, len(tried))):
+                logits = _inner_logits(each, inner)
                 temperature = fit_temperature(logits, y)
                 found[:, place] += balanced_log_loss(logits, y), balanced_log_loss(logits / temperature, y)
         return found / folds.count
