@@ -9,6 +9,9 @@ from functools import cache
 from typing import Any
 
 
+KERNELS = "64"  # more than a batch and its steps need
+
+
 @cache
 def _trim() -> Any:
     """The malloc_trim of glibc; None with another C library."""
@@ -16,11 +19,13 @@ def _trim() -> Any:
 
 
 def bound_kernels() -> None:
-    """Keep fewer compiled CPU kernels: oneDNN keeps 1,024, one for each shape, and every batch has shapes of its own.
+    """Keep fewer compiled CPU kernels: torch and oneDNN below it keep 1,024 each, up to 3 MB, one for each shape.
 
-    Works until the first matrix product of the process. A value the user has set stays.
+    Every batch has shapes of its own, so a long run in bfloat16 would grow by a gigabyte. Works until the first matrix
+    product of the process. Values the user has set stay.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+    for name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        os.environ.setdefault(name, KERNELS)
 
 
 def give_back() -> None:
