@@ -50,11 +50,11 @@ def test_another_system_is_not_asked(monkeypatch):
     memory.give_back()
 
 
-def test_kernels_are_bounded_unless_the_user_said_how_many(monkeypatch):
-    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+@pytest.mark.parametrize("name", ["ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"])
+def test_kernels_are_bounded_unless_the_user_said_how_many(monkeypatch, name):
     monkeypatch.setenv(name, "7")
     memory.bound_kernels()
     assert os.environ[name] == "7"
     monkeypatch.delenv(name)
     memory.bound_kernels()
-    assert os.environ[name] == "128"
+    assert os.environ[name] == memory.KERNELS

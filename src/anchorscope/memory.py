@@ -8,7 +8,6 @@ import sys
 from functools import cache
 from typing import Any
 
-
 KERNELS = "64"  # more than a batch and its steps need
 
 
