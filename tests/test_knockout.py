@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope import PromptSpec
-from anchorscope.conditions import CUTS, PAIRS
+from anchorscope.conditions import CUTS
 from anchorscope.knockout import NEVER, NOTHING, Cut, Knockout
 from anchorscope.prompts import Prompter
 from anchorscope.questions.question import Question
@@ -112,6 +112,9 @@ def test_the_knockout_hides_every_exact_question_token_from_all_that_come_after(
 
 
 @pytest.mark.parametrize("into", ["after", "answer"])
+PAIRS = (("matched_question", "control_question"), ("matched_random", "control_random"))
+
+
 @pytest.mark.parametrize(("matched", "control"), PAIRS)
 def test_a_control_and_its_matched_knockout_lose_as_many_edges_from_the_same_queries(
     found: list[Spans], matched, control, into

@@ -8,10 +8,8 @@ from typing import Literal, get_args
 from anchorscope.knockout import Into, Knockout, SpanName
 from anchorscope.layout import Stream, clean_stream, cut_stream
 from anchorscope.spans import Spans
+from anchorscope.study import Condition as Condition  # where a study names them; used from here on
 
-Condition = Literal[
-    "clean", "knockout", "control_question", "control_random", "matched_question", "matched_random", "answer_only"
-]
 Position = Literal["answer_last", "final", "prompt_last"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 CUTS: dict[Condition, SpanName] = {
@@ -22,11 +20,6 @@ CUTS: dict[Condition, SpanName] = {
     "matched_random": "matched_random",
 }
 """The span each condition cuts."""
-PAIRS: tuple[tuple[Condition, Condition], ...] = (
-    ("matched_question", "control_question"),
-    ("matched_random", "control_random"),
-)
-"""A knockout of m exact tokens, and the control with as many edges cut from the same queries."""
 
 
 def stream_of(condition: Condition, ids: Sequence[int], spans: Spans, shared: int, into: Into, layers: int) -> Stream:

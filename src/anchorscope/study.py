@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -219,6 +219,11 @@ class SpansSpec(Spec):
     """Control spans, each paired token by token with the exact question tokens."""
 
 
+Condition = Literal[
+    "clean", "knockout", "control_question", "control_random", "matched_question", "matched_random", "answer_only"
+]
+
+
 class TraceSpec(Spec):
     """Forward passes under each condition: what is cut, what is read, and of how many samples."""
 
@@ -226,25 +231,7 @@ class TraceSpec(Spec):
     """Where activations are read: attn and mlp (the block's output), resid (the layer's)."""
     positions: Annotated[list[Literal["answer_last", "final", "prompt_last"]], Field(min_length=1)] = ["answer_last"]
     """Which token is read: the last exact answer token, the answer's last, or the prompt's last."""
-    conditions: list[
-        Literal[
-            "clean",
-            "knockout",
-            "control_question",
-            "control_random",
-            "matched_question",
-            "matched_random",
-            "answer_only",
-        ]
-    ] = [
-        "clean",
-        "knockout",
-        "control_question",
-        "control_random",
-        "matched_question",
-        "matched_random",
-        "answer_only",
-    ]
+    conditions: list[Condition] = list(get_args(Condition))
     """The passes. Each control cuts other tokens; matched_… cuts as many exact tokens for the same queries."""
     into: Literal["after", "answer"] = "after"
     """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
