@@ -17,6 +17,8 @@ from anchorscope.questions.question import Question
 from anchorscope.spans import Spans, find_spans
 from tiny import tiny_tokenizer
 
+PAIRS = (("matched_question", "control_question"), ("matched_random", "control_random"))
+
 pytestmark = pytest.mark.transformers
 
 QUESTIONS = [
@@ -112,9 +114,6 @@ def test_the_knockout_hides_every_exact_question_token_from_all_that_come_after(
 
 
 @pytest.mark.parametrize("into", ["after", "answer"])
-PAIRS = (("matched_question", "control_question"), ("matched_random", "control_random"))
-
-
 @pytest.mark.parametrize(("matched", "control"), PAIRS)
 def test_a_control_and_its_matched_knockout_lose_as_many_edges_from_the_same_queries(
     found: list[Spans], matched, control, into
