@@ -16,6 +16,7 @@ from tiny import FAMILIES, load_tiny
 
 pytestmark = pytest.mark.transformers
 SITES = ("attn", "mlp", "resid")
+RULES = ("single", "window")
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -57,10 +58,11 @@ def layer_ranges(rule: str, layers: int):
 
 
 @pytest.mark.parametrize("into", ["after", "answer"])
-@pytest.mark.parametrize("rule", ["cumulative", "single", "window"])
-def test_all_conditions_of_a_batch_in_one_pass_equal_attention_by_hand(model, into, rule):
+@pytest.mark.parametrize(("rule", "row_slots"), [("cumulative", 128), *itertools.product(RULES, [1, 30, 1000])])
+def test_all_conditions_of_a_batch_equal_attention_by_hand(model, into, rule, row_slots):
+    """In one pass, or those of a map in several, each layer's streams in its own or some layers' together."""
     prefix, samples = make_samples(len(into) * 7 + len(rule))
-    tracer = Tracer(model, prefix, SITES)
+    tracer = Tracer(model, prefix, SITES, row_slots)
     ranges = layer_ranges(rule, tracer.layers)
     rows, reads, wanted = [], [], []
     for i, (ids, cuts) in enumerate(samples):

@@ -8,19 +8,28 @@ A condition differs from the clean pass only from its first cut query on. So a s
 A stream's queries see the clean keys before its start, its own keys after it, and nothing of other streams. Every
 distinct (token, condition) is computed once; nothing is approximated. A stream whose cut begins at a later layer (a
 window, a single layer) joins the row at that layer with copies of the clean states, which until then are its own.
+
+Within a row attention is computed between all slots, also those that do not see each other. A layer × layer map has a
+stream for each layer, too many for one row: its late streams then take passes of their own, some layers' streams each,
+which begin at the first of these layers from the states, keys and values that the clean pass left (`passes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.knockout import NEVER, NOTHING, Cut
+from anchorscope.knockout import NOTHING, Cut
 
 PREFIX, PADDING = -1, -2  # streams of slots that are not a condition's own
+ROW_SLOTS = 128  # of late streams in one row: more waste attention, fewer waste the clean keys' copies
+
+
+Members = Sequence[Sequence[int]]
+"""For each row the numbers of the streams that are part of a pass."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +69,13 @@ def cut_stream(ids: Sequence[int], shared: int, cut: Cut, layers: range) -> Stre
     return Stream(tuple(ids[start:]), start, cut, layers)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
-    """A batch of rows, laid out. A slot is a column of the batch; the shared prefix has its own before them."""
+    """A batch of rows, laid out. A slot is a column of the batch.
+
+    Before the slots' keys stand those computed earlier: the shared prefix's, and in a pass that begins at a later layer
+    the clean stream's.
+    """
 
     ids: NDArray[np.int64]
     """(row, slot)"""
@@ -71,89 +84,135 @@ class Layout:
     streams: NDArray[np.int64]
     """(row, slot): the stream a slot belongs to; PADDING where padded."""
     widths: tuple[int, ...]
-    """(layer,): how many slots there are at each layer."""
+    """(layer,): how many slots have joined at each layer. Where none has, one is there that nobody reads."""
     sources: NDArray[np.int64]
     """(row, slot): for a slot that joins after layer 0, the clean slot it is a copy of; else 0."""
     shared: int
     """Length of the shared prefix."""
+    saved: int
+    """How many slots the clean stream had in its own pass; 0 where it is part of this one."""
     rows: tuple[tuple[Stream, ...], ...]
     """The streams of each row, the clean one first."""
+    firsts: tuple[tuple[int, ...], ...]
+    """The first slot of each stream of each row; -1 where it is not part of this pass."""
+    _uncut: dict[int | None, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
+
+    def width(self, layer: int) -> int:
+        """Slots at a layer, the one that nobody reads included."""
+        return max(1, self.widths[layer])
 
     def slot(self, row: int, stream: int, place: int) -> int:
         """The slot of a place under a stream: its own, or before its start the clean one."""
         if place < self.rows[row][stream].start:
             stream = 0
-        found = np.flatnonzero((self.streams[row] == stream) & (self.places[row] == place))
-        if len(found) != 1:
+        mine, first = self.rows[row][stream], self.firsts[row][stream]
+        if not mine.start <= place < mine.end or first < 0:
             raise ValueError(f"place {place} is not among the computed tokens of stream {stream}")
-        return int(found[0])
+        return first + place - mine.start
 
     def visible(self, layer: int, window: int | None = None) -> NDArray[np.bool_]:
-        """Which keys each query sees at a layer: (row, slot, shared + slot)."""
-        width = self.widths[layer]
-        streams, places = self.streams[:, :width], self.places[:, :width]
-        rows = len(self.rows)
-        key_streams = np.concatenate([np.full((rows, self.shared), PREFIX), streams], axis=1)[:, None, :]
-        key_places = np.concatenate(
-            [np.broadcast_to(np.arange(self.shared), (rows, self.shared)), places], axis=1
-        )[:, None, :]  # fmt: skip
-        query_streams, query_places = streams[:, :, None], places[:, :, None]
-
-        starts, blind = self._starts(), self._blind(layer)
-        row = np.arange(rows)[:, None, None]
-        index = np.maximum(query_streams, 0)
-        own = (key_streams == query_streams) & (key_places <= query_places)
-        before = ((key_streams == PREFIX) | (key_streams == 0)) & (key_places < starts[row, index])
-        seen: NDArray[np.bool_] = (own | before) & (query_places < blind[row, index, key_places])
-        if window is not None:
-            seen &= query_places - key_places < window
-        seen &= query_streams != PADDING
-        diagonal = np.arange(width)
-        seen[:, diagonal, self.shared + diagonal] = True  # padding sees itself: no row is empty
+        """Which keys each query sees at a layer: (row, slot, shared + saved + slot)."""
+        if window not in self._uncut:
+            self._uncut[window] = self._without_cuts(window)
+        width = self.width(layer)
+        before = self.shared + self.saved
+        seen = self._uncut[window][:, :width, : before + width].copy()
+        key_places = self._keys()[1]
+        for i, row in enumerate(self.rows):
+            for stream, first in zip(row, self.firsts[i], strict=True):
+                if 0 <= first < width and stream.cut.keys and layer in stream.layers:
+                    blind = stream.cut.blind_from(int(key_places[i].max()) + 1)[key_places[i, : before + width]]
+                    seen[i, first : first + len(stream.ids)] &= np.arange(stream.start, stream.end)[:, None] < blind
         return seen
 
-    def _starts(self) -> NDArray[np.int64]:
-        """(row, stream): where each stream starts."""
-        found = np.zeros((len(self.rows), max(len(row) for row in self.rows)), dtype=np.int64)
+    def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The streams and the places of all keys: (row, shared + saved + slot) each."""
+        rows = len(self.rows)
+        saved = np.full((rows, self.saved), PADDING)
+        for i, row in enumerate(self.rows if self.saved else ()):
+            saved[i, : len(row[0].ids)] = 0
+        streams = np.concatenate([np.full((rows, self.shared), PREFIX), saved, self.streams], axis=1)
+        computed = np.broadcast_to(np.arange(self.shared + self.saved), (rows, self.shared + self.saved))
+        return streams, np.concatenate([computed, self.places], axis=1)
+
+    def _without_cuts(self, window: int | None) -> NDArray[np.bool_]:
+        """(row, slot, shared + saved + slot): what each query sees where nothing is cut."""
+        streams, places = (each.astype(np.int32) for each in self._keys())
+        rows, before = len(self.rows), self.shared + self.saved
+        starts = np.zeros((rows, max(len(row) for row in self.rows)), dtype=np.int32)
         for i, row in enumerate(self.rows):
-            found[i, : len(row)] = [stream.start for stream in row]
-        return found
+            starts[i, : len(row)] = [stream.start for stream in row]
+        query_streams, query_places = streams[:, before:], places[:, before:]
+        query_starts = np.take_along_axis(starts, np.maximum(query_streams, 0), axis=1)
+        seen: NDArray[np.bool_] = streams[:, None, :] == query_streams[:, :, None]
+        seen &= places[:, None, :] <= query_places[:, :, None]
+        clean = (streams == PREFIX) | (streams == 0)
+        seen |= clean[:, None, :] & (places[:, None, :] < query_starts[:, :, None])
+        if window is not None:
+            seen &= query_places[:, :, None] - places[:, None, :] < window
+        seen &= (query_streams != PADDING)[:, :, None]
+        diagonal = np.arange(seen.shape[1])
+        seen[:, diagonal, before + diagonal] = True  # padding sees itself: no row is empty
+        return seen
 
-    def _blind(self, layer: int) -> NDArray[np.int64]:
-        """(row, stream, place): the first query of a stream that does not see a place at this layer."""
-        length = 1 + max(stream.end for row in self.rows for stream in row)
-        found = np.full((len(self.rows), max(len(row) for row in self.rows), length), NEVER)
-        for i, row in enumerate(self.rows):
-            for s, stream in enumerate(row):
-                if stream.cut.keys and layer in stream.layers:
-                    found[i, s] = stream.cut.blind_from(length)
-        return found
 
+def lay_out(rows: Sequence[Sequence[Stream]], shared: int, layers: int, members: Members | None = None) -> Layout:
+    """Lay rows of streams out as one batch: streams that join at the same layer stand together, padded at their end.
 
-def lay_out(rows: Sequence[Sequence[Stream]], shared: int, layers: int) -> Layout:
-    """Lay rows of streams out as one batch: streams that join at the same layer stand together, padded at their end."""
-    joins = sorted({stream.joins for row in rows for stream in row})
-    if joins[0] != 0 or any(row[0].joins != 0 or row[0].start != shared for row in rows):
+    `members` are the streams of each row that are part of the pass; by default all. Without the clean one, its states,
+    keys and values are those of an earlier pass.
+    """
+    chosen = members if members is not None else [range(len(row)) for row in rows]
+    if any(row[0].joins != 0 or row[0].start != shared for row in rows):
         raise ValueError("the first stream of a row is the clean one")
+    clean = {0 in each for each in chosen}
+    if len(clean) != 1:
+        raise ValueError("the clean stream is part of a pass in all rows or in none")
     blocks = []  # of slots, one per layer at which streams join
-    for layer in joins:
-        members = [[(s, stream) for s, stream in enumerate(row) if stream.joins == layer] for row in rows]
-        blocks.append((layer, members, max(sum(len(stream.ids) for _, stream in each) for each in members)))
+    for layer in sorted({rows[i][s].joins for i, each in enumerate(chosen) for s in each}):
+        joining = [[s for s in each if row[s].joins == layer] for row, each in zip(rows, chosen, strict=True)]
+        sizes = [sum(len(row[s].ids) for s in each) for row, each in zip(rows, joining, strict=True)]
+        blocks.append((layer, joining, max(sizes)))
     width = sum(size for _, _, size in blocks)
     ids, places, sources = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(3))
     streams = np.full((len(rows), width), PADDING, dtype=np.int64)
-    first = 0
-    for layer, members, size in blocks:
-        for i, each in enumerate(members):
-            slot = first
-            for s, stream in each:
+    firsts = [[-1] * len(row) for row in rows]
+    begin = 0
+    for layer, joining, size in blocks:
+        for i, each in enumerate(joining):
+            slot = begin
+            for s in each:
+                stream = rows[i][s]
                 block = slice(slot, slot + len(stream.ids))
                 ids[i, block], streams[i, block] = stream.ids, s
                 places[i, block] = np.arange(stream.start, stream.end)
                 if layer > 0:
                     # the clean stream stands first in the first block
                     sources[i, block] = places[i, block] - shared
-                slot = block.stop
-        first += size
+                firsts[i][s], slot = slot, block.stop
+        begin += size
     widths = tuple(sum(size for layer, _, size in blocks if layer <= at) for at in range(layers))
-    return Layout(ids, places, streams, widths, sources, shared, tuple(tuple(row) for row in rows))
+    saved = 0 if clean == {True} else max(len(row[0].ids) for row in rows)
+    every = tuple(tuple(row) for row in rows)
+    return Layout(ids, places, streams, widths, sources, shared, saved, every, tuple(map(tuple, firsts)))
+
+
+def passes(rows: Sequence[Sequence[Stream]], most: int = ROW_SLOTS) -> list[Members]:
+    """Which streams of each row go through the model together. The clean ones are in the first pass.
+
+    Late streams join the first pass where a row has at most `most` slots of them; else they take passes of their own,
+    as many layers' streams in each as that allows, and at least one layer's.
+    """
+    late = sorted({stream.joins for row in rows for stream in row if stream.joins > 0})
+    sizes = {at: max(sum(len(s.ids) for s in row if s.joins == at) for row in rows) for at in late}
+    if sum(sizes.values()) <= most:
+        return [[range(len(row)) for row in rows]]
+    groups: list[set[int]] = [{0}]
+    room = 0
+    for at in late:
+        if sizes[at] > room:
+            groups.append(set())
+            room = most
+        groups[-1].add(at)
+        room -= sizes[at]
+    return [[[s for s, stream in enumerate(row) if stream.joins in group] for row in rows] for group in groups]

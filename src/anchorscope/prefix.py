@@ -1,4 +1,4 @@
-"""The keys and values of a shared prefix: computed once, seen by every row of every batch."""
+"""Keys and values computed earlier: of a shared prefix, for all batches; of clean tokens, for later passes of one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 if TYPE_CHECKING:
     from anchorscope.models.load import Model
 
-Prefix = list[tuple[torch.Tensor, torch.Tensor]]
-"""Per layer the keys and the values, (1, heads, tokens, width) each; empty where nothing is shared."""
+KeysValues = tuple[torch.Tensor, torch.Tensor]
+"""Of one layer: (row, heads, tokens, width) each."""
+Prefix = list[KeysValues]
+"""Per layer the keys and the values; one row where all share it; empty where there is nothing."""
 
 
 @torch.inference_mode()
@@ -27,22 +29,36 @@ def compute_prefix(model: Model, ids: Sequence[int]) -> Prefix:
     return [(layer.keys, layer.values) for layer in cache.layers]
 
 
-class _PrefixLayer(DynamicLayer):  # type: ignore[misc]
-    """Puts the prefix before a batch's own keys and values, and keeps nothing: one pass needs each layer's once."""
+class _PassingLayer(DynamicLayer):  # type: ignore[misc]
+    """Puts what was computed earlier before a batch's own keys and values; keeps nothing, unless told to save."""
 
-    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def __init__(self, earlier: Sequence[KeysValues], save: int) -> None:
         super().__init__()
-        self.keys, self.values = keys, values
-        self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
+        self.earlier, self.save = earlier, save
+        self.saved: KeysValues | None = None
+        if earlier:
+            self.keys, self.values = earlier[0]
+            self.dtype, self.device, self.is_initialized = self.keys.dtype, self.keys.device, True
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if self.save:
+            self.saved = (key_states[:, :, : self.save].clone(), value_states[:, :, : self.save].clone())
         rows = key_states.shape[0]
         return tuple(
-            torch.cat([kept.to(new.device).expand(rows, -1, -1, -1), new], dim=2)
-            for kept, new in ((self.keys, key_states), (self.values, value_states))
+            torch.cat([*(each[part].to(own.device).expand(rows, -1, -1, -1) for each in self.earlier), own], dim=2)
+            for part, own in enumerate((key_states, value_states))
         )
 
 
-def passing_cache(prefix: Prefix) -> Cache | None:
-    """A cache for one pass behind the prefix."""
-    return Cache(layers=[_PrefixLayer(keys, values) for keys, values in prefix]) if prefix else None
+def passing_cache(layers: int, prefix: Prefix, clean: Prefix | None = None, save: int = 0) -> Cache:
+    """A cache for one pass behind the prefix, and behind the clean streams' keys and values where they are given.
+
+    The first `save` slots' keys and values are kept for `saved_in`.
+    """
+    before = [[each[layer] for each in (prefix, clean) if each] for layer in range(layers)]
+    return Cache(layers=[_PassingLayer(earlier, save) for earlier in before])
+
+
+def saved_in(cache: Cache) -> Prefix:
+    """What a pass saved, per layer."""
+    return [layer.saved for layer in cache.layers]
