@@ -42,7 +42,7 @@ class Run:
     def __init__(self, family: str, folder: Path) -> None:
         traces = {
             "sites": list(SITES), "positions": list(POSITIONS), "into": FAMILIES[family],
-            "correct": 3, "wrong": 5, "batch_tokens": 400,
+            "correct": 3, "wrong": 5, "memory": 0.002,
         }  # fmt: skip
         self.study = write_study(folder, {"tiny": family}, {"north": (9, 12)}, traces=traces, shard_rows=8)
         spec = self.study.models[0].model_copy(update={"dtype": "float64"})
@@ -117,8 +117,8 @@ def test_conditions_are_not_all_the_same(run: Run):
 def test_numbers_do_not_depend_on_the_batches(run: Run):
     tracer, spec = Tracer(run.model, run.shared_ids, SITES), run.study.traces
     found = [
-        trace_samples(tracer, run.chosen.samples, spec.model_copy(update={"batch_tokens": tokens}))
-        for tokens in (1, 1_000_000)
+        trace_samples(tracer, run.chosen.samples, spec.model_copy(update={"memory": gigabytes}))
+        for gigabytes in (1e-9, 10)
     ]
     assert list(found[0]) == list(found[1])
     for name, alone in found[0].items():

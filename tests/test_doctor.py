@@ -14,7 +14,7 @@ import anchorscope.tracing as trace_module
 from anchorscope import PromptSpec
 from anchorscope.doctor import CHECKS, Doctor, require_health
 from anchorscope.errors import ModelError
-from anchorscope.knockout import Cut
+from anchorscope.knockout import NOTHING, Cut
 from anchorscope.layout import Layout
 from anchorscope.models.load import Model
 from anchorscope.prompts import Prompter
@@ -49,15 +49,13 @@ def wrong_positions(monkeypatch):
     """Positions counted from the end of the padding, as a left-padded batch without position ids has them."""
     real = trace_module.lay_out
 
-    def shifted(rows, shared, layers):
-        layout = real(rows, shared, layers)
-        padded = (layout.streams == -2).sum(axis=1, keepdims=True)
-        moved = np.where(layout.streams >= 0, layout.places + padded, 0)
+    def shifted(*args):
+        layout = real(*args)
+        moved = layout.places.copy()
+        for row in layout.grid:
+            moved[row[row >= 0]] += (row < 0).sum()
 
         class Moved(Layout):
-            def slot(self, row, stream, place):
-                return super().slot(row, stream, place + int(padded[row, 0]))
-
             def visible(self, layer, window=None):
                 return layout.visible(layer, window)
 
@@ -75,7 +73,12 @@ def lost_causal_mask(monkeypatch):
 
 @pytest.fixture
 def knockout_dropped(monkeypatch):
-    monkeypatch.setattr(Layout, "_blind", lambda self, layer: np.full((len(self.rows), 9, 999), 999))
+    real = trace_module.lay_out
+
+    def uncut(rows, *args):
+        return real([[replace(stream, cut=NOTHING) for stream in row] for row in rows], *args)
+
+    monkeypatch.setattr(trace_module, "lay_out", uncut)
 
 
 @pytest.fixture

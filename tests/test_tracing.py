@@ -170,18 +170,24 @@ def test_visible_is_what_the_definition_says():
         for layer in range(4):
             seen = layout.visible(layer, window)
             for r, row in enumerate(rows):
-                for q in range(layout.widths[layer]):
+                for q in range(seen.shape[1]):
                     expected = visible_keys(layout, row, r, q, layer, window)
                     assert set(np.flatnonzero(seen[r, q])) == expected
 
 
 def visible_keys(layout, row, r, q, layer, window):
-    stream, place, shared = layout.streams[r, q], layout.places[r, q], layout.shared
-    if stream < 0:
+    """By the definition, for one query: its own stream up to itself, the clean one before its start, the prefix."""
+    shared, slots = layout.shared, layout.rows_at(layer)
+    if slots[r, q] < 0:
         return {shared + q}
+    stream, place = layout.streams[r, q], layout.places[slots[r, q]]
     found = set()
-    for k in range(shared + layout.widths[layer]):
-        key_stream, key_place = (-1, k) if k < shared else (layout.streams[r, k - shared], layout.places[r, k - shared])
+    for k in range(shared + slots.shape[1]):
+        if k >= shared and slots[r, k - shared] < 0:
+            continue
+        key_stream, key_place = (
+            (-1, k) if k < shared else (layout.streams[r, k - shared], layout.places[slots[r, k - shared]])
+        )
         mine = row[stream]
         own = key_stream == stream and key_place <= place
         before = key_stream in (-1, 0) and key_place < mine.start
@@ -200,9 +206,9 @@ def test_every_distinct_token_of_a_condition_is_computed_once():
     cut = Cut((9, 12), (10, 13))
     row = [clean_stream(ids, shared), cut_stream(ids, shared, cut, range(3))]
     layout = lay_out([row], shared, 3)
-    assert layout.ids.shape == (1, 14 + 10)
+    assert layout.ids.shape == (14 + 10,)
     late = [clean_stream(ids, shared), cut_stream(ids, shared, cut, range(2, 3))]
-    assert lay_out([late], shared, 3).widths == (14, 14, 24)
+    assert lay_out([late], shared, 3).counts == (14, 14, 24)
 
 
 def test_a_read_before_the_first_cut_is_the_clean_one(model):

@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from anchorscope.batching import plan_batches
+from anchorscope.budget import Budget, make_budget
 from anchorscope.conditions import Condition, Position, place_of, stream_of
 from anchorscope.errors import StoreError
 from anchorscope.memory import give_back
@@ -67,13 +68,13 @@ def write_traces(
         return cell.begin(TABLE, Trace, _plan(begun["rows"]), {**inputs, "chosen": begun["inputs"]["chosen"]}, {})
     chosen = choose(store, model.name, dataset)
     inputs["chosen"] = chosen.digest()
+    tracer = Tracer(model, shared_ids, spec.sites)
     facts = {
-        "batch_plan": "rows of similar length, rows × slots ≤ batch_tokens, within a shard",
+        "batch_plan": {"rows": "of similar length, within a shard", **budget_of(tracer, spec).record()},
         "attention": model.fingerprint["attention"],
     }
     table = cell.begin(TABLE, Trace, _plan(len(chosen.rows)), inputs, facts)
     missing = table.missing()
-    tracer = Tracer(model, shared_ids, spec.sites)
     with progress(f"{model.name}, {dataset}: tracing", len(chosen.rows)) as advance:
         for shard in range(table.plan.shards):
             members = table.plan.rows_of(shard)
@@ -91,15 +92,16 @@ def _plan(rows: int) -> Plan:
 
 def trace_samples(tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec) -> dict[str, torch.Tensor]:
     """The activations of samples: (layer, sample, width) for each `condition/site/position`."""
-    shared = tracer.shared_ids
+    shared, kinds = tracer.shared_ids, _kinds(spec)
     rows = []
     for sample in samples:
-        ids = [*shared, *sample.answer.prompt_ids, *sample.answer.answer_ids]
+        end = 1 + max(place_of("clean", sample.spans, position) for _, position in kinds)
+        ids = [*shared, *sample.answer.prompt_ids, *sample.answer.answer_ids][:end]  # later ones change nothing read
         rows.append([stream_of(c, ids, sample.spans, len(shared), spec.into, tracer.layers) for c in spec.conditions])
-    kinds = [(c, position) for c in range(len(spec.conditions)) for position in _positions(spec, spec.conditions[c])]
     dtype = torch.float32 if tracer.model.network.dtype == torch.float64 else tracer.model.network.dtype
     found: dict[str, torch.Tensor] = {}
-    for batch in plan_batches([sum(len(stream.ids) for stream in row) for row in rows], spec.batch_tokens):
+    budget = budget_of(tracer, spec)
+    for batch in plan_batches([sum(len(stream.ids) for stream in row) for row in rows], budget.memory, budget.cost):
         reads = [
             Read(i, c, place_of(spec.conditions[c], samples[row].spans, position))
             for c, position in kinds
@@ -114,6 +116,16 @@ def trace_samples(tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec) ->
                 found[name][:, batch] = block
         give_back()
     return found
+
+
+def budget_of(tracer: Tracer, spec: TraceSpec) -> Budget:
+    """What a batch of samples may take."""
+    return make_budget(tracer.model, spec.memory, len(tracer.shared_ids), len(_kinds(spec)) * len(spec.sites))
+
+
+def _kinds(spec: TraceSpec) -> list[tuple[int, Position]]:
+    """What is read of each sample: the number of a condition, and a position."""
+    return [(c, position) for c in range(len(spec.conditions)) for position in _positions(spec, spec.conditions[c])]
 
 
 def _positions(spec: TraceSpec, condition: Condition) -> list[Position]:

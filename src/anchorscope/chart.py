@@ -14,8 +14,9 @@ from anchorscope.activations import Trace
 from anchorscope.bootstrap import Auroc, FloatArray, average, interval, resample
 from anchorscope.conditions import Position
 from anchorscope.errors import StoreError
-from anchorscope.figures import draw
+from anchorscope.figures import draw, draw_maps
 from anchorscope.headline import Headline, headline
+from anchorscope.mapstats import read_mapstats
 from anchorscope.models.sites import Site
 from anchorscope.pathways import Statistic, pathways
 from anchorscope.probing import Recorded, read_readouts, table_name
@@ -129,4 +130,10 @@ def write_figures(store: Store, site: Site, position: Position, folder: Path | N
     study = store.study
     rows: Iterable[Statistic] = read_pathways(store, site, position)
     place = folder or store.root / "figures" / f"{site}-{position}"
-    return draw(rows, [m.name for m in study.models], [d.name for d in study.datasets], place, site, position)
+    names = [m.name for m in study.models], [d.name for d in study.datasets]
+    written = draw(rows, *names, place, site, position)
+    if study.map is not None:
+        windows = {"single": "in one layer", "window": f"in a window of {study.map.width} layers around one"}
+        about = f"{windows[study.map.layers]}, for {'all later' if study.map.into == 'after' else 'the answer'} tokens"
+        written += draw_maps(list(read_mapstats(store, site, position)), *names, place, site, position, about)
+    return written

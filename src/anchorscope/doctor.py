@@ -330,7 +330,7 @@ CHECKS: dict[str, tuple[Callable[[Doctor], str], tuple[str, ...], str, bool]] = 
     "one_bos": (one_bos, (), _BOS, False),
     "spans": (spans_round_trip, ("one_bos",), _SPANS, False),
     "plain": (plain, (), "Is the family's line in anchorscope/models/sites.py right? " + _REPORT, False),
-    "padding": (padding, ("plain",), "Rows disturb each other: give traces.batch_tokens: 1. " + _REPORT, False),
+    "padding": (padding, ("plain",), "Rows disturb each other: give traces.memory: 0.001. " + _REPORT, False),
     "prefix": (prefix, ("plain",), "Sharing the prefix changes numbers: give prompt.shots: 0. " + _REPORT, False),
     "empty_knockout": (empty_knockout, ("plain",), "Clean keys are not reused as they should be. " + _REPORT, False),
     "real_knockout": (real_knockout, ("plain", "spans"), _MASK + _REPORT, False),

@@ -71,79 +71,98 @@ def cut_stream(ids: Sequence[int], shared: int, cut: Cut, layers: range) -> Stre
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A batch of rows, laid out. A slot is a column of the batch.
+    """A batch of rows of streams, laid out for one pass.
 
-    Before the slots' keys stand those computed earlier: the shared prefix's, and in a pass that begins at a later layer
-    the clean stream's.
+    Its tokens are **slots** of one flat list, in the order in which they join: norms, MLPs and projections see no
+    padding. Attention sees rows: a row's slots side by side, padded at their end, and before their keys those computed
+    earlier: the shared prefix's, and in a pass that begins at a later layer the clean stream's.
     """
 
     ids: NDArray[np.int64]
-    """(row, slot)"""
+    """(slot,)"""
     places: NDArray[np.int64]
-    """(row, slot): the token's place in its sequence, which is its position id; 0 where padded."""
-    streams: NDArray[np.int64]
-    """(row, slot): the stream a slot belongs to; PADDING where padded."""
-    widths: tuple[int, ...]
-    """(layer,): how many slots have joined at each layer. Where none has, one is there that nobody reads."""
+    """(slot,): the token's place in its sequence, which is its position id."""
     sources: NDArray[np.int64]
-    """(row, slot): for a slot that joins after layer 0, the clean slot it is a copy of; else 0."""
+    """(slot,): for a slot that joins after layer 0, the clean slot it is a copy of; else 0."""
+    grid: NDArray[np.int64]
+    """(row, column): which slot stands there, ascending along a row; PADDING where none does."""
+    streams: NDArray[np.int64]
+    """(row, column): the stream a slot belongs to; PADDING where none does."""
+    counts: tuple[int, ...]
+    """(layer,): how many slots have joined. Where none has, one is there that nobody reads."""
     shared: int
     """Length of the shared prefix."""
     saved: int
-    """How many slots the clean stream had in its own pass; 0 where it is part of this one."""
+    """How many columns the clean streams had in their own pass; 0 where they are part of this one."""
     rows: tuple[tuple[Stream, ...], ...]
     """The streams of each row, the clean one first."""
-    firsts: tuple[tuple[int, ...], ...]
-    """The first slot of each stream of each row; -1 where it is not part of this pass."""
+    columns: tuple[tuple[int, ...], ...]
+    """The first column of each stream of each row; -1 where it is not part of this pass."""
     _uncut: dict[int | None, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
 
-    def width(self, layer: int) -> int:
+    def slots(self, layer: int) -> int:
         """Slots at a layer, the one that nobody reads included."""
-        return max(1, self.widths[layer])
+        return max(1, self.counts[layer])
+
+    def rows_at(self, layer: int) -> NDArray[np.int64]:
+        """(row, column): the slots attention sees at a layer; PADDING where none has joined."""
+        joined = np.where(self.grid < self.slots(layer), self.grid, PADDING)
+        width = int((joined != PADDING).sum(axis=1).max())
+        return joined[:, :width]
 
     def slot(self, row: int, stream: int, place: int) -> int:
         """The slot of a place under a stream: its own, or before its start the clean one."""
         if place < self.rows[row][stream].start:
             stream = 0
-        mine, first = self.rows[row][stream], self.firsts[row][stream]
-        if not mine.start <= place < mine.end or first < 0:
+        mine, column = self.rows[row][stream], self.columns[row][stream]
+        if not mine.start <= place < mine.end or column < 0:
             raise ValueError(f"place {place} is not among the computed tokens of stream {stream}")
-        return first + place - mine.start
+        return int(self.grid[row, column + place - mine.start])
 
     def visible(self, layer: int, window: int | None = None) -> NDArray[np.bool_]:
-        """Which keys each query sees at a layer: (row, slot, shared + saved + slot)."""
+        """Which keys each query sees at a layer: (row, column, shared + saved + column)."""
         if window not in self._uncut:
             self._uncut[window] = self._without_cuts(window)
-        width = self.width(layer)
-        before = self.shared + self.saved
+        before, there = self.shared + self.saved, self.rows_at(layer) != PADDING
+        width = there.shape[1]
         seen = self._uncut[window][:, :width, : before + width].copy()
-        key_places = self._keys()[1]
+        if not there.all():  # who has not joined is neither seen nor sees
+            seen[:, :, before:] &= there[:, None, :]
+            seen &= there[:, :, None]
+        places = self._keys()[1]
         for i, row in enumerate(self.rows):
-            for stream, first in zip(row, self.firsts[i], strict=True):
-                if 0 <= first < width and stream.cut.keys and layer in stream.layers:
-                    blind = stream.cut.blind_from(int(key_places[i].max()) + 1)[key_places[i, : before + width]]
-                    seen[i, first : first + len(stream.ids)] &= np.arange(stream.start, stream.end)[:, None] < blind
+            for stream, column in zip(row, self.columns[i], strict=True):
+                if 0 <= column < width and stream.cut.keys and layer in stream.layers:
+                    blind = stream.cut.blind_from(int(places[i].max()) + 1)[places[i, : before + width]]
+                    seen[i, column : column + len(stream.ids)] &= np.arange(stream.start, stream.end)[:, None] < blind
+        diagonal = np.arange(width)
+        seen[:, diagonal, before + diagonal] = True  # padding sees itself: no row is empty
         return seen
 
     def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The streams and the places of all keys: (row, shared + saved + slot) each."""
+        """The streams and the places of all keys: (row, shared + saved + column) each."""
         rows = len(self.rows)
         saved = np.full((rows, self.saved), PADDING)
         for i, row in enumerate(self.rows if self.saved else ()):
             saved[i, : len(row[0].ids)] = 0
         streams = np.concatenate([np.full((rows, self.shared), PREFIX), saved, self.streams], axis=1)
         computed = np.broadcast_to(np.arange(self.shared + self.saved), (rows, self.shared + self.saved))
-        return streams, np.concatenate([computed, self.places], axis=1)
+        places = np.where(self.grid == PADDING, 0, self.places[self.grid])
+        return streams, np.concatenate([computed, places], axis=1)
+
+    def _starts(self) -> NDArray[np.int32]:
+        """(row, stream): where each stream starts."""
+        found = np.zeros((len(self.rows), max(len(row) for row in self.rows)), dtype=np.int32)
+        for i, row in enumerate(self.rows):
+            found[i, : len(row)] = [stream.start for stream in row]
+        return found
 
     def _without_cuts(self, window: int | None) -> NDArray[np.bool_]:
-        """(row, slot, shared + saved + slot): what each query sees where nothing is cut."""
+        """(row, column, shared + saved + column): what each query sees where nothing is cut."""
         streams, places = (each.astype(np.int32) for each in self._keys())
-        rows, before = len(self.rows), self.shared + self.saved
-        starts = np.zeros((rows, max(len(row) for row in self.rows)), dtype=np.int32)
-        for i, row in enumerate(self.rows):
-            starts[i, : len(row)] = [stream.start for stream in row]
+        before = self.shared + self.saved
         query_streams, query_places = streams[:, before:], places[:, before:]
-        query_starts = np.take_along_axis(starts, np.maximum(query_streams, 0), axis=1)
+        query_starts = np.take_along_axis(self._starts(), np.maximum(query_streams, 0), axis=1)
         seen: NDArray[np.bool_] = streams[:, None, :] == query_streams[:, :, None]
         seen &= places[:, None, :] <= query_places[:, :, None]
         clean = (streams == PREFIX) | (streams == 0)
@@ -151,16 +170,14 @@ class Layout:
         if window is not None:
             seen &= query_places[:, :, None] - places[:, None, :] < window
         seen &= (query_streams != PADDING)[:, :, None]
-        diagonal = np.arange(seen.shape[1])
-        seen[:, diagonal, before + diagonal] = True  # padding sees itself: no row is empty
         return seen
 
 
 def lay_out(rows: Sequence[Sequence[Stream]], shared: int, layers: int, members: Members | None = None) -> Layout:
-    """Lay rows of streams out as one batch: streams that join at the same layer stand together, padded at their end.
+    """Lay rows of streams out for one pass.
 
-    `members` are the streams of each row that are part of the pass; by default all. Without the clean one, its states,
-    keys and values are those of an earlier pass.
+    `members` are the streams of each row that are part of the pass; by default all. Without the clean ones, their
+    states, keys and values are those of an earlier pass.
     """
     chosen = members if members is not None else [range(len(row)) for row in rows]
     if any(row[0].joins != 0 or row[0].start != shared for row in rows):
@@ -168,33 +185,40 @@ def lay_out(rows: Sequence[Sequence[Stream]], shared: int, layers: int, members:
     clean = {0 in each for each in chosen}
     if len(clean) != 1:
         raise ValueError("the clean stream is part of a pass in all rows or in none")
-    blocks = []  # of slots, one per layer at which streams join
-    for layer in sorted({rows[i][s].joins for i, each in enumerate(chosen) for s in each}):
-        joining = [[s for s in each if row[s].joins == layer] for row, each in zip(rows, chosen, strict=True)]
-        sizes = [sum(len(row[s].ids) for s in each) for row, each in zip(rows, joining, strict=True)]
-        blocks.append((layer, joining, max(sizes)))
-    width = sum(size for _, _, size in blocks)
-    ids, places, sources = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(3))
-    streams = np.full((len(rows), width), PADDING, dtype=np.int64)
-    firsts = [[-1] * len(row) for row in rows]
-    begin = 0
-    for layer, joining, size in blocks:
-        for i, each in enumerate(joining):
-            slot = begin
-            for s in each:
-                stream = rows[i][s]
-                block = slice(slot, slot + len(stream.ids))
-                ids[i, block], streams[i, block] = stream.ids, s
-                places[i, block] = np.arange(stream.start, stream.end)
-                if layer > 0:
-                    # the clean stream stands first in the first block
-                    sources[i, block] = places[i, block] - shared
-                firsts[i][s], slot = slot, block.stop
-        begin += size
-    widths = tuple(sum(size for layer, _, size in blocks if layer <= at) for at in range(layers))
+    joining = sorted((rows[i][s].joins, i, s) for i, each in enumerate(chosen) for s in each)
+    width = max(sum(len(row[s].ids) for s in each) for row, each in zip(rows, chosen, strict=True))
+    grid, streams = (np.full((len(rows), width), PADDING, dtype=np.int64) for _ in range(2))
+    columns, filled = [[-1] * len(row) for row in rows], [0] * len(rows)
+    firsts = np.cumsum([0] + [len(row[0].ids) for row in rows])  # slot of each clean stream, in its own pass
+    ids: list[int] = []
+    places, sources = [], []
+    for layer, i, s in joining:
+        stream, slot, column = rows[i][s], len(ids), filled[i]
+        block = slice(column, column + len(stream.ids))
+        grid[i, block], streams[i, block] = np.arange(slot, slot + len(stream.ids)), s
+        columns[i][s], filled[i] = column, block.stop
+        own = np.arange(stream.start, stream.end)
+        ids += stream.ids
+        places.append(own)
+        if clean == {True}:
+            sources.append(grid[i, own - shared] if layer else 0 * own)  # the clean stream stands first in its row
+        else:
+            sources.append(firsts[i] + own - shared)
+    counts = tuple(sum(len(rows[i][s].ids) for at, i, s in joining if at <= layer) for layer in range(layers))
     saved = 0 if clean == {True} else max(len(row[0].ids) for row in rows)
     every = tuple(tuple(row) for row in rows)
-    return Layout(ids, places, streams, widths, sources, shared, saved, every, tuple(map(tuple, firsts)))
+    return Layout(
+        np.array(ids, dtype=np.int64),
+        np.concatenate(places),
+        np.concatenate(sources),
+        grid,
+        streams,
+        counts,
+        shared,
+        saved,
+        every,
+        tuple(map(tuple, columns)),
+    )
 
 
 def passes(rows: Sequence[Sequence[Stream]], most: int = ROW_SLOTS) -> list[Members]:

@@ -166,13 +166,13 @@ def _unsplit(readouts: Readouts, cell: Cell, shifts: dict[tuple[str, str], Shift
     def all_samples(condition: str, correction: str, statistic: str, replicates: FloatArray) -> Series:
         return Series(condition, "none", "none", correction, "all", "all", statistic, replicates, size)
 
-    clean = all_samples("clean", "none", "auroc", _mean_auroc(cell, cell.clean, auroc))
+    clean = all_samples("clean", "none", "auroc", mean_auroc(cell, cell.clean, auroc))
     yield clean
     for correction in CORRECTIONS:
         found: dict[tuple[str, str], Series] = {}
         for condition in readouts.conditions[1:]:
             shift = shifts[condition, correction]
-            ranked = all_samples(condition, correction, "auroc", _mean_auroc(cell, cell.clean + shift.delta[1], auroc))
+            ranked = all_samples(condition, correction, "auroc", mean_auroc(cell, cell.clean + shift.delta[1], auroc))
             yield ranked
             found[condition, "delta_auroc"] = replace(ranked.minus(clean), statistic="delta_auroc")
             for measure, replicates in zip(MEASURES, _mean_delta(cell, shift), strict=True):
@@ -190,7 +190,7 @@ def _differences(found: dict[tuple[str, str], Series], conditions: Sequence[str]
                     yield replace(one.minus(found[second, key]), condition=f"{first}-{second}")
 
 
-def _mean_auroc(cell: Cell, logits: FloatArray, auroc: Auroc) -> FloatArray:
+def mean_auroc(cell: Cell, logits: FloatArray, auroc: Auroc) -> FloatArray:
     """AUROC of the whole probes, mean over repeats: (resample, layer)."""
     by_repeat = np.stack([auroc(repeat[WHOLE]) for repeat in logits])
     return average(by_repeat, cell.resamples.repeats.T[:, :, None])

@@ -14,8 +14,10 @@ from anchorscope.answers.stage import Answerer, write_answers
 from anchorscope.chart import write_figures, write_pathways
 from anchorscope.doctor import require_health
 from anchorscope.errors import ProbeError
+from anchorscope.layermap import MapReadout, map_name, write_map
+from anchorscope.mapstats import write_mapstats
 from anchorscope.models.load import Model, load_model
-from anchorscope.probing import write_readouts
+from anchorscope.probing import table_name, write_readouts
 from anchorscope.progress import Notice, Progress
 from anchorscope.prompts import Prompter
 from anchorscope.questions import write_questions
@@ -100,6 +102,37 @@ class Run:
                         self.notice(f"{spec.name}, {dataset.name}: {error.message}. {error.hint or ''}")
             self.done("pathways", spec.name, dataset.name)
 
+    def map(self, spec: ModelSpec) -> None:
+        """One model's layer × layer maps, where the study asks for them and there are probes to read with."""
+        places = [(site, position) for site in self.study.traces.sites for position in self.study.traces.positions]
+        probed = [d.name for d in self.study.datasets if self._probed(spec.name, d.name)]
+        if self.study.map is None or not probed:
+            return
+        if not all(self._mapped(spec.name, name) for name in probed):
+            with _Clock(self, "loading"), self.progress(f"{spec.name}: loading", None):
+                model = load_model(spec, self.study.base)
+                prompter = Prompter(model.tokenizer, self.study.prompt_for(spec), model.wants_bos)
+            with _Clock(self, "doctor"), self.progress(f"{spec.name}: examining", None):
+                require_health(model, prompter)
+            for name in probed:
+                with _Clock(self, "map"):
+                    write_map(model, prompter.shared_ids, name, self.store, self.progress)
+        for name in probed:
+            for site, position in places:
+                with _Clock(self, "map's numbers"):
+                    write_mapstats(self.store, spec.name, name, site, position, self.progress)
+            self.done("map", spec.name, name)
+
+    def _probed(self, model: str, dataset: str) -> bool:
+        site, position = self.study.traces.sites[0], self.study.traces.positions[0]
+        return self.store.results(model, dataset).plan(table_name(site, position)) is not None
+
+    def _mapped(self, model: str, dataset: str) -> bool:
+        """Whether the map's read-outs are all there; the model is then not loaded."""
+        cell = self.store.results(model, dataset)
+        names = [map_name(s, p) for s in self.study.traces.sites for p in self.study.traces.positions]
+        return all(cell.plan(name) is not None and not cell.table(name, MapReadout).missing() for name in names)
+
     def figures(self) -> list[Path]:
         """The figures of every site and position."""
         written = []
@@ -115,6 +148,7 @@ class Run:
         for spec in self.study.models:
             self.traces(spec)
             self.pathways(spec)
+            self.map(spec)
         return self.figures()
 
 

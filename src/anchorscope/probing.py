@@ -216,7 +216,7 @@ def read_readouts(store: Store, model: str, dataset: str, site: Site, position: 
     ids: dict[str, list[str]] = {}
     for batch in cell.table(table_name(site, position), Readout).batches():
         names = batch.column("condition").to_pylist()
-        flat = [_lists(batch.column(column)) for column in ("logits", "drift")]
+        flat = [as_arrays(batch.column(column)) for column in ("logits", "drift")]
         for i, (name, sample) in enumerate(zip(names, batch.column("id").to_pylist(), strict=True)):
             ids.setdefault(name, []).append(sample)
             columns.setdefault(name, []).append(flat[0][i])
@@ -242,7 +242,7 @@ def read_readouts(store: Store, model: str, dataset: str, site: Site, position: 
     return Recorded(rows, readouts, cube("question_only")[:, 0], np.stack(columns["text_only"], axis=1))
 
 
-def _lists(column: Any) -> list[NDArray[np.float32]]:
+def as_arrays(column: Any) -> list[NDArray[np.float32]]:
     """The lists of an Arrow column as arrays."""
     values, ends = column.values.to_numpy(), column.offsets.to_numpy()
     return [values[start:end] for start, end in pairwise(ends)]

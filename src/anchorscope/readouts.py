@@ -78,6 +78,16 @@ def read_out(probes: LayerProbes, x: FloatArray, folds: Folds) -> NDArray[np.flo
     return out
 
 
+def read_out_some(probes: LayerProbes, x: FloatArray, folds: Folds, samples: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(repeat, part, sample, state): as `read_out`, of some samples with several states, x (sample, state, width)."""
+    _check_width(probes, x.reshape(-1, x.shape[-1]))
+    fold = folds.fold[:, samples]  # (repeat, sample)
+    repeat = np.arange(folds.repeats)[:, None]
+    weight = probes.weight[repeat, fold].astype(np.float64)  # (repeat, sample, part, width)
+    read = weight @ x.transpose(0, 2, 1).astype(np.float64) + probes.bias[repeat, fold][..., None]
+    return np.ascontiguousarray(read.transpose(0, 2, 1, 3))
+
+
 def read_out_new(probes: LayerProbes, x: FloatArray) -> NDArray[np.float64]:
     """(repeat, part, sample): samples (sample, width) that no probe was fitted on, by the mean logit over folds."""
     _check_width(probes, x)

@@ -65,6 +65,9 @@ def expected(study: Study) -> Iterator[tuple[str, str]]:
             for place in places:
                 yield f"{model.name}/{dataset.name}", f"readouts-{place}"
                 yield f"{model.name}/{dataset.name}", f"pathways-{place}"
+                if study.map is not None:
+                    yield f"{model.name}/{dataset.name}", f"map-{place}"
+                    yield f"{model.name}/{dataset.name}", f"mapstats-{place}"
 
 
 def status_of(store: Store) -> RunStatus:

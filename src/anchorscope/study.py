@@ -239,8 +239,8 @@ class TraceSpec(Spec):
     """At most so many samples with a right answer, per model and set."""
     wrong: Annotated[int, Field(ge=1)] = 1000
     """At most so many samples with a wrong answer. Each keeps the probability with which it was drawn."""
-    batch_tokens: Annotated[int, Field(ge=1)] = 8192
-    """Tokens per batch, all conditions counted. The batch plan depends on lengths and this number alone."""
+    memory: Annotated[FiniteFloat, Field(gt=0)] = 1.0
+    """Gigabytes that one batch may take beside the weights (docs/performance.md). A longer sample runs alone."""
 
     @model_validator(mode="after")
     def _consistent(self) -> TraceSpec:
@@ -253,6 +253,32 @@ class TraceSpec(Spec):
             pair = {f"control_{control}", f"matched_{control}"} & set(self.conditions)
             if len(pair) == 1:
                 raise ValueError(f"control_{control} and matched_{control} go together: they are compared")
+        return self
+
+
+class MapSpec(Spec):
+    """The layer × layer map: cut in some layers, read in every layer from there on."""
+
+    layers: Literal["single", "window"] = "window"
+    """In which layers the cut holds: one, or `width` layers around one. Single layers often have others to stand in."""
+    width: Annotated[int, Field(ge=1)] = 5
+    """Layers in a window."""
+    into: Literal["after", "answer"] = "after"
+    """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
+    conditions: Annotated[
+        list[Literal["knockout", "control_question", "control_random", "matched_question", "matched_random"]],
+        Field(min_length=1),
+    ] = ["knockout", "control_question"]
+    """What is cut, each on a map of its own: the exact question tokens, and as a control others."""
+    correct: Annotated[int, Field(ge=1)] = 300
+    """At most so many of the traced samples with a right answer."""
+    wrong: Annotated[int, Field(ge=1)] = 300
+    """At most so many with a wrong one."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MapSpec:
+        if self.conditions[0] != "knockout" or len(set(self.conditions)) < len(self.conditions):
+            raise ValueError("conditions begins with knockout, and names each once")
         return self
 
 
@@ -298,6 +324,8 @@ class Study(Spec):
     """Passes under each condition, and what is read from them."""
     probes: ProbeSpec = ProbeSpec()
     """How correctness is read from activations."""
+    map: MapSpec | None = None
+    """A layer × layer map too: `map: {}` for one with these defaults."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seeds the sampling of questions and everything random after it."""
     shard_rows: Annotated[int, Field(ge=1)] = 1024
@@ -307,9 +335,11 @@ class Study(Spec):
 
     @model_validator(mode="after")
     def _controls_are_found(self) -> Study:
-        for control in ("control_question", "control_random"):
-            if control in self.traces.conditions and control not in self.spans.controls:
-                raise ValueError(f"traces.conditions has {control}, and spans.controls does not")
+        for where, conditions in (("traces", self.traces.conditions), ("map", self.map.conditions if self.map else [])):
+            for control in ("question", "random"):
+                cut = {f"control_{control}", f"matched_{control}"} & set(conditions)
+                if cut and f"control_{control}" not in self.spans.controls:
+                    raise ValueError(f"{where}.conditions has {min(cut)}, and spans.controls no control_{control}")
         return self
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
 """Forward passes under conditions, and the activations at the read positions. Hooks live here and nowhere else.
 
 One pass carries all conditions of a batch of samples; a map takes several (layout.py). Three kinds of hook do it:
-before a layer, streams join and position ids follow; before an attention block, it gets this layer's mask; after a
-site, the read positions are picked out. Nothing else leaves the device.
+before a layer, streams join; around an attention block, slots are laid in rows with this layer's mask; after a site,
+the read positions are picked out. Nothing else leaves the device.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from anchorscope.errors import ModelError
-from anchorscope.layout import ROW_SLOTS, Layout, Stream, lay_out, passes
+from anchorscope.layout import PADDING, ROW_SLOTS, Layout, Stream, lay_out, passes
 from anchorscope.models.load import Model
 from anchorscope.models.sites import Site, site_modules
 from anchorscope.prefix import Prefix, compute_prefix, passing_cache, saved_in
+
+MASKS = 2  # kept at a time: of layers with and without a window
+PLACED = ("hidden_states", "position_ids", "position_embeddings")  # what attention gets for each slot
 
 
 @dataclass(frozen=True)
@@ -68,36 +73,29 @@ class Tracer:
         self, layout: Layout, picks: list[_Places], found: _Found, saved: Saved | None, save: bool
     ) -> Saved | None:
         """One forward pass. The first keeps the clean states, keys and values, if later ones begin from them."""
-        clean = max(len(row[0].ids) for row in layout.rows) if save and saved is None else 0
+        keep = _clean_slots(layout) if save and saved is None else None
         states: list[torch.Tensor] = []
         device = self.model.device
-        cache = passing_cache(self.layers, self._prefix, saved.keys if saved else None, clean)
+        columns = max(len(row[0].ids) for row in layout.rows) if keep is not None else 0
+        cache = passing_cache(self.layers, self._prefix, saved.keys if saved else None, columns)
         with ExitStack() as stack:
-            for handle in self._hooks(layout, picks, found, saved, states if clean else None):
+            for handle in self._hooks(layout, picks, found, _Join(layout, saved, keep, states)):
                 stack.callback(handle.remove)
-            first = _additive(layout, 0, None, torch.float32)  # the hooks give each layer its own
             self.model.network.get_decoder()(
-                torch.from_numpy(layout.ids).to(device),
-                attention_mask=first.to(device),
-                position_ids=torch.from_numpy(layout.places).to(device),
+                torch.from_numpy(layout.ids)[None].to(device),
+                attention_mask=torch.zeros(1, 1, 1, 1, device=device),  # the hooks give each layer its own
+                position_ids=torch.from_numpy(layout.places)[None].to(device),
                 past_key_values=cache,
                 use_cache=True,
             )
-        return Saved(states, saved_in(cache)) if clean else saved
+        return Saved(states, saved_in(cache)) if keep is not None else saved
 
-    def _hooks(
-        self,
-        layout: Layout,
-        picks: list[_Places],
-        found: _Found,
-        saved: Saved | None,
-        states: list[torch.Tensor] | None,
-    ) -> Iterator[Any]:
-        masks = _Masks(layout, self.model.windows)
+    def _hooks(self, layout: Layout, picks: list[_Places], found: _Found, join: _Join) -> Iterator[Any]:
+        rows = _Rows(layout, self.model.windows)
         for layer in range(self.layers):
-            join = _Join(layout, layer, saved, states)
-            yield self._layers[layer].register_forward_pre_hook(join, with_kwargs=True)
-            yield self._attention[layer].register_forward_pre_hook(masks.hook(layer), with_kwargs=True)
+            yield self._layers[layer].register_forward_pre_hook(partial(join, layer), with_kwargs=True)
+            yield self._attention[layer].register_forward_pre_hook(partial(rows.lay, layer), with_kwargs=True)
+            yield self._attention[layer].register_forward_hook(partial(rows.flatten, layer))
             if picks[layer].reads:
                 for site in self.sites:
                     hook = _Pick(picks[layer], found.of(site, layer))
@@ -109,16 +107,21 @@ class Saved:
     """What the clean pass leaves for passes that begin at a later layer."""
 
     states: list[torch.Tensor]
-    """(row, slot, width) of the clean slots, as they enter each layer"""
+    """(1, slot, width): of the clean streams one after the other, as they enter each layer"""
     keys: Prefix
     """their keys and values, per layer"""
 
 
+def _clean_slots(layout: Layout) -> torch.Tensor:
+    """The slots of the clean streams, row by row."""
+    slots = [layout.grid[i, : len(row[0].ids)] for i, row in enumerate(layout.rows)]
+    return torch.from_numpy(np.concatenate(slots))
+
+
 @dataclass(frozen=True)
 class _Places:
-    """What is read at one layer of one pass: rows, slots, and the number of each read."""
+    """What is read at one layer of one pass: slots, and the number of each read."""
 
-    rows: list[int]
     slots: list[int]
     reads: list[int]
 
@@ -126,15 +129,14 @@ class _Places:
 def _picks(layout: Layout, reads: Sequence[Read], layers: int) -> list[_Places]:
     """The reads of each layer that this pass serves: before it joins, a stream is read where the clean one is."""
     clean = layout.saved == 0
-    found = [_Places([], [], []) for _ in range(layers)]
+    found = [_Places([], []) for _ in range(layers)]
     for number, read in enumerate(reads):
         joins = layout.rows[read.row][read.stream].joins
-        own = layout.firsts[read.row][read.stream] >= 0
+        own = layout.columns[read.row][read.stream] >= 0
         for begin, end, stream, there in ((0, joins, 0, clean), (joins, layers, read.stream, own)):
             if there and begin < end:
                 slot = layout.slot(read.row, stream, read.place)
                 for each in found[begin:end]:
-                    each.rows.append(read.row)
                     each.slots.append(slot)
                     each.reads.append(number)
     return found
@@ -181,39 +183,35 @@ class _Pick:
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> None:
         states = output[0] if isinstance(output, tuple) else output
-        self.kept.append((self.places.reads, states[self.places.rows, self.places.slots]))
+        self.kept.append((self.places.reads, states[0, self.places.slots]))
 
 
 @dataclass(frozen=True)
 class _Join:
-    """Before a layer: streams that join here get copies of the clean states; position ids follow the width."""
+    """Before a layer: the clean states are saved, and streams that join here get copies of them."""
 
     layout: Layout
-    layer: int
     saved: Saved | None
-    states: list[torch.Tensor] | None
-    """Where the clean states go, if they are to be saved."""
+    keep: torch.Tensor | None
+    """The slots whose states are saved, if any."""
+    states: list[torch.Tensor]
+    """Where they go."""
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         named = "hidden_states" in kwargs
         states = kwargs["hidden_states"] if named else args[0]
-        if self.states is not None:
-            clean = max(len(row[0].ids) for row in self.layout.rows)
-            self.states.append(states[:, :clean].clone())
-        width = self.layout.widths[self.layer]
-        before = self.layout.widths[self.layer - 1] if self.layer else width
-        if width == before == self.layout.widths[-1]:
+        if self.keep is not None:
+            self.states.append(states[:, self.keep.to(states.device)])
+        counts = self.layout.counts
+        count, before = counts[layer], counts[layer - 1] if layer else counts[layer]
+        if count == before == counts[-1]:
             return None  # all streams are there from the start
-        if self.layer == 0:
-            states = states[:, : max(1, width)]
-        elif width > before:
-            clean_states = self.saved.states[self.layer].to(states.device) if self.saved else states
-            sources = torch.from_numpy(self.layout.sources[:, before:width]).to(states.device)
-            joining = clean_states.gather(1, sources[:, :, None].expand(-1, -1, states.shape[2]))
-            states = torch.cat([states[:, :before], joining], dim=1)
-        for name in ("position_ids", "position_embeddings"):
-            if name in kwargs:
-                kwargs[name] = _narrowed(kwargs[name], max(1, width))
+        if layer == 0:
+            states = states[:, : self.layout.slots(0)]
+        elif count > before:
+            clean = self.saved.states[layer].to(states.device) if self.saved else states
+            sources = torch.from_numpy(self.layout.sources[before:count]).to(states.device)
+            states = torch.cat([states[:, :before], clean[:, sources]], dim=1)
         if named:
             kwargs["hidden_states"] = states
         else:
@@ -221,26 +219,41 @@ class _Join:
         return args, kwargs
 
 
-def _narrowed(value: Any, width: int) -> Any:
-    """Position ids (row, slot) or position embeddings ((row, slot, width), …), the first `width` slots of them."""
-    if isinstance(value, tuple):
-        return tuple(each[:, :width] for each in value)
-    return value[:, :width]
-
-
-class _Masks:
-    """Each layer's mask, made once where layers agree."""
+class _Rows:
+    """Around attention: slots are laid side by side in rows with this layer's mask, and then flat again."""
 
     def __init__(self, layout: Layout, windows: Sequence[int | None]) -> None:
         self.layout, self.windows = layout, windows
-        self._made: dict[Any, torch.Tensor] = {}
+        self._masks: dict[Any, torch.Tensor] = {}
+        self._indices: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def hook(self, layer: int) -> Any:
-        def give(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            states = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
-            return args, {**kwargs, "attention_mask": self._mask(layer, states.dtype, states.device)}
+    def lay(self, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Before an attention block."""
+        states = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
+        rows, _ = self._index(layer, states.device)
+        given = {name: _in_rows(kwargs[name], rows) for name in PLACED if kwargs.get(name) is not None}
+        given["attention_mask"] = self._mask(layer, states.dtype, states.device)
+        if "hidden_states" not in kwargs:
+            args = (states[0, rows], *args[1:])
+        return args, {**kwargs, **given}
 
-        return give
+    def flatten(self, layer: int, module: nn.Module, inputs: Any, output: Any) -> Any:
+        """After it. Weights, where an attention code returns some, stay as they are: nobody reads them."""
+        states = output[0] if isinstance(output, tuple) else output
+        _, back = self._index(layer, states.device)
+        flat = states.flatten(0, 1)[back][None]
+        return (flat, *output[1:]) if isinstance(output, tuple) else flat
+
+    def _index(self, layer: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which slot stands in each place of the rows (any, where none does), and in which place each slot stands."""
+        key = (self.layout.slots(layer), device)
+        if key not in self._indices:
+            rows = self.layout.rows_at(layer)
+            back = np.empty(self.layout.slots(layer), dtype=np.int64)
+            places = np.flatnonzero(rows != PADDING)
+            back[rows.ravel()[places]] = places
+            self._indices[key] = tuple(torch.from_numpy(each).to(device) for each in (np.maximum(rows, 0), back))  # type: ignore[assignment]
+        return self._indices[key]
 
     def _mask(self, layer: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         cuts = frozenset(
@@ -249,16 +262,21 @@ class _Masks:
             for s, stream in enumerate(row)
             if stream.cut.keys and layer in stream.layers
         )
-        key = (cuts, self.layout.width(layer), self.windows[layer], dtype, device)
-        if key not in self._made:
-            if len(self._made) > 4:  # a map has one for each layer: let the old ones go
-                self._made.clear()
-            self._made[key] = _additive(self.layout, layer, self.windows[layer], dtype).to(device)
-        return self._made[key]
+        key = (cuts, self.layout.slots(layer), self.windows[layer], dtype, device)
+        if key not in self._masks:
+            if len(self._masks) == MASKS:  # a map has one for each layer: let the old ones go
+                self._masks.clear()
+            self._masks[key] = _additive(self.layout, layer, self.windows[layer], dtype).to(device)
+        return self._masks[key]
+
+
+def _in_rows(value: Any, rows: torch.Tensor) -> Any:
+    """What comes with the slots, (1, slot, …) or several of these, as (row, column, …)."""
+    return tuple(each[0, rows] for each in value) if isinstance(value, tuple) else value[0, rows]
 
 
 def _additive(layout: Layout, layer: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
-    """0 where a query sees a key, −inf where not: (row, 1, slot, shared + saved + slot)."""
+    """0 where a query sees a key, −inf where not: (row, 1, column, shared + saved + column)."""
     seen = torch.from_numpy(layout.visible(layer, window))
     return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, float("-inf"))[:, None]
 
@@ -282,7 +300,7 @@ def read_plain(
     """Read (layer, place, width) the slow, obvious way: one sample, no cache, no padding, the model's own mask."""
     modules = {site: site_modules(model.network, model.source.architecture, site) for site in sites}
     found = _Found(sites, len(next(iter(modules.values()))), len(places))
-    everything = _Places([0] * len(places), list(places), list(range(len(places))))
+    everything = _Places(list(places), list(range(len(places))))
     with ExitStack() as stack:
         for site in sites:
             for layer, module in enumerate(modules[site]):

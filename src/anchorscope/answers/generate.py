@@ -130,7 +130,12 @@ class Generator:
         own = [length - len(self.shared_ids) for length in lengths]
         # a sliding window is counted in cache slots; where it matters, no row may hold a padded slot
         window, longest = self.model.window, max(lengths, default=0) + self.max_new_tokens
-        return plan_batches(own, self.batch_tokens, self.max_new_tokens, padding=window is None or longest <= window)
+        return plan_batches(
+            own,
+            self.batch_tokens,
+            lambda tokens: tokens + self.max_new_tokens,
+            padding=window is None or longest <= window,
+        )
 
     @torch.inference_mode()
     def _batch(self, rows: Sequence[Sequence[int]]) -> list[Generated]:

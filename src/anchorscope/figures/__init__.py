@@ -7,5 +7,6 @@ with the numbers beside it, and caption.py says it in words.
 from anchorscope.figures.caption import caption
 from anchorscope.figures.charts import CHARTS
 from anchorscope.figures.files import draw
+from anchorscope.figures.maps import draw_maps
 
-__all__ = ["CHARTS", "caption", "draw"]
+__all__ = ["CHARTS", "caption", "draw", "draw_maps"]

@@ -190,7 +190,7 @@ def _draw_line(
 ) -> None:
     colour = look.a if curve.warm else look.q
     x = [row.layer for row in line]
-    y, low, high = ([_drawn(getattr(row, name)) for row in line] for name in ("value", "low", "high"))
+    y, low, high = ([drawn(getattr(row, name)) for row in line] for name in ("value", "low", "high"))
     if curve.band:
         alpha = 0.08 if curve.style == ":" else 0.15
         axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0, zorder=1)
@@ -219,7 +219,8 @@ def _strokes(curve: Curve, look: Look) -> dict[str, Any]:
     }
 
 
-def _drawn(value: float | None) -> float:
+def drawn(value: float | None) -> float:
+    """A number as matplotlib takes it: a gap where there is none."""
     return math.nan if value is None else float(value)
 
 

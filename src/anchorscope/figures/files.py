@@ -13,7 +13,7 @@ from anchorscope.figures.charts import CHARTS
 from anchorscope.figures.drawing import DPI, draw_chart, drawn_rows, rows_with_numbers, style
 from anchorscope.figures.numbers import Numbers, collect, to_csv
 from anchorscope.pathways import Statistic
-from anchorscope.table import write_whole
+from anchorscope.table import write_bytes
 
 # no dates: the same numbers give the same bytes
 FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -42,21 +42,30 @@ def draw(
             continue
         with style():
             figure = draw_chart(chart, numbers, models, datasets, layers)
-            contents = {suffix: _saved(figure, suffix) for suffix in FORMATS}
+            contents = saved_as(figure)
         contents["csv"] = to_csv(row for _, row in drawn_rows(chart, numbers, models, datasets))
         contents["txt"] = caption_of(chart, numbers, models, datasets, site, position).encode()
-        for suffix, content in contents.items():
-            path = folder / f"{name}.{suffix}"
-            write_whole(path, lambda stream, content=content: stream.write(content))  # type: ignore[misc]
-            written.append(path)
+        written += write_contents(folder, name, contents)
     return written
+
+
+def write_contents(folder: Path, name: str, contents: Mapping[str, bytes]) -> list[Path]:
+    """Write the files of one chart, whole each, by suffix."""
+    paths = [folder / f"{name}.{suffix}" for suffix in contents]
+    for path, content in zip(paths, contents.values(), strict=True):
+        write_bytes(path, content)
+    return paths
 
 
 def _layers(numbers: Numbers, model: str) -> int:
     return 1 + max((row.layer for (_, of, _), line in numbers.rows.items() if of == model for row in line), default=0)
 
 
-def _saved(figure: Figure, suffix: str) -> bytes:
-    stream = io.BytesIO()
-    figure.savefig(stream, format=suffix, dpi=DPI, metadata=FORMATS[suffix])
-    return stream.getvalue()
+def saved_as(figure: Figure) -> dict[str, bytes]:
+    """The figure in every format."""
+    found = {}
+    for suffix, metadata in FORMATS.items():
+        stream = io.BytesIO()
+        figure.savefig(stream, format=suffix, dpi=DPI, metadata=metadata)
+        found[suffix] = stream.getvalue()
+    return found

@@ -7,12 +7,10 @@ import io
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from anchorscope.errors import AnchorscopeError, did_you_mean
 from anchorscope.pathways import Statistic
-
-COLUMNS = tuple(field.name for field in fields(Statistic))
 
 
 class Key(NamedTuple):
@@ -86,11 +84,12 @@ def too_few(line: Sequence[Statistic]) -> bool:
     return bool(line) and all(row.value is None for row in line)
 
 
-def to_csv(rows: Iterable[Statistic]) -> bytes:
-    """The rows as CSV, each number in full; what is too few is empty."""
+def to_csv(rows: Iterable[Any], record: type[Any] = Statistic) -> bytes:
+    """The rows of a table as CSV, each number in full; what is too few is empty."""
+    columns = [field.name for field in fields(record)]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(columns)
     for row in rows:
-        writer.writerow(["" if (value := getattr(row, name)) is None else value for name in COLUMNS])
+        writer.writerow(["" if (value := getattr(row, name)) is None else value for name in columns])
     return text.getvalue().encode()
