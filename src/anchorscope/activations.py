@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from anchorscope.batching import plan_batches
-from anchorscope.budget import Budget, make_budget
+from anchorscope.budget import ENOUGH, Budget, make_budget
 from anchorscope.conditions import Condition, Position, place_of, stream_of
 from anchorscope.errors import StoreError
 from anchorscope.memory import give_back
@@ -101,7 +101,8 @@ def trace_samples(tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec) ->
     dtype = torch.float32 if tracer.model.network.dtype == torch.float64 else tracer.model.network.dtype
     found: dict[str, torch.Tensor] = {}
     budget = budget_of(tracer, spec)
-    for batch in plan_batches([sum(len(stream.ids) for stream in row) for row in rows], budget.memory, budget.cost):
+    lengths = [sum(len(stream.ids) for stream in row) for row in rows]
+    for batch in plan_batches(lengths, budget.memory, budget.cost, enough=ENOUGH):
         reads = [
             Read(i, c, place_of(spec.conditions[c], samples[row].spans, position))
             for c, position in kinds

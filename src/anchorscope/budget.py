@@ -13,9 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from anchorscope.batching import WASTE
 from anchorscope.models.load import Model
 from anchorscope.tracing import MASKS
 
+ENOUGH = 2048  # tokens that keep the cores, or a GPU, busy: beyond them padding decides
 HOST = 6  # bytes of an edge while its mask is made: truth values and what they are made from
 
 
@@ -40,8 +42,11 @@ class Budget:
         return self.row + slots * self.slot + self.before * self.key + slots * (self.before + slots) * self.edge
 
     def record(self) -> dict[str, Any]:
-        """For the manifest: the formula and its prices."""
-        formula = "rows × (row + slots × slot + before × key + slots × (before + slots) × edge) ≤ memory"
+        """For the manifest: the formula and its prices, and when a batch is closed earlier."""
+        formula = (
+            "rows × (row + slots × slot + before × key + slots × (before + slots) × edge) ≤ memory; "
+            f"from {ENOUGH} tokens on, padded ≤ {WASTE} × real"
+        )
         prices = {name: getattr(self, name) for name in ("memory", "row", "slot", "key", "edge", "before")}
         return {"formula": formula, "bytes": prices}
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from anchorscope.activations import TABLE as TRACES
 from anchorscope.activations import Trace
 from anchorscope.batching import plan_batches
-from anchorscope.budget import Budget, make_budget
+from anchorscope.budget import ENOUGH, Budget, make_budget
 from anchorscope.conditions import CUTS, Condition, Position, place_of
 from anchorscope.knockout import Knockout
 from anchorscope.layout import Stream, clean_stream, cut_stream
@@ -128,7 +128,8 @@ class Mapper:
         lengths = [sum(len(stream.ids) for stream in row) for row in rows]
         budget = self._budget(rows)
         found: dict[tuple[Site, Position], dict[int, list[MapReadout]]] = {where: {} for where in self.probes}
-        for batch in plan_batches(lengths, budget.memory, lambda slots: budget.cost(self._slots(slots))):
+        cost = lambda slots: budget.cost(self._slots(slots))  # noqa: E731
+        for batch in plan_batches(lengths, budget.memory, cost, enough=ENOUGH * len(self.variants)):
             reads = [
                 Read(i, stream, place_of("clean", samples[row].spans, position))
                 for position in self.positions

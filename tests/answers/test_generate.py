@@ -99,11 +99,20 @@ def test_a_model_saved_as_float16_is_refused(tmp_path: Path):
         load_model(ModelSpec(id=str(tmp_path), name="m"))
 
 
-@given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 300), st.integers(0, 10), st.booleans())
-def test_a_plan_holds_every_row_once_within_the_budget(lengths, budget, extra, padding):
-    batches = plan_batches(lengths, budget, lambda longest: longest + extra, padding)
+@given(
+    st.lists(st.integers(1, 50), max_size=40),
+    st.integers(1, 300),
+    st.integers(0, 10),
+    st.booleans(),
+    st.none() | st.integers(1, 100),
+)
+def test_a_plan_holds_every_row_once_within_the_budget(lengths, budget, extra, padding, enough):
+    batches = plan_batches(lengths, budget, lambda longest: longest + extra, padding, enough)
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
     for batch in batches:
         longest = max(lengths[row] for row in batch)
         assert len(batch) == 1 or len(batch) * (longest + extra) <= budget
         assert padding or len({lengths[row] for row in batch}) == 1
+        tokens = [lengths[row] for row in batch]
+        if enough is not None and sum(tokens[:-1]) >= enough:
+            assert len(batch) * tokens[-1] <= 1.1 * sum(tokens)

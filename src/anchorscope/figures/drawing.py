@@ -125,6 +125,10 @@ def draw_chart(
         _draw_panel(panel, chart, numbers, look, layers_of[panel.model])
         _name_panel(panel, width)
     _scale(panels, numbers)
+    noted = {panel.number: panel.axes for panel in panels if _note_missing(panel, chart, numbers, look)}
+    for axes in noted.values():  # room for the words below the lines; a row shares one scale
+        low, high = axes.get_ylim()
+        axes.set_ylim(low - 0.2 * (high - low), high)
     figure.draw_without_rendering()  # lays it out, once, so that all formats have the same layout
     figure.set_layout_engine("none")
     return figure
@@ -160,11 +164,10 @@ def _draw_panel(panel: Panel, chart: Chart, numbers: Numbers, look: Mapping[str,
         for name in look:
             for tick in numbers.of(row.ticks, panel.model, name):
                 _draw_tick(axes, tick, look[name])
-    _note_missing(panel, chart, numbers, look)
 
 
-def _note_missing(panel: Panel, chart: Chart, numbers: Numbers, look: Mapping[str, Look]) -> None:
-    """Say in the panel which lines it lacks because their groups are too small."""
+def _note_missing(panel: Panel, chart: Chart, numbers: Numbers, look: Mapping[str, Look]) -> bool:
+    """Say in the panel which lines it lacks because their groups are too small, if any."""
     axes, missing = panel.axes, []
     for curve in panel.row.curves:
         few = [look[name].name for name in look if too_few(numbers.of(curve.key, panel.model, name))]
@@ -174,6 +177,7 @@ def _note_missing(panel: Panel, chart: Chart, numbers: Numbers, look: Mapping[st
         box = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}
         bottom = 0.16 if panel.row.ticks else 0.05  # ticks stand below
         axes.text(0.02, bottom, words, transform=axes.transAxes, fontsize=7.5, style="italic", zorder=6, bbox=box)
+    return bool(missing)
 
 
 def _scale(panels: Sequence[Panel], numbers: Numbers) -> None:
