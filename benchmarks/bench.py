@@ -95,7 +95,7 @@ class Bench:
                 "bare": partial(bare, model, cases, best),
                 "sweep": partial(ours.sweep, batch),
                 "five": partial(ours.sweep, batch, FIVE),
-                "map": partial(mapped.map, batch),
+                "map": mapped.map,
             },
             self.options.repeats,
         )
@@ -218,7 +218,7 @@ class Bench:
         for what, into in COMPARED:
             for i, case in enumerate(cases):
                 ours = Ours(model, [case], into)
-                states = (ours.sweep(1) if what == "sweep" else ours.map(1))[0]
+                states = (ours.sweep(1) if what == "sweep" else ours.map())[0]
                 wanted[what, i] = {s: v[:, 1:].transpose(0, 1) if what == "map" else v[:, 1] for s, v in states.items()}
         for tool in ("transformer_lens", "nnsight"):
             worst = 0.0

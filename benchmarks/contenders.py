@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from cases import TWO, Case
 
+from anchorscope.batching import plan_batches
+from anchorscope.budget import ENOUGH
 from anchorscope.conditions import Condition, place_of
 from anchorscope.knockout import Into
 from anchorscope.models.load import Model
@@ -63,14 +66,14 @@ class Ours:
             found.append(tracer(rows, reads))
         return found
 
-    def map(self, batch: int, row_slots: int | None = None) -> list[dict[Site, torch.Tensor]]:
-        """Each layer cut alone, every layer read."""
+    def map(self, row_slots: int | None = None) -> list[dict[Site, torch.Tensor]]:
+        """Each layer cut alone, every layer read; batches as a run plans them."""
         tracer, found = self.tracer(), []
         if row_slots is not None:
             tracer.row_slots = row_slots
-        size = lambda case: len(case.cut_in(self.into, range(1)).ids)  # noqa: E731
-        for some in chunks(self.cases, batch, size):
-            rows = [case.map_row(self.into, tracer.layers) for case in some]
-            reads = [Read(i, s, case.read) for i, case in enumerate(some) for s in range(1 + tracer.layers)]
-            found.append(tracer(rows, reads))
+        rows = [case.map_row(self.into, tracer.layers) for case in self.cases]
+        lengths = [sum(len(stream.ids) for stream in row) for row in rows]
+        for batch in plan_batches(lengths, sys.maxsize, enough=2 * ENOUGH):
+            reads = [Read(i, s, self.cases[row].read) for i, row in enumerate(batch) for s in range(1 + tracer.layers)]
+            found.append(tracer([rows[row] for row in batch], reads))
         return found

@@ -211,7 +211,8 @@ def test_the_plan_of_batches_changes_nothing_but_rounding(done, monkeypatch):
     before = read_map(store, "one", "north", *WHERE)
     planned = []
     real = layermap_module.plan_batches
-    monkeypatch.setattr(layermap_module, "plan_batches", lambda n, m, c: planned.append(real(n, 1, c)) or planned[-1])
+    alone = lambda lengths, budget, cost, enough: planned.append(real(lengths, 1, cost)) or planned[-1]  # noqa: E731
+    monkeypatch.setattr(layermap_module, "plan_batches", alone)
     table = store.results("one", "north").table(map_name(*WHERE), MapReadout)
     kept = table.path(0).read_bytes()
     table.path(0).unlink()

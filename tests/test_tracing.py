@@ -158,8 +158,8 @@ def test_visible_is_what_the_definition_says():
     random = np.random.default_rng(0)
     for window, _trial in itertools.product([None, 5], range(5)):
         shared, rows = 4, []
-        for _ in range(3):
-            ids = random.integers(3, 99, int(random.integers(8, 14))).tolist()
+        for length in (23, 9, 8, 10):
+            ids = random.integers(3, 99, length).tolist()
             keys = random.choice(np.arange(shared, len(ids) - 2), 2, replace=False).tolist()
             cut = Cut(tuple(keys), tuple(key + 1 for key in keys))
             rows.append(
@@ -169,28 +169,29 @@ def test_visible_is_what_the_definition_says():
         layout = lay_out(rows, shared, 4)
         for layer in range(4):
             seen = layout.visible(layer, window)
-            for r, row in enumerate(rows):
+            for r, slots in enumerate(layout.rows_at(layer)):
                 for q in range(seen.shape[1]):
-                    expected = visible_keys(layout, row, r, q, layer, window)
-                    assert set(np.flatnonzero(seen[r, q])) == expected
+                    assert set(np.flatnonzero(seen[r, q])) == visible_keys(layout, slots, q, layer, window)
+    assert len(layout.grid) < len(rows)  # short samples stand side by side
 
 
-def visible_keys(layout, row, r, q, layer, window):
-    """By the definition, for one query: its own stream up to itself, the clean one before its start, the prefix."""
-    shared, slots = layout.shared, layout.rows_at(layer)
-    if slots[r, q] < 0:
+def visible_keys(layout, slots, q, layer, window):
+    """By the definition, for one query: its own stream up to itself, its clean one before its start, the prefix."""
+    shared, every = layout.shared, [(i, s) for i, sample in enumerate(layout.samples) for s in range(len(sample))]
+    if slots[q] < 0:
         return {shared + q}
-    stream, place = layout.streams[r, q], layout.places[slots[r, q]]
-    found = set()
-    for k in range(shared + slots.shape[1]):
-        if k >= shared and slots[r, k - shared] < 0:
+    (sample, number), place = every[layout.streams[slots[q]]], layout.places[slots[q]]
+    mine, found = layout.samples[sample][number], set()
+    for k in range(shared + len(slots)):
+        if k >= shared and slots[k - shared] < 0:
             continue
-        key_stream, key_place = (
-            (-1, k) if k < shared else (layout.streams[r, k - shared], layout.places[slots[r, k - shared]])
+        (key_sample, key_number), key_place = (
+            ((sample, 0), k)
+            if k < shared
+            else (every[layout.streams[slots[k - shared]]], layout.places[slots[k - shared]])
         )
-        mine = row[stream]
-        own = key_stream == stream and key_place <= place
-        before = key_stream in (-1, 0) and key_place < mine.start
+        own = k >= shared and (key_sample, key_number) == (sample, number) and key_place <= place
+        before = (key_sample, key_number) == (sample, 0) and key_place < mine.start
         cut = layer in mine.layers and any(
             key_place == key and place >= first
             for key, first in zip(mine.cut.keys, mine.cut.first_queries, strict=True)

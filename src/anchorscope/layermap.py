@@ -129,7 +129,9 @@ class Mapper:
         budget = self._budget(rows)
         found: dict[tuple[Site, Position], dict[int, list[MapReadout]]] = {where: {} for where in self.probes}
         cost = lambda slots: budget.cost(self._slots(slots))  # noqa: E731
-        for batch in plan_batches(lengths, budget.memory, cost, enough=ENOUGH * len(self.variants)):
+        for batch in plan_batches(
+            lengths, budget.memory, cost, enough=2 * ENOUGH
+        ):  # half of them have joined, on average
             reads = [
                 Read(i, stream, place_of("clean", samples[row].spans, position))
                 for position in self.positions

@@ -1,13 +1,13 @@
 """How several conditions of one sample share one forward pass: the one place where reuse is decided.
 
-A condition differs from the clean pass only from its first cut query on. So a sample becomes one row of *streams*:
+A condition differs from the clean pass only from its first cut query on. So a sample becomes a row of *streams*:
 
     shared prefix | clean: the sample's own tokens | knockout: tokens from its first cut on | control: … | …
     (keys and values, computed once for all samples)
 
 A stream's queries see the clean keys before its start, its own keys after it, and nothing of other streams. Every
 distinct (token, condition) is computed once; nothing is approximated. A stream whose cut begins at a later layer (a
-window, a single layer) joins the row at that layer with copies of the clean states, which until then are its own.
+window, a single layer) joins at that layer with copies of the clean states, which until then are its own.
 
 Within a row attention is computed between all slots, also those that do not see each other. A layer × layer map has a
 stream for each layer, too many for one row: its late streams then take passes of their own, some layers' streams each,
@@ -25,16 +25,15 @@ from numpy.typing import NDArray
 from anchorscope.knockout import NOTHING, Cut
 
 PREFIX, PADDING = -1, -2  # streams of slots that are not a condition's own
-ROW_SLOTS = 128  # of late streams in one row: more waste attention, fewer waste the clean keys' copies
-
+ROW_SLOTS = 256  # of a sample's late streams in one pass: more waste attention, fewer waste copies of clean keys
 
 Members = Sequence[Sequence[int]]
-"""For each row the numbers of the streams that are part of a pass."""
+"""For each sample which of its streams are part of a pass."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """One condition's own tokens in a row. Tokens are counted from the start of the sample's sequence, BOS included."""
+    """One condition's own tokens. Tokens are counted from the start of the sample's sequence, BOS included."""
 
     ids: tuple[int, ...]
     """The tokens that are computed for it."""
@@ -42,11 +41,11 @@ class Stream:
     """The place of the first of them. Places before it are the clean stream's."""
     cut: Cut = NOTHING
     layers: range = range(0)
-    """The layers in which the cut holds. The stream joins the row at the first of them."""
+    """The layers in which the cut holds. The stream joins at the first of them."""
 
     @property
     def joins(self) -> int:
-        """The layer at which it joins the row."""
+        """The layer at which it joins."""
         return self.layers.start if self.cut.keys else 0
 
     @property
@@ -71,33 +70,36 @@ def cut_stream(ids: Sequence[int], shared: int, cut: Cut, layers: range) -> Stre
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A batch of rows of streams, laid out for one pass.
+    """A batch of samples, laid out for one pass.
 
-    Its tokens are **slots** of one flat list, in the order in which they join: norms, MLPs and projections see no
-    padding. Attention sees rows: a row's slots side by side, padded at their end, and before their keys those computed
-    earlier: the shared prefix's, and in a pass that begins at a later layer the clean stream's.
+    Its tokens are **slots** of one flat list, in the order in which they join: norms, MLPs and what else treats tokens
+    one by one see no padding. Attention sees **rows**: samples side by side, as many as fit into the width of the
+    longest, and before their keys those computed earlier: the shared prefix's, and in a pass that begins at a later
+    layer the clean streams'.
     """
 
     ids: NDArray[np.int64]
     """(slot,)"""
     places: NDArray[np.int64]
     """(slot,): the token's place in its sequence, which is its position id."""
+    streams: NDArray[np.int64]
+    """(slot,): the number of its stream, counted through all samples."""
     sources: NDArray[np.int64]
     """(slot,): for a slot that joins after layer 0, the clean slot it is a copy of; else 0."""
+    stands: NDArray[np.int64]
+    """(slot, 2): the row and the column in which attention sees it."""
     grid: NDArray[np.int64]
     """(row, column): which slot stands there, ascending along a row; PADDING where none does."""
-    streams: NDArray[np.int64]
-    """(row, column): the stream a slot belongs to; PADDING where none does."""
+    saved: NDArray[np.int64]
+    """(row, column): which of the clean slots of an earlier pass stands there; no columns in the clean pass itself."""
     counts: tuple[int, ...]
     """(layer,): how many slots have joined. Where none has, one is there that nobody reads."""
     shared: int
     """Length of the shared prefix."""
-    saved: int
-    """How many columns the clean streams had in their own pass; 0 where they are part of this one."""
-    rows: tuple[tuple[Stream, ...], ...]
-    """The streams of each row, the clean one first."""
-    columns: tuple[tuple[int, ...], ...]
-    """The first column of each stream of each row; -1 where it is not part of this pass."""
+    samples: tuple[tuple[Stream, ...], ...]
+    """The streams of each sample, the clean one first."""
+    firsts: tuple[tuple[int, ...], ...]
+    """The first slot of each stream of each sample; -1 where it is not part of this pass."""
     _uncut: dict[int | None, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
 
     def slots(self, layer: int) -> int:
@@ -107,136 +109,181 @@ class Layout:
     def rows_at(self, layer: int) -> NDArray[np.int64]:
         """(row, column): the slots attention sees at a layer; PADDING where none has joined."""
         joined = np.where(self.grid < self.slots(layer), self.grid, PADDING)
-        width = int((joined != PADDING).sum(axis=1).max())
-        return joined[:, :width]
+        return joined[:, : int((joined != PADDING).sum(axis=1).max())]
 
-    def slot(self, row: int, stream: int, place: int) -> int:
+    def slot(self, sample: int, stream: int, place: int) -> int:
         """The slot of a place under a stream: its own, or before its start the clean one."""
-        if place < self.rows[row][stream].start:
+        if place < self.samples[sample][stream].start:
             stream = 0
-        mine, column = self.rows[row][stream], self.columns[row][stream]
-        if not mine.start <= place < mine.end or column < 0:
+        mine, first = self.samples[sample][stream], self.firsts[sample][stream]
+        if not mine.start <= place < mine.end or first < 0:
             raise ValueError(f"place {place} is not among the computed tokens of stream {stream}")
-        return int(self.grid[row, column + place - mine.start])
+        return first + place - mine.start
+
+    def clean_slots(self) -> NDArray[np.int64]:
+        """The slots of the clean streams, sample after sample; later passes call them by their number here."""
+        clean = [(sample[0], firsts[0]) for sample, firsts in zip(self.samples, self.firsts, strict=True)]
+        return np.concatenate([np.arange(first, first + len(stream.ids)) for stream, first in clean])
 
     def visible(self, layer: int, window: int | None = None) -> NDArray[np.bool_]:
         """Which keys each query sees at a layer: (row, column, shared + saved + column)."""
         if window not in self._uncut:
             self._uncut[window] = self._without_cuts(window)
-        before, there = self.shared + self.saved, self.rows_at(layer) != PADDING
+        before, there = self.shared + self.saved.shape[1], self.rows_at(layer) != PADDING
         width = there.shape[1]
         seen = self._uncut[window][:, :width, : before + width].copy()
         if not there.all():  # who has not joined is neither seen nor sees
             seen[:, :, before:] &= there[:, None, :]
             seen &= there[:, :, None]
-        places = self._keys()[1]
-        for i, row in enumerate(self.rows):
-            for stream, column in zip(row, self.columns[i], strict=True):
-                if 0 <= column < width and stream.cut.keys and layer in stream.layers:
-                    blind = stream.cut.blind_from(int(places[i].max()) + 1)[places[i, : before + width]]
-                    seen[i, column : column + len(stream.ids)] &= np.arange(stream.start, stream.end)[:, None] < blind
+        _, places = self._keys()
+        for sample, firsts in zip(self.samples, self.firsts, strict=True):
+            for stream, first in zip(sample, firsts, strict=True):
+                if 0 <= first < self.slots(layer) and stream.cut.keys and layer in stream.layers:
+                    row, column = self.stands[first]
+                    blind = stream.cut.blind_from(int(places[row].max()) + 1)[places[row, : before + width]]
+                    queries = np.arange(stream.start, stream.end)[:, None]
+                    seen[row, column : column + len(stream.ids)] &= queries < blind
         diagonal = np.arange(width)
-        seen[:, diagonal, before + diagonal] = True  # padding sees itself: no row is empty
+        seen[:, diagonal, before + diagonal] = True  # padding sees itself: no query is without a key
         return seen
 
-    def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _keys(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The streams and the places of all keys: (row, shared + saved + column) each."""
-        rows = len(self.rows)
-        saved = np.full((rows, self.saved), PADDING)
-        for i, row in enumerate(self.rows if self.saved else ()):
-            saved[i, : len(row[0].ids)] = 0
-        streams = np.concatenate([np.full((rows, self.shared), PREFIX), saved, self.streams], axis=1)
-        computed = np.broadcast_to(np.arange(self.shared + self.saved), (rows, self.shared + self.saved))
-        places = np.where(self.grid == PADDING, 0, self.places[self.grid])
-        return streams, np.concatenate([computed, places], axis=1)
+        shape = (len(self.grid), self.shared)
+        streams, places = [np.full(shape, PREFIX)], [np.broadcast_to(np.arange(self.shared), shape)]
+        if self.saved.shape[1]:
+            clean = np.cumsum([0] + [len(sample) for sample in self.samples[:-1]])
+            lengths = [len(sample[0].ids) for sample in self.samples]
+            starts = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+            streams.append(_at(np.repeat(clean, lengths), self.saved))
+            places.append(_at(self.shared + np.arange(len(starts)) - starts, self.saved))
+        streams.append(_at(self.streams, self.grid))
+        places.append(_at(self.places, self.grid))
+        return np.concatenate(streams, axis=1).astype(np.int32), np.concatenate(places, axis=1).astype(np.int32)
 
     def _starts(self) -> NDArray[np.int32]:
-        """(row, stream): where each stream starts."""
-        found = np.zeros((len(self.rows), max(len(row) for row in self.rows)), dtype=np.int32)
-        for i, row in enumerate(self.rows):
-            found[i, : len(row)] = [stream.start for stream in row]
-        return found
+        """(stream,): where each starts."""
+        return np.array([stream.start for sample in self.samples for stream in sample], dtype=np.int32)
 
     def _without_cuts(self, window: int | None) -> NDArray[np.bool_]:
         """(row, column, shared + saved + column): what each query sees where nothing is cut."""
-        streams, places = (each.astype(np.int32) for each in self._keys())
-        before = self.shared + self.saved
+        streams, places = self._keys()
+        before = self.shared + self.saved.shape[1]
         query_streams, query_places = streams[:, before:], places[:, before:]
-        query_starts = np.take_along_axis(self._starts(), np.maximum(query_streams, 0), axis=1)
+        sizes = [len(sample) for sample in self.samples]
+        clean = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes).astype(np.int32)[np.maximum(query_streams, 0)]
+        start = self._starts()[np.maximum(query_streams, 0)]
         seen: NDArray[np.bool_] = streams[:, None, :] == query_streams[:, :, None]
         seen &= places[:, None, :] <= query_places[:, :, None]
-        clean = (streams == PREFIX) | (streams == 0)
-        seen |= clean[:, None, :] & (places[:, None, :] < query_starts[:, :, None])
+        base = (streams[:, None, :] == PREFIX) | (streams[:, None, :] == clean[:, :, None])
+        seen |= base & (places[:, None, :] < start[:, :, None])
         if window is not None:
             seen &= query_places[:, :, None] - places[:, None, :] < window
         seen &= (query_streams != PADDING)[:, :, None]
         return seen
 
 
-def lay_out(rows: Sequence[Sequence[Stream]], shared: int, layers: int, members: Members | None = None) -> Layout:
-    """Lay rows of streams out for one pass.
+def _at(values: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The values at an index; PADDING where that is."""
+    return np.where(index == PADDING, PADDING, values[np.maximum(index, 0)])
 
-    `members` are the streams of each row that are part of the pass; by default all. Without the clean ones, their
+
+def lay_out(samples: Sequence[Sequence[Stream]], shared: int, layers: int, members: Members | None = None) -> Layout:
+    """Lay samples, each some streams, out for one pass.
+
+    `members` are the streams of each sample that are part of the pass; by default all. Without the clean ones, their
     states, keys and values are those of an earlier pass.
     """
-    chosen = members if members is not None else [range(len(row)) for row in rows]
-    if any(row[0].joins != 0 or row[0].start != shared for row in rows):
-        raise ValueError("the first stream of a row is the clean one")
+    chosen = members if members is not None else [range(len(sample)) for sample in samples]
+    if any(sample[0].joins != 0 or sample[0].start != shared for sample in samples):
+        raise ValueError("the first stream of a sample is the clean one")
     clean = {0 in each for each in chosen}
     if len(clean) != 1:
-        raise ValueError("the clean stream is part of a pass in all rows or in none")
-    joining = sorted((rows[i][s].joins, i, s) for i, each in enumerate(chosen) for s in each)
-    width = max(sum(len(row[s].ids) for s in each) for row, each in zip(rows, chosen, strict=True))
-    grid, streams = (np.full((len(rows), width), PADDING, dtype=np.int64) for _ in range(2))
-    columns, filled = [[-1] * len(row) for row in rows], [0] * len(rows)
-    firsts = np.cumsum([0] + [len(row[0].ids) for row in rows])  # slot of each clean stream, in its own pass
+        raise ValueError("the clean stream is part of a pass in all samples or in none")
+    row_of, width = _side_by_side(
+        [sum(len(sample[s].ids) for s in each) for sample, each in zip(samples, chosen, strict=True)]
+    )
+    rows = max(row_of) + 1
+    grid, filled = np.full((rows, width), PADDING, dtype=np.int64), [0] * rows
+    numbers = np.cumsum([0] + [len(sample) for sample in samples])
+    earlier = np.cumsum([0] + [len(sample[0].ids) for sample in samples])
+    firsts = [[-1] * len(sample) for sample in samples]
     ids: list[int] = []
-    places, sources = [], []
+    places, streams, sources, stands = [], [], [], []
+    joining = sorted((samples[i][s].joins, i, s) for i, each in enumerate(chosen) for s in each)
     for layer, i, s in joining:
-        stream, slot, column = rows[i][s], len(ids), filled[i]
-        block = slice(column, column + len(stream.ids))
-        grid[i, block], streams[i, block] = np.arange(slot, slot + len(stream.ids)), s
-        columns[i][s], filled[i] = column, block.stop
-        own = np.arange(stream.start, stream.end)
+        stream, row = samples[i][s], row_of[i]
+        own, columns = np.arange(stream.start, stream.end), filled[row] + np.arange(len(stream.ids))
+        firsts[i][s] = len(ids)
+        grid[row, columns] = len(ids) + np.arange(len(stream.ids))
+        filled[row] += len(stream.ids)
         ids += stream.ids
         places.append(own)
-        if clean == {True}:
-            sources.append(grid[i, own - shared] if layer else 0 * own)  # the clean stream stands first in its row
-        else:
-            sources.append(firsts[i] + own - shared)
-    counts = tuple(sum(len(rows[i][s].ids) for at, i, s in joining if at <= layer) for layer in range(layers))
-    saved = 0 if clean == {True} else max(len(row[0].ids) for row in rows)
-    every = tuple(tuple(row) for row in rows)
+        streams.append(np.full(len(own), numbers[i] + s))
+        stands.append(np.stack([np.full(len(own), row), columns], axis=1))
+        first = firsts[i][0] if clean == {True} else earlier[i]
+        sources.append(first + own - shared if layer else 0 * own)
+    saved = np.full((rows, 0), PADDING, dtype=np.int64)
+    if clean == {False}:
+        held = [[i for i, each in enumerate(chosen) if each and row_of[i] == row] for row in range(rows)]
+        clean_slots = [np.concatenate([np.arange(earlier[i], earlier[i + 1]) for i in each]) for each in held]
+        saved = np.full((rows, max(map(len, clean_slots))), PADDING, dtype=np.int64)
+        for row, slots in enumerate(clean_slots):
+            saved[row, : len(slots)] = slots
     return Layout(
-        np.array(ids, dtype=np.int64),
-        np.concatenate(places),
-        np.concatenate(sources),
-        grid,
-        streams,
-        counts,
-        shared,
-        saved,
-        every,
-        tuple(map(tuple, columns)),
+        ids=np.array(ids, dtype=np.int64),
+        places=np.concatenate(places),
+        streams=np.concatenate(streams),
+        sources=np.concatenate(sources),
+        stands=np.concatenate(stands),
+        grid=grid,
+        saved=saved,
+        counts=tuple(sum(len(samples[i][s].ids) for at, i, s in joining if at <= each) for each in range(layers)),
+        shared=shared,
+        samples=tuple(tuple(sample) for sample in samples),
+        firsts=tuple(tuple(each) for each in firsts),
     )
 
 
-def passes(rows: Sequence[Sequence[Stream]], most: int = ROW_SLOTS) -> list[Members]:
-    """Which streams of each row go through the model together. The clean ones are in the first pass.
+def _side_by_side(lengths: Sequence[int]) -> tuple[list[int], int]:
+    """The row of each sample, and their width, that of the longest: the long ones first, each where it fits."""
+    width = max(1, *lengths)
+    rows = [0] * len(lengths)
+    room: list[int] = []  # left in each row
+    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        row = next((row for row, left in enumerate(room) if left >= lengths[i]), len(room))
+        if row == len(room):
+            room.append(width)
+        room[row] -= lengths[i]
+        rows[i] = row
+    return rows, width
 
-    Late streams join the first pass where a row has at most `most` slots of them; else they take passes of their own,
-    as many layers' streams in each as that allows, and at least one layer's.
+
+def passes(samples: Sequence[Sequence[Stream]], most: int = ROW_SLOTS) -> list[Members]:
+    """Which streams of each sample go through the model together. The clean ones are in the first pass.
+
+    Late streams join the first pass where no sample has more than `most` slots of them. Else they take passes of their
+    own: the first of these holds of each sample as many as that allows, in the order in which they join, and so on.
     """
-    late = sorted({stream.joins for row in rows for stream in row if stream.joins > 0})
-    sizes = {at: max(sum(len(s.ids) for s in row if s.joins == at) for row in rows) for at in late}
-    if sum(sizes.values()) <= most:
-        return [[range(len(row)) for row in rows]]
-    groups: list[set[int]] = [{0}]
+    late = [sorted((s.joins, number) for number, s in enumerate(sample) if s.joins > 0) for sample in samples]
+    sizes = [sum(len(sample[number].ids) for _, number in each) for sample, each in zip(samples, late, strict=True)]
+    if max(sizes) <= most:
+        return [[range(len(sample)) for sample in samples]]
+    parts = [_parts(sample, [number for _, number in each], most) for sample, each in zip(samples, late, strict=True)]
+    first = [[number for number, s in enumerate(sample) if s.joins == 0] for sample in samples]
+    count = max(len(each) for each in parts)
+    return [first, *([each[part] if part < len(each) else [] for each in parts] for part in range(count))]
+
+
+def _parts(sample: Sequence[Stream], numbers: Sequence[int], most: int) -> list[list[int]]:
+    """Streams of a sample, at most so many slots at a time, and at least one stream."""
+    found: list[list[int]] = []
     room = 0
-    for at in late:
-        if sizes[at] > room:
-            groups.append(set())
+    for number in numbers:
+        size = len(sample[number].ids)
+        if not found or size > room:
+            found.append([])
             room = most
-        groups[-1].add(at)
-        room -= sizes[at]
-    return [[[s for s, stream in enumerate(row) if stream.joins in group] for row in rows] for group in groups]
+        found[-1].append(number)
+        room -= size
+    return found

@@ -21,7 +21,7 @@ from anchorscope.errors import ModelError
 from anchorscope.layout import PADDING, ROW_SLOTS, Layout, Stream, lay_out, passes
 from anchorscope.models.load import Model
 from anchorscope.models.sites import Site, site_modules
-from anchorscope.prefix import Prefix, compute_prefix, passing_cache, saved_in
+from anchorscope.prefix import Prefix, aligned, compute_prefix, passing_cache, saved_in
 
 MASKS = 2  # kept at a time: of layers with and without a window
 PLACED = ("hidden_states", "position_ids", "position_embeddings")  # what attention gets for each slot
@@ -29,15 +29,15 @@ PLACED = ("hidden_states", "position_ids", "position_embeddings")  # what attent
 
 @dataclass(frozen=True)
 class Read:
-    """One activation to keep: of which row of the batch, under which of its streams, at which place."""
+    """One activation to keep: of which sample of the batch, under which of its streams, at which place."""
 
-    row: int
+    sample: int
     stream: int
     place: int
 
 
 class Tracer:
-    """Runs rows of streams through one model and reads its sites."""
+    """Runs samples, each some streams, through one model and reads its sites."""
 
     def __init__(
         self, model: Model, shared_ids: Sequence[int], sites: Sequence[Site], row_slots: int = ROW_SLOTS
@@ -56,16 +56,16 @@ class Tracer:
         return len(self._layers)
 
     @torch.inference_mode()
-    def __call__(self, rows: Sequence[Sequence[Stream]], reads: Sequence[Read]) -> dict[Site, torch.Tensor]:
+    def __call__(self, samples: Sequence[Sequence[Stream]], reads: Sequence[Read]) -> dict[Site, torch.Tensor]:
         """The activations of each site: (layer, read, width), on the CPU, in the model's dtype.
 
         A stream that joins at a later layer is the clean one until then, and is read there.
         """
-        planned = passes(rows, self.row_slots)
+        planned = passes(samples, self.row_slots)
         found = _Found(self.sites, self.layers, len(reads))
         saved: Saved | None = None
         for number, members in enumerate(planned):
-            layout = lay_out(rows, len(self.shared_ids), self.layers, members)
+            layout = lay_out(samples, len(self.shared_ids), self.layers, members)
             saved = self._pass(layout, _picks(layout, reads, self.layers), found, saved, number < len(planned) - 1)
         return found.complete(self.model.name)
 
@@ -73,11 +73,14 @@ class Tracer:
         self, layout: Layout, picks: list[_Places], found: _Found, saved: Saved | None, save: bool
     ) -> Saved | None:
         """One forward pass. The first keeps the clean states, keys and values, if later ones begin from them."""
-        keep = _clean_slots(layout) if save and saved is None else None
+        clean = layout.clean_slots() if save and saved is None else None
         states: list[torch.Tensor] = []
         device = self.model.device
-        columns = max(len(row[0].ids) for row in layout.rows) if keep is not None else 0
-        cache = passing_cache(self.layers, self._prefix, saved.keys if saved else None, columns)
+        earlier = saved.keys if saved else None
+        cache = passing_cache(
+            self.layers, self._prefix, earlier, layout.saved, None if clean is None else layout.stands[clean]
+        )
+        keep = None if clean is None else torch.from_numpy(clean)
         with ExitStack() as stack:
             for handle in self._hooks(layout, picks, found, _Join(layout, saved, keep, states)):
                 stack.callback(handle.remove)
@@ -88,7 +91,7 @@ class Tracer:
                 past_key_values=cache,
                 use_cache=True,
             )
-        return Saved(states, saved_in(cache)) if keep is not None else saved
+        return Saved(states, saved_in(cache)) if clean is not None else saved
 
     def _hooks(self, layout: Layout, picks: list[_Places], found: _Found, join: _Join) -> Iterator[Any]:
         rows = _Rows(layout, self.model.windows)
@@ -107,15 +110,9 @@ class Saved:
     """What the clean pass leaves for passes that begin at a later layer."""
 
     states: list[torch.Tensor]
-    """(1, slot, width): of the clean streams one after the other, as they enter each layer"""
+    """(1, slot, width): of the clean streams, sample after sample, as they enter each layer"""
     keys: Prefix
-    """their keys and values, per layer"""
-
-
-def _clean_slots(layout: Layout) -> torch.Tensor:
-    """The slots of the clean streams, row by row."""
-    slots = [layout.grid[i, : len(row[0].ids)] for i, row in enumerate(layout.rows)]
-    return torch.from_numpy(np.concatenate(slots))
+    """their keys and values, (slot, heads, width) per layer"""
 
 
 @dataclass(frozen=True)
@@ -128,14 +125,14 @@ class _Places:
 
 def _picks(layout: Layout, reads: Sequence[Read], layers: int) -> list[_Places]:
     """The reads of each layer that this pass serves: before it joins, a stream is read where the clean one is."""
-    clean = layout.saved == 0
+    clean = layout.saved.shape[1] == 0
     found = [_Places([], []) for _ in range(layers)]
     for number, read in enumerate(reads):
-        joins = layout.rows[read.row][read.stream].joins
-        own = layout.columns[read.row][read.stream] >= 0
+        joins = layout.samples[read.sample][read.stream].joins
+        own = layout.firsts[read.sample][read.stream] >= 0
         for begin, end, stream, there in ((0, joins, 0, clean), (joins, layers, read.stream, own)):
             if there and begin < end:
-                slot = layout.slot(read.row, stream, read.place)
+                slot = layout.slot(read.sample, stream, read.place)
                 for each in found[begin:end]:
                     each.slots.append(slot)
                     each.reads.append(number)
@@ -258,8 +255,8 @@ class _Rows:
     def _mask(self, layer: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         cuts = frozenset(
             (i, s)
-            for i, row in enumerate(self.layout.rows)
-            for s, stream in enumerate(row)
+            for i, sample in enumerate(self.layout.samples)
+            for s, stream in enumerate(sample)
             if stream.cut.keys and layer in stream.layers
         )
         key = (cuts, self.layout.slots(layer), self.windows[layer], dtype, device)
@@ -276,9 +273,12 @@ def _in_rows(value: Any, rows: torch.Tensor) -> Any:
 
 
 def _additive(layout: Layout, layer: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
-    """0 where a query sees a key, −inf where not: (row, 1, column, shared + saved + column)."""
+    """0 where a query sees a key, −inf where not: (row, 1, column, shared + saved + column + room to align)."""
     seen = torch.from_numpy(layout.visible(layer, window))
-    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, float("-inf"))[:, None]
+    rows, queries, keys = seen.shape
+    mask = torch.full((rows, 1, queries, aligned(keys)), float("-inf"), dtype=dtype)
+    mask[:, 0, :, :keys].masked_fill_(seen, 0.0)
+    return mask
 
 
 @contextmanager
