@@ -35,8 +35,13 @@ from weights import unpacked
 RESULTS = Path(__file__).with_name("results")
 BATCHES = (1, 4, 16, 64)
 LENGTHS = (50, 100, 200, 400, 800)
-DOCUMENTED = 4  # questions for the peers' documented form: a pass per layer and question takes its time
-INTO: tuple[Into, ...] = ("after", "answer")
+DOCUMENTED = 2  # questions for the peers' documented form: a pass per layer and question takes its time
+SETTINGS: tuple[tuple[int, Into, str], ...] = (
+    (4, "after", "bfloat16"),
+    (4, "answer", "bfloat16"),
+    (0, "after", "bfloat16"),
+    (4, "after", "float32"),
+)
 COMPARED: tuple[tuple[str, Into], ...] = (("sweep", "after"), ("map", "answer"))  # with peers
 
 
@@ -73,39 +78,36 @@ class Bench:
         """The sweep, all five conditions and the map against the bare engine and the floor."""
         found: dict[str, Any] = {}
         for name in self.options.only:
-            for shots in (4, 0):
-                cases = self.cases(name, shots)
-                # the prompt of the study in the dtype it runs in, then each other setting
-                for dtype in ("bfloat16", "float32") if shots == 4 else ("bfloat16",):
-                    model = model_of(name, dtype, self.folder)
-                    best = best_batch(model, cases)
-                    for into in INTO if dtype == "bfloat16" else INTO[:1]:
-                        key = f"{MODELS[name]}/{shots}-shot/{into}/{dtype}"
-                        found[key] = self.against_bare(model, cases, into, best)
-                        say(key, found[key])
+            # the prompt of the study in the dtype it runs in, then one thing changed at a time
+            for shots, into, dtype in SETTINGS:
+                model, cases = model_of(name, dtype, self.folder), self.cases(name, shots)
+                key = f"{MODELS[name]}/{shots}-shot/{into}/{dtype}"
+                with_map = (shots, dtype) == SETTINGS[0][::2]
+                found[key] = self.against_bare(model, cases, into, best_batch(model, cases), with_map)
+                say(key, found[key])
         return found
 
-    def against_bare(self, model: Model, cases: list[Case], into: Into, best: int) -> dict[str, Any]:
+    def against_bare(self, model: Model, cases: list[Case], into: Into, best: int, with_map: bool) -> dict[str, Any]:
         """One setting."""
         ours, some = Ours(model, cases, into), cases[:: max(1, len(cases) // self.options.mapped)]
         mapped = Ours(model, some, into)
         batch = self.options.batch
-        taken = turns(
-            {
-                "bare": partial(bare, model, cases, best),
-                "sweep": partial(ours.sweep, batch),
-                "five": partial(ours.sweep, batch, FIVE),
-                "map": mapped.map,
-            },
-            self.options.repeats,
-        )
+        contenders: dict[str, Contender] = {
+            "bare": partial(bare, model, cases, best),
+            "sweep": partial(ours.sweep, batch),
+            "five": partial(ours.sweep, batch, FIVE),
+        }
+        if with_map:
+            contenders["map"] = mapped.map
+        taken = turns(contenders, self.options.repeats)
         layers, shared = ours.tracer().layers, cases[0].shared
         whole = layers * sum(len(case.ids) for case in cases)
         floors = {
             "sweep": token_layers([case.row(TWO, into, layers) for case in cases], shared, layers),
             "five": token_layers([case.row(FIVE, into, layers) for case in cases], shared, layers),
-            "map": token_layers([case.map_row(into, layers) for case in some], shared, layers),
         }
+        if with_map:
+            floors["map"] = token_layers([case.map_row(into, layers) for case in some], shared, layers)
         per_case = len(cases) / len(some)
         return {
             "questions": len(cases), "mapped": len(some), "tokens": sum(len(c.ids) for c in cases) / len(cases),
@@ -115,7 +117,7 @@ class Bench:
             "floor/bare": {what: round(floor / whole * (per_case if what == "map" else 1), 3)
                            for what, floor in floors.items()},
             **{f"{what}/floor": ratio(taken, what, "bare", whole / floor) for what, floor in floors.items()},
-            "map/bare": ratio(taken, "map", "bare", per_case),
+            **({"map/bare": ratio(taken, "map", "bare", per_case)} if with_map else {}),
             "seconds": {what: [round(s, 4) for s in each] for what, each in taken.items()},
         }  # fmt: skip
 
@@ -192,12 +194,12 @@ class Bench:
         repeats = self.options.repeats
         for what, into in COMPARED:
             ours = Ours(model, some, into)
-            run = ours.sweep if what == "sweep" else ours.map
+            run: Contender = partial(ours.sweep, self.options.batch) if what == "sweep" else ours.map
             files = {form: server.write(cases, into) for form, cases in (("documented", few), ("tuned", some))}
             taken: dict[str, list[float]] = {"ours": [], "documented": [], "tuned": []}
             for turn in range(repeats + 1):
                 start = time.perf_counter()
-                run(self.options.batch)
+                run()
                 times = {"ours": (time.perf_counter() - start) / len(some)}
                 times["tuned"] = server.ask(what, "tuned", files["tuned"], self.options.batch) / len(some)
                 times["documented"] = server.ask(what, "documented", files["documented"], 1) / len(few)
@@ -325,7 +327,8 @@ def ratios(found: Mapping[str, Any]) -> dict[str, Any]:
     asked: dict[str, Any] = {}
     for key, each in found.get("main", {}).items():
         names = ("sweep/bare", "sweep/floor", "five/floor", "map/floor")
-        asked[key] = {name: each[name]["median"] for name in names} | {"floor/bare": each["floor/bare"]["sweep"]}
+        asked[key] = {name: each[name]["median"] for name in names if name in each}
+        asked[key]["sweep's floor/bare"] = each["floor/bare"]["sweep"]
     for key, each in found.get("peers", {}).items():
         if isinstance(each, dict):
             asked[key] = {name: value["median"] for name, value in each.items() if name.endswith("/ ours")}
