@@ -13,7 +13,6 @@ from anchorscope.tracing import Read, Tracer, read_plain
 from test_tracing import SITES, difference
 from tiny import FAMILIES, load_tiny
 
-pytestmark = pytest.mark.transformers
 TOLERANCES = {"float64": 1e-9, "float32": 1e-5}
 
 
@@ -46,7 +45,7 @@ def model(request, family, tmp_path_factory):
     return load_tiny(family, tmp_path_factory.mktemp(family), request.param), TOLERANCES[request.param]
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(batches())
 def test_reuse_equals_no_reuse(model, batch):
     network, tolerance = model

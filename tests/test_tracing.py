@@ -16,7 +16,6 @@ from tiny import FAMILIES, load_tiny
 
 pytestmark = pytest.mark.transformers
 SITES = ("attn", "mlp", "resid")
-RULES = ("single", "window")
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -58,7 +57,9 @@ def layer_ranges(rule: str, layers: int):
 
 
 @pytest.mark.parametrize("into", ["after", "answer"])
-@pytest.mark.parametrize(("rule", "row_slots"), [("cumulative", 128), *itertools.product(RULES, [1, 30, 1000])])
+@pytest.mark.parametrize(
+    ("rule", "row_slots"), [("cumulative", 256), ("single", 1), ("single", 1000), ("window", 1), ("window", 30)]
+)
 def test_all_conditions_of_a_batch_equal_attention_by_hand(model, into, rule, row_slots):
     """In one pass, or those of a map in several, each layer's streams in its own or some layers' together."""
     prefix, samples = make_samples(len(into) * 7 + len(rule))

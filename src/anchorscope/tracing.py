@@ -24,7 +24,7 @@ from anchorscope.models.sites import Site, site_modules
 from anchorscope.prefix import Prefix, aligned, compute_prefix, passing_cache, saved_in
 
 MASKS = 2  # kept at a time: of layers with and without a window
-PLACED = ("hidden_states", "position_ids", "position_embeddings")  # what attention gets for each slot
+PLACED = ("position_ids", "position_embeddings")  # what attention gets with the states of each slot
 
 
 @dataclass(frozen=True)
@@ -223,16 +223,28 @@ class _Rows:
         self.layout, self.windows = layout, windows
         self._masks: dict[Any, torch.Tensor] = {}
         self._indices: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._laid: dict[str, tuple[Any, int, Any]] = {}
 
     def lay(self, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Before an attention block."""
         states = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
         rows, _ = self._index(layer, states.device)
-        given = {name: _in_rows(kwargs[name], rows) for name in PLACED if kwargs.get(name) is not None}
+        given = {name: self._placed(name, kwargs[name], layer, rows) for name in PLACED if kwargs.get(name) is not None}
+        if "hidden_states" in kwargs:
+            given["hidden_states"] = states[0, rows]
         given["attention_mask"] = self._mask(layer, states.dtype, states.device)
         if "hidden_states" not in kwargs:
             args = (states[0, rows], *args[1:])
         return args, {**kwargs, **given}
+
+    def _placed(self, name: str, value: Any, layer: int, rows: torch.Tensor) -> Any:
+        """What comes with the slots, (1, slot, …) or several of these, as (row, column, …). Layers often share it."""
+        before, slots, laid = self._laid.get(name, (None, 0, None))
+        if value is not before or slots != self.layout.slots(layer):
+            many = isinstance(value, tuple)
+            laid = tuple(each[0, rows] for each in value) if many else value[0, rows]
+            self._laid[name] = (value, self.layout.slots(layer), laid)
+        return laid
 
     def flatten(self, layer: int, module: nn.Module, inputs: Any, output: Any) -> Any:
         """After it. Weights, where an attention code returns some, stay as they are: nobody reads them."""
@@ -265,11 +277,6 @@ class _Rows:
                 self._masks.clear()
             self._masks[key] = _additive(self.layout, layer, self.windows[layer], dtype).to(device)
         return self._masks[key]
-
-
-def _in_rows(value: Any, rows: torch.Tensor) -> Any:
-    """What comes with the slots, (1, slot, …) or several of these, as (row, column, …)."""
-    return tuple(each[0, rows] for each in value) if isinstance(value, tuple) else value[0, rows]
 
 
 def _additive(layout: Layout, layer: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
