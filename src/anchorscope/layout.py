@@ -26,6 +26,7 @@ from anchorscope.knockout import NOTHING, Cut
 
 PREFIX, PADDING = -1, -2  # streams of slots that are not a condition's own
 ROW_SLOTS = 256  # of a sample's late streams in one pass: more waste attention, fewer waste copies of clean keys
+SLOTS, COLUMNS = 64, 16  # lengths of the flat list and widths of its rows are multiples of these
 
 Members = Sequence[Sequence[int]]
 """For each sample which of its streams are part of a pass."""
@@ -106,10 +107,14 @@ class Layout:
         """Slots at a layer, the one that nobody reads included."""
         return max(1, self.counts[layer])
 
+    def filled(self, layer: int) -> int:
+        """Slots at a layer with those that fill the list up: each new length costs a matrix product anew to prepare."""
+        return _up(self.counts[layer], SLOTS) or 1
+
     def rows_at(self, layer: int) -> NDArray[np.int64]:
         """(row, column): the slots attention sees at a layer; PADDING where none has joined."""
         joined = np.where(self.grid < self.slots(layer), self.grid, PADDING)
-        return joined[:, : int((joined != PADDING).sum(axis=1).max())]
+        return joined[:, : _up(int((joined != PADDING).sum(axis=1).max()), COLUMNS)]
 
     def slot(self, sample: int, stream: int, place: int) -> int:
         """The slot of a place under a stream: its own, or before its start the clean one."""
@@ -183,6 +188,11 @@ class Layout:
         return seen
 
 
+def _up(count: int, step: int) -> int:
+    """The next multiple."""
+    return -(-count // step) * step
+
+
 def _at(values: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int64]:
     """The values at an index; PADDING where that is."""
     return np.where(index == PADDING, PADDING, values[np.maximum(index, 0)])
@@ -204,7 +214,7 @@ def lay_out(samples: Sequence[Sequence[Stream]], shared: int, layers: int, membe
         [sum(len(sample[s].ids) for s in each) for sample, each in zip(samples, chosen, strict=True)]
     )
     rows = max(row_of) + 1
-    grid, filled = np.full((rows, width), PADDING, dtype=np.int64), [0] * rows
+    grid, filled = np.full((rows, _up(width, COLUMNS)), PADDING, dtype=np.int64), [0] * rows
     numbers = np.cumsum([0] + [len(sample) for sample in samples])
     earlier = np.cumsum([0] + [len(sample[0].ids) for sample in samples])
     firsts = [[-1] * len(sample) for sample in samples]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from anchorscope.errors import ModelError
@@ -85,9 +86,9 @@ class Tracer:
             for handle in self._hooks(layout, picks, found, _Join(layout, saved, keep, states)):
                 stack.callback(handle.remove)
             self.model.network.get_decoder()(
-                torch.from_numpy(layout.ids)[None].to(device),
+                _filled(layout.ids, layout).to(device),
                 attention_mask=torch.zeros(1, 1, 1, 1, device=device),  # the hooks give each layer its own
-                position_ids=torch.from_numpy(layout.places)[None].to(device),
+                position_ids=_filled(layout.places, layout).to(device),
                 past_key_values=cache,
                 use_cache=True,
             )
@@ -103,6 +104,12 @@ class Tracer:
                 for site in self.sites:
                     hook = _Pick(picks[layer], found.of(site, layer))
                     yield self._modules[site][layer].register_forward_hook(hook)
+
+
+def _filled(values: NDArray[np.int64], layout: Layout) -> torch.Tensor:
+    """(1, slot): what comes with each slot, and again the first's for those that fill the list up."""
+    extra = layout.filled(-1) - len(values)
+    return torch.from_numpy(np.concatenate([values, np.repeat(values[:1], extra)]))[None]
 
 
 @dataclass(frozen=True)
@@ -203,12 +210,13 @@ class _Join:
         count, before = counts[layer], counts[layer - 1] if layer else counts[layer]
         if count == before == counts[-1]:
             return None  # all streams are there from the start
-        if layer == 0:
-            states = states[:, : self.layout.slots(0)]
-        elif count > before:
+        joining = states[:, :0]
+        if layer and count > before:
             clean = self.saved.states[layer].to(states.device) if self.saved else states
-            sources = torch.from_numpy(self.layout.sources[before:count]).to(states.device)
-            states = torch.cat([states[:, :before], clean[:, sources]], dim=1)
+            joining = clean[:, torch.from_numpy(self.layout.sources[before:count]).to(states.device)]
+        if layer == 0 or count > before:
+            filling = states[:, :1].expand(-1, self.layout.filled(layer) - count, -1)
+            states = torch.cat([states[:, :before], joining, filling], dim=1)
         if named:
             kwargs["hidden_states"] = states
         else:
@@ -258,7 +266,7 @@ class _Rows:
         key = (self.layout.slots(layer), device)
         if key not in self._indices:
             rows = self.layout.rows_at(layer)
-            back = np.empty(self.layout.slots(layer), dtype=np.int64)
+            back = np.zeros(self.layout.filled(layer), dtype=np.int64)
             places = np.flatnonzero(rows != PADDING)
             back[rows.ravel()[places]] = places
             self._indices[key] = tuple(torch.from_numpy(each).to(device) for each in (np.maximum(rows, 0), back))  # type: ignore[assignment]
