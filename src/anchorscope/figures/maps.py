@@ -109,7 +109,7 @@ def draw_map(numbers: MapNumbers, model: str, datasets: Sequence[str]) -> Figure
     for number, (statistic, group, label) in enumerate(HEATS):
         _heats(figure, axes[number], numbers, datasets, look, (statistic, group, f"({LETTERS[number]}) {label}"))
         for place, each in enumerate(axes[number]):
-            each.set_title(look[datasets[place]].name if number == 0 else "", fontsize=8.5)
+            each.set_title(look[datasets[place]].name if number == 0 else " ", fontsize=8.5)
     for number, (label, lines) in enumerate(PROFILES.items(), start=len(HEATS)):
         _profiles(axes[number], numbers, datasets, look, f"({LETTERS[number]}) {label}", lines)
     for each in axes[4]:
@@ -140,13 +140,16 @@ def _heats(
             axes.set_ylabel("Cut layer")
         if not np.isfinite(grid).any():
             axes.text(0.5, 0.5, "too few", transform=axes.transAxes, ha="center", va="center", style="italic")
-    row[0].annotate(
-        f"{label}; across: layer read", (0, 1), xytext=(0, 3 if statistic != "delta_auroc" else 14),
-        xycoords="axes fraction", textcoords="offset points", fontsize=8.5, va="bottom",
-    ).set_in_layout(statistic != "delta_auroc")  # fmt: skip
+    _row_title(row, f"{label}; across: layer read", 15 if statistic == "delta_auroc" else 4)
     bar = figure.colorbar(image, ax=list(row), fraction=0.025, pad=0.01)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=2)
+
+
+def _row_title(row: NDArray[np.object_], words: str, points: float) -> None:
+    """Words over a row of panels; they may reach over several, so the layout does not see them."""
+    where = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom", "fontsize": 8.5}
+    row[0].annotate(words, (0, 1), xytext=(0, points), **where).set_in_layout(False)
 
 
 def _ticks(axes: Axes, first: bool) -> None:
@@ -175,9 +178,9 @@ def _profiles(
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
         axes.tick_params(length=2.5, labelleft=place == 0)
     row[0].set_ylabel("at the anchor")
-    row[0].set_title(f"{label} at the anchor layer", fontsize=8.5, loc="left", pad=3)
-    for axes in row[1:]:
-        axes.set_title(" ", fontsize=8.5, pad=3)
+    _row_title(row, f"{label} at the anchor layer", 4)
+    for axes in row:
+        axes.set_title(" ", fontsize=8.5)
 
 
 def _profile(axes: Axes, at: Sequence[MapStatistic], look: Look, condition: str, group: str) -> None:
