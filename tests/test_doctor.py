@@ -51,9 +51,9 @@ def wrong_positions(monkeypatch):
 
     def shifted(*args):
         layout = real(*args)
-        moved = layout.places.copy()
+        moved, longest = layout.places.copy(), (layout.grid >= 0).sum(axis=1).max()
         for row in layout.grid:
-            moved[row[row >= 0]] += (row < 0).sum()
+            moved[row[row >= 0]] += longest - (row >= 0).sum()
 
         class Moved(Layout):
             def visible(self, layer, window=None):
