@@ -81,6 +81,8 @@ def _floors(axes: Axes, found: Mapping[str, Any]) -> None:
     for place, (key, each) in enumerate(reversed(names)):
         colour = COLOURS[key.split("/")[0]]
         for what, mark in marks.items():
+            if what not in each:
+                continue
             value = each[what]
             axes.plot([value["low"], value["high"]], [place, place], color=colour, linewidth=0.8, alpha=0.5)
             axes.plot(value["median"], place, mark, color=colour, markersize=4)
