@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from anchorscope.batching import plan_batches
 from anchorscope.budget import ENOUGH, Budget, make_budget
 from anchorscope.conditions import CUTS, Condition, Position, place_of
 from anchorscope.knockout import Knockout
-from anchorscope.layout import Stream, clean_stream, cut_stream
+from anchorscope.layout import Stream, clean_stream, cut_stream, passes
 from anchorscope.memory import give_back
 from anchorscope.probes import Folds, LayerProbes, load_probes, make_folds
 from anchorscope.probing import table_name
@@ -128,10 +129,9 @@ class Mapper:
         lengths = [sum(len(stream.ids) for stream in row) for row in rows]
         budget = self._budget(rows)
         found: dict[tuple[Site, Position], dict[int, list[MapReadout]]] = {where: {} for where in self.probes}
-        cost = lambda slots: budget.cost(self._slots(slots))  # noqa: E731
-        for batch in plan_batches(
-            lengths, budget.memory, cost, enough=2 * ENOUGH
-        ):  # half of them have joined, on average
+        share = max(self._widest(row) / length for row, length in zip(rows, lengths, strict=True))
+        enough = 2 * ENOUGH  # half of the slots have joined, on average
+        for batch in plan_batches(lengths, budget.memory, lambda n: budget.cost(ceil(share * n)), enough=enough):
             reads = [
                 Read(i, stream, place_of("clean", samples[row].spans, position))
                 for position in self.positions
@@ -162,9 +162,9 @@ class Mapper:
         before = len(self.tracer.shared_ids) + clean
         return make_budget(self.tracer.model, self.gigabytes, before, reads, saved=clean)
 
-    def _slots(self, slots: int) -> int:
-        """The slots of the widest pass of a row that has so many in all."""
-        return min(slots, 2 * self.tracer.row_slots)
+    def _widest(self, row: Sequence[Stream]) -> int:
+        """The slots of the widest pass of a sample."""
+        return max(sum(len(row[s].ids) for s in members) for (members,) in passes([row], self.tracer.row_slots))
 
     def _logits(
         self, states: NDArray[np.float32], members: NDArray[np.int64], site: Site, position: Position

@@ -107,7 +107,7 @@ def draw_map(numbers: MapNumbers, model: str, datasets: Sequence[str]) -> Figure
     axes = figure.subplots(len(heights), len(datasets), squeeze=False, gridspec_kw={"height_ratios": heights})
     look = looks(datasets)
     for number, (statistic, group, label) in enumerate(HEATS):
-        _heats(figure, axes[number], numbers, datasets, look, (statistic, group, f"({LETTERS[number]}) {label}"))
+        _heats(figure, axes[number], numbers, datasets, (statistic, group, f"({LETTERS[number]}) {label}"))
         for place, each in enumerate(axes[number]):
             each.set_title(look[datasets[place]].name if number == 0 else " ", fontsize=8.5)
     for number, (label, lines) in enumerate(PROFILES.items(), start=len(HEATS)):
@@ -121,7 +121,7 @@ def draw_map(numbers: MapNumbers, model: str, datasets: Sequence[str]) -> Figure
 
 
 def _heats(
-    figure: Figure, row: NDArray[np.object_], numbers: MapNumbers, datasets: Sequence[str], look: dict[str, Look],
+    figure: Figure, row: NDArray[np.object_], numbers: MapNumbers, datasets: Sequence[str],
     what: tuple[str, str, str],
 ) -> None:  # fmt: skip
     """A row of heat maps with one colour scale, centred on no effect."""
@@ -198,12 +198,11 @@ def _stroke(look: Look, condition: str, group: str) -> tuple[str, object]:
 
 
 def _legend(figure: Figure, numbers: MapNumbers, datasets: Sequence[str]) -> None:
-    controlled = any(numbers.line(name, CONTROL, "all", "delta_auroc") for name in datasets)
     entries = [
         (Line2D([], [], color=INK, linewidth=1.3), "exact question tokens cut (in ΔP: Q-Anchored)"),
         (Line2D([], [], color=INK, linewidth=1.3, linestyle=(0, (3.2, 1.6))), "A-Anchored"),
     ]
-    if controlled:
+    if _controlled(numbers, datasets):
         entries.append((Line2D([], [], color=INK, linewidth=1.3, linestyle=(0, (1, 1.3))), "others cut"))
     entries.append((Line2D([], [], color=INK, linewidth=0.7, linestyle=(0, (2, 1.5))), "anchor layer, in (a) to (c)"))
     handles, labels = zip(*entries, strict=True)
@@ -217,6 +216,11 @@ def _legend(figure: Figure, numbers: MapNumbers, datasets: Sequence[str]) -> Non
     )
 
 
+def _controlled(numbers: MapNumbers, datasets: Sequence[str]) -> bool:
+    """Whether other question tokens were cut too."""
+    return any(numbers.line(name, CONTROL, "all", "delta_auroc") for name in datasets)
+
+
 def map_caption(numbers: MapNumbers, model: str, datasets: Sequence[str], about: str) -> str:
     """What the map shows, in plain words, with the sizes of the groups behind it."""
     look = looks(datasets)
@@ -224,13 +228,14 @@ def map_caption(numbers: MapNumbers, model: str, datasets: Sequence[str], about:
     for name in datasets:
         n = [numbers.line(name, "knockout", group, statistic)[0].n for statistic, group, _ in HEATS]
         sizes.append(f"{look[name].name} {n[0]:,} ({n[1]:,} Q, {n[2]:,} A), anchor layer {numbers.anchor(name)}")
+    dotted = "; dotted: other question tokens cut instead" if _controlled(numbers, datasets) else ""
     return (
         f"Where the question's information enters, {model}. Attention to the exact question tokens is cut {about}; "
         "each layer from there on is read. (a) Change of AUROC, all answers. (b, c) ΔP in percentage points of "
         "Q-Anchored and of A-Anchored answers: grouped by the flip under the knockout in all layers, at the anchor "
         "layer (dashed), by one half of the probes, and measured by the other half. Grey: layers before the cut, which "
         "it cannot change. (d, e) The same read at the anchor layer, against the cut layer, with 95 % bootstrap "
-        "intervals over questions and repeats; dotted: other question tokens cut instead. A cut of few layers leaves "
+        f"intervals over questions and repeats{dotted}. A cut of few layers leaves "
         "the others to carry the same information, so a small effect everywhere does not say that the question is not "
         f"used. Samples: {'; '.join(sizes)}.\n"
     )
