@@ -1,7 +1,7 @@
 """How near the floor: `make bench`. JSON and a plot go to benchmarks/results; the last line is one JSON object.
 
-Steps (all by default, or name some): main, batch, length, peers, memory. All contenders of a comparison run in turns,
-`--repeats` times; what is reported is the median of the ratios within each turn. `peers` needs a Python with
+Steps (all by default, or name some): main, batch, length, peers, memory. All contenders of a comparison run at once,
+batch by batch in turns, `--repeats` times; what is reported is the median of the ratios. `peers` needs a Python with
 TransformerLens 4.3 and nnsight 0.8, given as --peers-python; without it the step is left out and says so.
 """
 
@@ -16,15 +16,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # who waits for its turn leaves the cores alone
+os.environ.setdefault("LRU_CACHE_CAPACITY", "1024")  # torch's own number of compiled kernels: contenders that run at
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1024")  # once do not take each other's
 
 import torch
-from cases import FIVE, MODELS, ROOT, TWO, Case, make_cases, model_of, token_layers
+from cases import FIVE, MODELS, ROOT, SETS, TWO, Case, make_cases, model_of, token_layers
 from contenders import Contender, Ours, bare
 
 from anchorscope.knockout import Into
@@ -35,12 +38,35 @@ from weights import unpacked
 RESULTS = Path(__file__).with_name("results")
 BATCHES = (1, 4, 16, 64)
 LENGTHS = (50, 100, 200, 400, 800)
+PEER_BATCH = 32  # of the peers' tuned form
 DOCUMENTED = 2  # questions for the peers' documented form: a pass per layer and question takes its time
-SETTINGS: tuple[tuple[int, Into, str], ...] = (
-    (4, "after", "bfloat16"),
-    (4, "answer", "bfloat16"),
-    (0, "after", "bfloat16"),
-    (4, "after", "float32"),
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one comparison with the bare engine is made of."""
+
+    shots: int
+    into: Into
+    dtype: str
+    sets: tuple[str, ...] = SETS
+    mapped: bool = False
+    share: int = 1
+    """One of so many questions."""
+
+    def __str__(self) -> str:
+        which = "" if self.sets == SETS else f"/{'+'.join(self.sets)} alone"
+        return f"{self.shots}-shot/{self.into}/{self.dtype}{which}"
+
+
+# the prompt of the study in the dtype it runs in, then one thing changed at a time
+SETTINGS = (
+    Setting(4, "after", "bfloat16", mapped=True),
+    Setting(4, "answer", "bfloat16", mapped=True),
+    Setting(4, "after", "bfloat16", ("nq",)),
+    Setting(0, "after", "bfloat16"),
+    Setting(0, "answer", "bfloat16"),
+    Setting(4, "after", "float32", share=4),
 )
 COMPARED: tuple[tuple[str, Into], ...] = (("sweep", "after"), ("map", "answer"))  # with peers
 
@@ -48,12 +74,26 @@ COMPARED: tuple[tuple[str, Into], ...] = (("sweep", "after"), ("map", "answer"))
 def turns(contenders: Mapping[str, Contender], repeats: int) -> dict[str, list[float]]:
     """Seconds of each contender in each turn, after one turn that is not counted."""
     taken: dict[str, list[float]] = {name: [] for name in contenders}
-    for turn in range(repeats + 1):
-        for name, run in contenders.items():
-            start = time.perf_counter()
-            run()
-            if turn:
-                taken[name].append(time.perf_counter() - start)
+    for number in range(repeats + 1):
+        for name, seconds in turn(contenders).items():
+            if number:
+                taken[name].append(seconds)
+    return taken
+
+
+def turn(contenders: Mapping[str, Contender]) -> dict[str, float]:
+    """Seconds of each, all at once: who is least far makes the next batch."""
+    running = {name: run() for name, run in contenders.items()}
+    done, taken = dict.fromkeys(running, 0.0), dict.fromkeys(running, 0.0)
+    while running:
+        name = min(running, key=lambda each: done[each])
+        start = time.perf_counter()
+        step = next(running[name], None)
+        taken[name] += time.perf_counter() - start
+        if step is None:
+            del running[name]
+        else:
+            done[name] = step[0]
     return taken
 
 
@@ -70,35 +110,33 @@ class Bench:
         self.options, self.work = options, work
         self.folder: Path = options.models
 
-    def cases(self, name: str, shots: int, dtype: str = "bfloat16") -> list[Case]:
+    def cases(self, name: str, shots: int, sets: tuple[str, ...] = SETS) -> list[Case]:
         """The questions, answered in bfloat16 whatever is timed."""
-        return make_cases(name, dtype, shots, self.options.questions, self.options.data, self.folder, self.work)
+        return make_cases(name, shots, self.options.questions, sets, self.options.data, self.folder, self.work)
 
     def main(self) -> dict[str, Any]:
         """The sweep, all five conditions and the map against the bare engine and the floor."""
         found: dict[str, Any] = {}
         for name in self.options.only:
-            # the prompt of the study in the dtype it runs in, then one thing changed at a time
-            for shots, into, dtype in SETTINGS:
-                model, cases = model_of(name, dtype, self.folder), self.cases(name, shots)
-                key = f"{MODELS[name]}/{shots}-shot/{into}/{dtype}"
-                with_map = (shots, dtype) == SETTINGS[0][::2]
-                found[key] = self.against_bare(model, cases, into, best_batch(model, cases), with_map)
+            for setting in SETTINGS:
+                model = model_of(name, setting.dtype, self.folder)
+                cases = self.cases(name, setting.shots, setting.sets)[:: setting.share]
+                key = f"{MODELS[name]}/{setting}"
+                found[key] = self.against_bare(model, cases, setting, best_batch(model, cases))
                 say(key, found[key])
         return found
 
-    def against_bare(self, model: Model, cases: list[Case], into: Into, best: int, with_map: bool) -> dict[str, Any]:
+    def against_bare(self, model: Model, cases: list[Case], setting: Setting, best: int) -> dict[str, Any]:
         """One setting."""
+        into = setting.into
         ours, some = Ours(model, cases, into), cases[:: max(1, len(cases) // self.options.mapped)]
-        mapped = Ours(model, some, into)
-        batch = self.options.batch
         contenders: dict[str, Contender] = {
             "bare": partial(bare, model, cases, best),
-            "sweep": partial(ours.sweep, batch),
-            "five": partial(ours.sweep, batch, FIVE),
+            "sweep": ours.sweep,
+            "five": partial(ours.sweep, None, FIVE),
         }
-        if with_map:
-            contenders["map"] = mapped.map
+        if setting.mapped:
+            contenders["map"] = Ours(model, some, into).map
         taken = turns(contenders, self.options.repeats)
         layers, shared = ours.tracer().layers, cases[0].shared
         whole = layers * sum(len(case.ids) for case in cases)
@@ -106,18 +144,17 @@ class Bench:
             "sweep": token_layers([case.row(TWO, into, layers) for case in cases], shared, layers),
             "five": token_layers([case.row(FIVE, into, layers) for case in cases], shared, layers),
         }
-        if with_map:
+        if setting.mapped:
             floors["map"] = token_layers([case.map_row(into, layers) for case in some], shared, layers)
         per_case = len(cases) / len(some)
         return {
-            "questions": len(cases), "mapped": len(some), "tokens": sum(len(c.ids) for c in cases) / len(cases),
-            "shared": shared, "bare_batch": best, "batch": batch,
-            "bare_seconds": round(median(taken["bare"]), 3),
+            "questions": len(cases), "tokens": round(sum(len(c.ids) for c in cases) / len(cases), 1),
+            "shared": shared, "bare_batch": best, **({"mapped": len(some)} if setting.mapped else {}),
             "sweep/bare": ratio(taken, "sweep", "bare"),
             "floor/bare": {what: round(floor / whole * (per_case if what == "map" else 1), 3)
                            for what, floor in floors.items()},
             **{f"{what}/floor": ratio(taken, what, "bare", whole / floor) for what, floor in floors.items()},
-            **({"map/bare": ratio(taken, "map", "bare", per_case)} if with_map else {}),
+            **({"map/bare": ratio(taken, "map", "bare", per_case)} if setting.mapped else {}),
             "seconds": {what: [round(s, 4) for s in each] for what, each in taken.items()},
         }  # fmt: skip
 
@@ -126,6 +163,7 @@ class Bench:
         found: dict[str, Any] = {}
         for name in self.options.only:
             model, cases = model_of(name, "bfloat16", self.folder), self.cases(name, 4)
+            cases = cases[::4]
             ours = Ours(model, cases, "after")
             contenders: dict[str, Contender] = {"bare": partial(bare, model, cases, best_batch(model, cases))}
             for size in BATCHES:
@@ -153,7 +191,7 @@ class Bench:
                     ours, best = Ours(model, longer, "after"), best_batch(model, longer)
                     both: dict[str, Contender] = {
                         "bare": partial(bare, model, longer, best),
-                        "sweep": partial(ours.sweep, 16),
+                        "sweep": ours.sweep,
                     }
                     taken = turns(both, self.options.repeats)
                     layers = ours.tracer().layers
@@ -194,15 +232,16 @@ class Bench:
         repeats = self.options.repeats
         for what, into in COMPARED:
             ours = Ours(model, some, into)
-            run: Contender = partial(ours.sweep, self.options.batch) if what == "sweep" else ours.map
-            files = {form: server.write(cases, into) for form, cases in (("documented", few), ("tuned", some))}
+            run: Contender = ours.sweep if what == "sweep" else ours.map
+            theirs = {"documented": few, "tuned": some if what == "sweep" else some[::4]}
+            files = {form: server.write(cases, into) for form, cases in theirs.items()}
             taken: dict[str, list[float]] = {"ours": [], "documented": [], "tuned": []}
             for turn in range(repeats + 1):
                 start = time.perf_counter()
-                run()
+                list(run())
                 times = {"ours": (time.perf_counter() - start) / len(some)}
-                times["tuned"] = server.ask(what, "tuned", files["tuned"], self.options.batch) / len(some)
-                times["documented"] = server.ask(what, "documented", files["documented"], 1) / len(few)
+                for form, cases in theirs.items():
+                    times[form] = server.ask(what, form, files[form], PEER_BATCH) / len(cases)
                 for who, seconds in times.items() if turn else ():
                     taken[who].append(seconds)
             for form in ("documented", "tuned"):
@@ -220,7 +259,7 @@ class Bench:
         for what, into in COMPARED:
             for i, case in enumerate(cases):
                 ours = Ours(model, [case], into)
-                states = (ours.sweep(1) if what == "sweep" else ours.map())[0]
+                _, states = next(ours.sweep() if what == "sweep" else ours.map())
                 wanted[what, i] = {s: v[:, 1:].transpose(0, 1) if what == "map" else v[:, 1] for s, v in states.items()}
         for tool in ("transformer_lens", "nnsight"):
             worst = 0.0
@@ -244,8 +283,9 @@ class Bench:
         for samples in (500, 5000):
             command = [sys.executable, str(Path(__file__).with_name("memory.py")), str(samples)]
             options = ["--data", str(self.options.data), "--models", str(self.folder), "--work", str(self.work)]
-            subprocess.run([*command, *options, "--answers"], check=True, stdout=sys.stderr)
-            done = subprocess.run([*command, *options], check=True, capture_output=True, text=True)
+            environment = {k: v for k, v in os.environ.items() if not k.endswith("CACHE_CAPACITY")}  # ours
+            subprocess.run([*command, *options, "--answers"], check=True, stdout=sys.stderr, env=environment)
+            done = subprocess.run([*command, *options], check=True, capture_output=True, text=True, env=environment)
             found[str(samples)] = json.loads(done.stdout.splitlines()[-1])
             say(f"memory {samples}", found[str(samples)])
         found["growth"] = round(found["5000"]["peak_mb"] / found["500"]["peak_mb"] - 1, 4)
@@ -345,8 +385,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, default=Path.home() / ".cache" / "anchorscope-checks")
     parser.add_argument("--only", nargs="*", default=list(MODELS), choices=list(MODELS), help="which models")
     parser.add_argument("--questions", type=int, default=256)
-    parser.add_argument("--mapped", type=int, default=32, help="of these questions, how many a map is made of")
-    parser.add_argument("--batch", type=int, default=32, help="rows per batch of ours")
+    parser.add_argument("--mapped", type=int, default=64, help="of these questions, how many a map is made of")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--peers-python", help="a Python with TransformerLens and nnsight")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -375,7 +414,7 @@ def main() -> None:
 def about(options: argparse.Namespace) -> dict[str, Any]:
     """The machine and the versions."""
     threads = {"threads": torch.get_num_threads(), "machine": platform.processor() or platform.machine()}
-    return {"versions": versions(), **threads, "repeats": options.repeats, "batch": options.batch}
+    return {"versions": versions(), **threads, "repeats": options.repeats}
 
 
 if __name__ == "__main__":

@@ -73,14 +73,16 @@ class Case:
         return Case(ids, len(ids) - len(own) if shared else head, self.spans, len(ids) - len(own) - self.shared)
 
 
-def make_cases(name: str, dtype: str, shots: int, count: int, data: Path, folder: Path, work: Path) -> list[Case]:
-    """`count` samples, as many of each set, with the answers of the model."""
-    each = -(-count // len(SETS))
+def make_cases(
+    name: str, shots: int, count: int, sets: Sequence[str], data: Path, folder: Path, work: Path
+) -> list[Case]:
+    """`count` samples, as many of each set, with the answers of the model in bfloat16."""
+    each = -(-count // len(sets))
     study: dict[str, Any] = {
-        "name": f"bench-{name}-{shots}",
-        "models": [{"id": str(unpacked(name, folder)), "name": MODELS[name], "dtype": dtype}],
+        "name": f"bench-{name}-{shots}-{count}-{'-'.join(sets)}",
+        "models": [{"id": str(unpacked(name, folder)), "name": MODELS[name], "dtype": "bfloat16"}],
         # a few more: some are dropped
-        "datasets": [{"set": s, "path": str(data / f"{s}.jsonl"), "sample": each + 8} for s in SETS],
+        "datasets": [{"set": s, "path": str(data / f"{s}.jsonl"), "sample": each + 8} for s in sets],
         "prompt": {"shots": shots},
     }
     path = work / f"{study['name']}.yaml"
@@ -92,7 +94,7 @@ def make_cases(name: str, dtype: str, shots: int, count: int, data: Path, folder
         _, prompter = run.answers(made.models[0])
         shared = prompter.shared_ids
         cases: list[Case] = []
-        for dataset in SETS:
+        for dataset in sets:
             whole = [s for s in read_samples(store, MODELS[name], dataset) if s.spans.dropped is None][:each]
             for sample in whole:
                 end = sample.spans.answer_last + 1  # later tokens change nothing that is read

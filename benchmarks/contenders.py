@@ -1,47 +1,52 @@
-"""What is timed: the bare engine, and our sweep and map. Each is a function that works through all cases once."""
+"""What is timed: the bare engine, and our sweep and map.
+
+Each works through all cases once and says after each batch how far it is: so contenders run in turns of single batches,
+and a machine that is slower for a minute is so for all of them.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from cases import TWO, Case
 
 from anchorscope.batching import plan_batches
-from anchorscope.budget import ENOUGH
+from anchorscope.budget import ENOUGH, make_budget
 from anchorscope.conditions import Condition, place_of
 from anchorscope.knockout import Into
+from anchorscope.layermap import ENOUGH_MAPPED
+from anchorscope.layout import Stream
 from anchorscope.models.load import Model
 from anchorscope.models.sites import Site
+from anchorscope.study import TraceSpec
 from anchorscope.tracing import Read, Tracer
 
 SITES: tuple[Site, ...] = ("attn", "mlp", "resid")
-Contender = Callable[[], object]
-
-
-def chunks(cases: Sequence[Case], batch: int, key: Callable[[Case], int]) -> list[list[Case]]:
-    """Cases of similar size together."""
-    ordered = sorted(cases, key=key)
-    return [list(ordered[i : i + batch]) for i in range(0, len(ordered), batch)]
+MEMORY = TraceSpec().memory
+Found = dict[Site, torch.Tensor]
+Contender = Callable[[], Iterator[tuple[float, Found]]]
+"""Works; yields the share that is done, and what was read."""
 
 
 @torch.inference_mode()
-def bare(model: Model, cases: Sequence[Case], batch: int) -> None:
+def bare(model: Model, cases: Sequence[Case], batch: int) -> Iterator[tuple[float, Found]]:
     """One clean pass over the full prompts: the decoder alone, no cache, padded at the right, so without a mask."""
     decoder = model.network.get_decoder()
-    for some in chunks(cases, batch, lambda case: len(case.ids)):
-        longest = max(len(case.ids) for case in some)
-        ids = torch.zeros(len(some), longest, dtype=torch.long)
+    ordered = sorted(cases, key=lambda case: len(case.ids))
+    for start in range(0, len(ordered), batch):
+        some = ordered[start : start + batch]
+        ids = torch.zeros(len(some), max(len(case.ids) for case in some), dtype=torch.long)
         for row, case in enumerate(some):
             ids[row, : len(case.ids)] = torch.tensor(case.ids)
         decoder(ids, use_cache=False)
+        yield (start + len(some)) / len(ordered), {}
 
 
 @dataclass(frozen=True)
 class Ours:
-    """Our sweeps and maps over some cases."""
+    """Our sweeps and maps over some cases. The shared prefix is computed within the time."""
 
     model: Model
     cases: Sequence[Case]
@@ -52,28 +57,46 @@ class Ours:
         case = self.cases[0]
         return Tracer(self.model, case.ids[: case.shared], SITES)
 
-    def sweep(self, batch: int, conditions: tuple[Condition, ...] = TWO) -> list[dict[Site, torch.Tensor]]:
-        """All layers and sites at the read position, under each condition, the prefix included in the time."""
-        tracer, found = self.tracer(), []
-        size = lambda case: sum(len(stream.ids) for stream in case.row(conditions, self.into, tracer.layers))  # noqa: E731
-        for some in chunks(self.cases, batch, size):
-            rows = [case.row(conditions, self.into, tracer.layers) for case in some]
+    def sweep(self, batch: int | None = None, conditions: tuple[Condition, ...] = TWO) -> Iterator[tuple[float, Found]]:
+        """All layers and sites at the read position, under each condition; batches as a run plans them, or so large."""
+        tracer = self.tracer()
+        rows = [case.row(conditions, self.into, tracer.layers) for case in self.cases]
+        budget = make_budget(self.model, MEMORY, len(tracer.shared_ids), len(conditions) * len(SITES))
+        sizes = _sizes(rows)
+        planned = _chunks(sizes, batch) if batch else plan_batches(sizes, budget.memory, budget.cost, enough=ENOUGH)
+        done = 0
+        for some in planned:
             reads = [
-                Read(i, c, case.read if conditions == TWO else place_of(condition, case.spans, "answer_last"))
+                Read(i, c, self.cases[row].read if conditions == TWO else self._place(row, condition))
                 for c, condition in enumerate(conditions)
-                for i, case in enumerate(some)
+                for i, row in enumerate(some)
             ]
-            found.append(tracer(rows, reads))
-        return found
+            found = tracer([rows[row] for row in some], reads)
+            done += len(some)
+            yield done / len(rows), found
 
-    def map(self, row_slots: int | None = None) -> list[dict[Site, torch.Tensor]]:
+    def _place(self, row: int, condition: Condition) -> int:
+        return place_of(condition, self.cases[row].spans, "answer_last")
+
+    def map(self) -> Iterator[tuple[float, Found]]:
         """Each layer cut alone, every layer read; batches as a run plans them."""
-        tracer, found = self.tracer(), []
-        if row_slots is not None:
-            tracer.row_slots = row_slots
+        tracer = self.tracer()
         rows = [case.map_row(self.into, tracer.layers) for case in self.cases]
-        lengths = [sum(len(stream.ids) for stream in row) for row in rows]
-        for batch in plan_batches(lengths, sys.maxsize, enough=2 * ENOUGH):
-            reads = [Read(i, s, self.cases[row].read) for i, row in enumerate(batch) for s in range(1 + tracer.layers)]
-            found.append(tracer([rows[row] for row in batch], reads))
-        return found
+        longest = max(len(row[0].ids) for row in rows)
+        budget = make_budget(self.model, MEMORY, len(tracer.shared_ids), len(SITES) * (1 + tracer.layers), longest)
+        done = 0
+        for some in plan_batches(_sizes(rows), budget.memory, budget.cost, enough=ENOUGH_MAPPED):
+            reads = [Read(i, s, self.cases[row].read) for i, row in enumerate(some) for s in range(1 + tracer.layers)]
+            found = tracer([rows[row] for row in some], reads)
+            done += len(some)
+            yield done / len(rows), found
+
+
+def _sizes(rows: Sequence[Sequence[Stream]]) -> list[int]:
+    return [sum(len(stream.ids) for stream in row) for row in rows]
+
+
+def _chunks(sizes: Sequence[int], batch: int) -> list[list[int]]:
+    """So many at a time, those of similar size together."""
+    ordered = sorted(range(len(sizes)), key=lambda row: sizes[row])
+    return [ordered[start : start + batch] for start in range(0, len(ordered), batch)]

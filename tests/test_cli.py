@@ -119,7 +119,8 @@ def test_ctrl_c_says_that_nothing_is_lost(tmp_path: Path):
         "--runs",
         str(tmp_path / "r"),
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731, a job in the background ignores it
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
     while process.poll() is None and not (tmp_path / "r" / "s" / ".lock").exists():
         pass
     process.send_signal(signal.SIGINT)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import anchorscope.attention as attention_module
 import anchorscope.doctor as doctor_module
 import anchorscope.tracing as trace_module
 from anchorscope import PromptSpec
@@ -51,9 +52,10 @@ def wrong_positions(monkeypatch):
 
     def shifted(*args):
         layout = real(*args)
-        moved, longest = layout.places.copy(), (layout.grid >= 0).sum(axis=1).max()
-        for row in layout.grid:
-            moved[row[row >= 0]] += longest - (row >= 0).sum()
+        moved, longest = layout.places.copy(), max(len(sample[0].ids) for sample in layout.samples)
+        owner = np.repeat(np.arange(len(layout.samples)), [len(sample) for sample in layout.samples])[layout.streams]
+        for i, sample in enumerate(layout.samples):
+            moved[owner == i] += longest - len(sample[0].ids)
 
         class Moved(Layout):
             def visible(self, layer, window=None):
@@ -66,9 +68,8 @@ def wrong_positions(monkeypatch):
 
 @pytest.fixture
 def lost_causal_mask(monkeypatch):
-    monkeypatch.setattr(
-        trace_module, "_additive", lambda layout, layer, window, dtype: torch.zeros(1, 1, 1, 1).to(dtype)
-    )
+    real = attention_module._additive
+    monkeypatch.setattr(attention_module, "_additive", lambda *args: torch.zeros_like(real(*args)))
 
 
 @pytest.fixture
@@ -149,8 +150,8 @@ def answer_only_read_elsewhere(monkeypatch):
 @pytest.fixture
 def mask_of_true_and_false(monkeypatch):
     """What sdpa reads as a mask and eager adds as ones and zeros."""
-    real = trace_module._additive
-    monkeypatch.setattr(trace_module, "_additive", lambda *args: real(*args) == 0)
+    real = attention_module._additive
+    monkeypatch.setattr(attention_module, "_additive", lambda *args: real(*args) == 0)
 
 
 @pytest.fixture

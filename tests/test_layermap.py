@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -209,16 +210,21 @@ def test_the_plan_of_batches_changes_nothing_but_rounding(done, monkeypatch):
     model = load_model(spec)
     shared = Prompter(model.tokenizer, study.prompt_for(spec), model.wants_bos).shared_ids
     before = read_map(store, "one", "north", *WHERE)
-    planned = []
-    real = layermap_module.plan_batches
-    alone = lambda lengths, budget, cost, enough: planned.append(real(lengths, 1, cost)) or planned[-1]  # noqa: E731
-    monkeypatch.setattr(layermap_module, "plan_batches", alone)
+    real, passes = layermap_module.make_budget, []
+    monkeypatch.setattr(layermap_module, "make_budget", lambda *args: replace(real(*args), memory=1))  # one byte
+    traced = layermap_module.Tracer.__call__
+    monkeypatch.setattr(
+        layermap_module.Tracer,
+        "__call__",
+        lambda self, rows, reads: passes.append([len(row) for row in rows]) or traced(self, rows, reads),
+    )
     table = store.results("one", "north").table(map_name(*WHERE), MapReadout)
     kept = table.path(0).read_bytes()
     table.path(0).unlink()
     with Store.writing(store.root, study) as writing:
         layermap_module.write_map(model, shared, "north", writing)
-    assert all(len(batch) == 1 for batch in planned[0])
+    assert passes
+    assert all(streams == [2] for streams in passes)  # one sample, and one of its variants beside the clean stream
     after = read_map(store, "one", "north", *WHERE)
     for key, (_, logits) in before.cuts.items():
         np.testing.assert_allclose(after.cuts[key][1], logits, rtol=0, atol=2e-4)

@@ -1,11 +1,13 @@
-"""How many rows go through the model together: from a stated memory by a formula, never by trial.
+"""How many samples go through the model together: from a stated memory by a formula, never by trial.
 
-A batch of rows takes, beside the weights, in bytes
+A batch of samples takes, beside the weights, at most about
 
-    rows × (row + slots × slot + before × key + slots × (before + slots) × edge)
+    samples × (read + slots × (slot + 2 × keys × (edge + key / WIDTH)))   bytes, with
+    keys = before + longest + max(longest, WIDTH)
 
-with `slots` of its longest row and `before` keys computed earlier. The four prices follow from the model's shape and
-dtype alone, so a plan is the same on every machine; they are written to the manifest with it.
+where `slots` are those of its largest sample, `longest` of these stand in one stream, and rows of attention, WIDTH or
+`longest` wide and at least half full, have at most `keys` keys each. The prices follow from the model's shape and dtype
+alone, so a plan is the same on every machine; they are written to the manifest with it.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from anchorscope.attention import MASKS
 from anchorscope.batching import WASTE
+from anchorscope.layout import WIDTH
 from anchorscope.models.load import Model
-from anchorscope.tracing import MASKS
 
-ENOUGH = 2048  # tokens that keep the cores, or a GPU, busy: beyond them padding decides
+ENOUGH = 2048  # tokens that keep the cores, or a GPU, busy: beyond them unequal lengths decide
 HOST = 6  # bytes of an edge while its mask is made: truth values and what they are made from
 
 
@@ -26,33 +29,38 @@ class Budget:
     """The memory that a batch may take, and what its parts cost, in bytes."""
 
     memory: int
-    row: int
-    """What is read from a row, and kept of it for later passes."""
+    read: int
+    """What is read from a sample."""
     slot: int
     """A token on its way through one layer."""
     key: int
-    """A key computed earlier, with its value, laid beside the batch's own."""
+    """A key and its value, laid in a row."""
     edge: int
     """A query and a key: the mask, and the score where attention is written out."""
     before: int
-    """Keys computed earlier, for each row."""
+    """Tokens of the shared prefix."""
+    longest: int | None = None
+    """Tokens of the longest stream; None: as many as a sample has slots."""
 
     def cost(self, slots: int) -> int:
-        """The bytes of one row in a batch whose longest has so many slots."""
-        return self.row + slots * self.slot + self.before * self.key + slots * (self.before + slots) * self.edge
+        """The bytes of one sample in a batch whose largest has so many slots."""
+        longest = slots if self.longest is None else min(slots, self.longest)
+        keys = self.before + longest + max(longest, WIDTH)
+        return self.read + slots * (self.slot + 2 * keys * (self.edge + self.key // WIDTH))
 
-    def record(self) -> dict[str, Any]:
+    def record(self, enough: int = ENOUGH) -> dict[str, Any]:
         """For the manifest: the formula and its prices, and when a batch is closed earlier."""
         formula = (
-            "rows × (row + slots × slot + before × key + slots × (before + slots) × edge) ≤ memory; "
-            f"from {ENOUGH} tokens on, padded ≤ {WASTE} × real"
+            "samples × (read + slots × (slot + 2 × keys × (edge + key / width))) ≤ memory, "
+            "keys = before + longest + max(longest, width); "
+            f"from {enough} tokens on, samples × slots ≤ {WASTE} × real"
         )
-        prices = {name: getattr(self, name) for name in ("memory", "row", "slot", "key", "edge", "before")}
-        return {"formula": formula, "bytes": prices}
+        prices = {name: getattr(self, name) for name in ("memory", "read", "slot", "key", "edge", "before", "longest")}
+        return {"formula": formula, "bytes": {**prices, "width": WIDTH}}
 
 
-def make_budget(model: Model, gigabytes: float, before: int, reads: int, saved: int = 0) -> Budget:
-    """The budget of a model. `reads`: activations read per row and layer; `saved`: tokens kept at every layer."""
+def make_budget(model: Model, gigabytes: float, before: int, reads: int, longest: int | None = None) -> Budget:
+    """The budget of a model. `reads`: activations read per sample and layer."""
     config = model.network.config.get_text_config()
     size, layers, width = model.network.dtype.itemsize, config.num_hidden_layers, config.hidden_size
     heads = config.num_attention_heads
@@ -60,15 +68,17 @@ def make_budget(model: Model, gigabytes: float, before: int, reads: int, saved: 
     queries = heads * head
     keys = (getattr(config, "num_key_value_heads", None) or heads) * head
     inner = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * width
-    attention = size * (2 * width + 4 * queries + 4 * keys + 2 * (keys + queries))  # rotated copies; keys for all heads
+    attention = size * (2 * width + 6 * queries + 6 * keys)  # rotated and laid in rows
     mlp = size * (2 * width + 4 * inner)
     norm = (size + 12) * width  # in float32
-    scores = heads * (size + 8) if model.network.config._attn_implementation == "eager" else 0
+    eager = model.network.config._attn_implementation == "eager"  # scores written out, keys repeated for all heads
+    masks = MASKS * size * (1 if eager else heads * head // keys)  # for each of the heads that share their keys
     return Budget(
         memory=int(gigabytes * 1e9),
-        row=size * layers * (2 * reads * width + saved * (width + 2 * keys)),
+        read=2 * size * layers * reads * width,
         slot=max(attention, mlp, norm),
-        key=2 * size * (keys + queries),
-        edge=HOST + MASKS * size + scores,
+        key=2 * size * (keys + queries if eager else keys),
+        edge=HOST + masks + (heads * (size + 8) if eager else 0),
         before=before,
+        longest=longest,
     )

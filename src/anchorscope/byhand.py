@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from transformers import AttentionInterface
 
+from anchorscope.attention import attention_as
 from anchorscope.knockout import Cut
 from anchorscope.models.load import Model
-from anchorscope.tracing import attention_as
 
 NAME = "anchorscope_by_hand"
 

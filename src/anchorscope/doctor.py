@@ -12,6 +12,7 @@ from functools import cached_property
 
 import torch
 
+from anchorscope.attention import attention_as
 from anchorscope.byhand import attention_by_hand
 from anchorscope.conditions import CONDITIONS, Condition, place_of, stream_of
 from anchorscope.errors import ModelError, reason_of
@@ -22,7 +23,7 @@ from anchorscope.models.sites import Site
 from anchorscope.prompts import Prompt, Prompter
 from anchorscope.questions.question import Question
 from anchorscope.spans import Spans, find_spans
-from anchorscope.tracing import Read, Tracer, attention_as, read_plain
+from anchorscope.tracing import Read, Tracer, read_plain
 from anchorscope.words import content_words
 
 SITES: tuple[Site, ...] = ("attn", "mlp", "resid")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from anchorscope.activations import TABLE as TRACES
@@ -21,7 +21,7 @@ from anchorscope.batching import plan_batches
 from anchorscope.budget import ENOUGH, Budget, make_budget
 from anchorscope.conditions import CUTS, Condition, Position, place_of
 from anchorscope.knockout import Knockout
-from anchorscope.layout import Stream, clean_stream, cut_stream, passes
+from anchorscope.layout import Stream, clean_stream, cut_stream
 from anchorscope.memory import give_back
 from anchorscope.probes import Folds, LayerProbes, load_probes, make_folds
 from anchorscope.probing import table_name
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from anchorscope.models.sites import Site
     from anchorscope.store import Store
 
+ENOUGH_MAPPED = 4 * ENOUGH  # tokens of a batch: half of them have joined on average, and few in the first layers
+ROWS = "of similar length, within a shard; longest: the tokens of the shard's longest sample behind the prefix"
 SAMPLES = 64  # per shard: what a stopped run maps again, at most
 CLEAN = -1  # the cut layer of a pass without a cut
 
@@ -84,7 +86,7 @@ def write_map(model: Model, shared_ids: Sequence[int], dataset: str, store: Stor
         for position in study.traces.positions:
             readouts = cell.origin(table_name(site, position))
             inputs = {"readouts": readouts, "map": spec.model_dump(mode="json"), "seed": study.seed}
-            facts = {"batch_plan": {"rows": "of similar length, within a shard", "memory": study.traces.memory}}
+            facts = {"batch_plan": {"rows": ROWS, **mapper.budget().record(ENOUGH_MAPPED)}}
             tables[site, position] = cell.begin(map_name(site, position), MapReadout, plan, inputs, facts)
             mapper.probes[site, position] = load_probes(cell.folder / "probes" / f"{site}-{position}")[0]
     missing = {shard for table in tables.values() for shard in table.missing()}
@@ -127,25 +129,37 @@ class Mapper:
         """The rows of each table. `members`: which of the traced samples these are."""
         rows = [self._row(sample) for sample in samples]
         lengths = [sum(len(stream.ids) for stream in row) for row in rows]
-        budget = self._budget(rows)
+        budget = self.budget(max(len(row[0].ids) for row in rows))
         found: dict[tuple[Site, Position], dict[int, list[MapReadout]]] = {where: {} for where in self.probes}
-        share = max(self._widest(row) / length for row, length in zip(rows, lengths, strict=True))
-        enough = 2 * ENOUGH  # half of the slots have joined, on average
-        for batch in plan_batches(lengths, budget.memory, lambda n: budget.cost(ceil(share * n)), enough=enough):
-            reads = [
-                Read(i, stream, place_of("clean", samples[row].spans, position))
-                for position in self.positions
-                for i, row in enumerate(batch)
-                for stream in range(1 + len(self.variants))
-            ]
-            for site, states in self.tracer([rows[row] for row in batch], reads).items():
-                shape = (states.shape[0], len(self.positions), len(batch), 1 + len(self.variants), states.shape[2])
+        for batch in plan_batches(lengths, budget.memory, budget.cost, enough=ENOUGH_MAPPED):
+            some = [samples[row] for row in batch]
+            for site, states in self._states([rows[row] for row in batch], some, budget).items():
                 for p, position in enumerate(self.positions):
-                    logits = self._logits(states.reshape(shape)[:, p].float().numpy(), members[batch], site, position)
+                    logits = self._logits(states[:, p].float().numpy(), members[batch], site, position)
                     for i, row in enumerate(batch):
                         found[site, position][row] = list(self._records(samples[row].question.id, logits[i]))
             give_back()
         return {where: [one for row in sorted(by_row) for one in by_row[row]] for where, by_row in found.items()}
+
+    def _states(
+        self, rows: Sequence[Sequence[Stream]], samples: Sequence[Sample], budget: Budget
+    ) -> dict[Site, torch.Tensor]:
+        """(layer, position, sample, stream, width). Where one sample alone is too large, some variants at a time."""
+        size = len(rows) * budget.cost(max(sum(len(stream.ids) for stream in row) for row in rows))
+        parts = np.array_split(np.arange(1, 1 + len(self.variants)), min(-(-size // budget.memory), len(self.variants)))
+        found: dict[Site, list[torch.Tensor]] = {site: [] for site in self.tracer.sites}
+        for number, part in enumerate(parts):
+            read = range(1 if number else 0, 1 + len(part))  # the clean stream once
+            reads = [
+                Read(i, stream, place_of("clean", sample.spans, position))
+                for position in self.positions
+                for i, sample in enumerate(samples)
+                for stream in read
+            ]
+            for site, states in self.tracer([[row[0], *(row[s] for s in part)] for row in rows], reads).items():
+                shape = (states.shape[0], len(self.positions), len(rows), len(read), states.shape[2])
+                found[site].append(states.reshape(shape))
+        return {site: torch.cat(states, dim=3) for site, states in found.items()}
 
     def _row(self, sample: Sample) -> list[Stream]:
         """The clean stream, and one for each variant. Tokens after the last that is read change nothing."""
@@ -156,15 +170,10 @@ class Mapper:
         streams = [cut_stream(ids, len(shared), cuts[condition], layers) for condition, _, layers in self.variants]
         return [clean_stream(ids, len(shared)), *streams]
 
-    def _budget(self, rows: Sequence[Sequence[Stream]]) -> Budget:
-        clean = max(len(row[0].ids) for row in rows)
+    def budget(self, longest: int | None = None) -> Budget:
+        """The memory of a batch whose longest sample has so many tokens behind the prefix."""
         reads = len(self.positions) * len(self.tracer.sites) * (1 + len(self.variants))
-        before = len(self.tracer.shared_ids) + clean
-        return make_budget(self.tracer.model, self.gigabytes, before, reads, saved=clean)
-
-    def _widest(self, row: Sequence[Stream]) -> int:
-        """The slots of the widest pass of a sample."""
-        return max(sum(len(row[s].ids) for s in members) for (members,) in passes([row], self.tracer.row_slots))
+        return make_budget(self.tracer.model, self.gigabytes, len(self.tracer.shared_ids), reads, longest)
 
     def _logits(
         self, states: NDArray[np.float32], members: NDArray[np.int64], site: Site, position: Position

@@ -1,35 +1,30 @@
-"""How several conditions of one sample share one forward pass: the one place where reuse is decided.
+"""How all conditions of some samples share one forward pass: the one place where reuse is decided.
 
-A condition differs from the clean pass only from its first cut query on. So a sample becomes a row of *streams*:
+A condition differs from the clean pass only from its first cut query on. So a sample becomes several *streams*:
 
     shared prefix | clean: the sample's own tokens | knockout: tokens from its first cut on | control: … | …
     (keys and values, computed once for all samples)
 
 A stream's queries see the clean keys before its start, its own keys after it, and nothing of other streams. Every
 distinct (token, condition) is computed once; nothing is approximated. A stream whose cut begins at a later layer (a
-window, a single layer) joins at that layer with copies of the clean states, which until then are its own.
-
-Within a row attention is computed between all slots, also those that do not see each other. A layer × layer map has a
-stream for each layer, too many for one row: its late streams then take passes of their own, some layers' streams each,
-which begin at the first of these layers from the states, keys and values that the clean pass left (`passes`).
+window, a single layer) joins at that layer with copies of the clean states, which until then are its own: so the
+variants of a layer × layer map are in the same pass, each from its layer on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.knockout import NOTHING, Cut
 
-PREFIX, PADDING = -1, -2  # streams of slots that are not a condition's own
-ROW_SLOTS = 256  # of a sample's late streams in one pass: more waste attention, fewer waste copies of clean keys
-SLOTS, COLUMNS = 64, 16  # lengths of the flat list and widths of its rows are multiples of these
-
-Members = Sequence[Sequence[int]]
-"""For each sample which of its streams are part of a pass."""
+PREFIX, PADDING = -1, -2  # streams of keys that are not a condition's own
+WIDTH = 64  # queries in a row of attention, at least: more waste edges, fewer waste copies of keys
+KEYS = 16  # keys in a row are a multiple: up to four times as fast in bfloat16 as an odd number of them
 
 
 @dataclass(frozen=True)
@@ -73,10 +68,8 @@ def cut_stream(ids: Sequence[int], shared: int, cut: Cut, layers: range) -> Stre
 class Layout:
     """A batch of samples, laid out for one pass.
 
-    Its tokens are **slots** of one flat list, in the order in which they join: norms, MLPs and what else treats tokens
-    one by one see no padding. Attention sees **rows**: samples side by side, as many as fit into the width of the
-    longest, and before their keys those computed earlier: the shared prefix's, and in a pass that begins at a later
-    layer the clean streams'.
+    Its tokens are **slots** of one flat list, in the order in which they join: all that treats tokens one by one sees
+    no padding. Attention alone sees **rows**: some queries, of streams side by side, and the keys that these see.
     """
 
     ids: NDArray[np.int64]
@@ -87,94 +80,77 @@ class Layout:
     """(slot,): the number of its stream, counted through all samples."""
     sources: NDArray[np.int64]
     """(slot,): for a slot that joins after layer 0, the clean slot it is a copy of; else 0."""
-    stands: NDArray[np.int64]
-    """(slot, 2): the row and the column in which attention sees it."""
-    grid: NDArray[np.int64]
-    """(row, column): which slot stands there, ascending along a row; PADDING where none does."""
-    saved: NDArray[np.int64]
-    """(row, column): which of the clean slots of an earlier pass stands there; no columns in the clean pass itself."""
+    queries: NDArray[np.int64]
+    """(row, column): the slots that attend in a row; PADDING where none does. Rows are in the order of joining."""
+    keys: NDArray[np.int64]
+    """(row, column): the keys of a row, counted from the start of the prefix: key shared + i is slot i's."""
     counts: tuple[int, ...]
-    """(layer,): how many slots have joined. Where none has, one is there that nobody reads."""
+    """(layer,): how many slots have joined."""
     shared: int
     """Length of the shared prefix."""
     samples: tuple[tuple[Stream, ...], ...]
     """The streams of each sample, the clean one first."""
     firsts: tuple[tuple[int, ...], ...]
-    """The first slot of each stream of each sample; -1 where it is not part of this pass."""
+    """The first slot of each stream of each sample."""
     _uncut: dict[int | None, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
 
-    def slots(self, layer: int) -> int:
-        """Slots at a layer, the one that nobody reads included."""
-        return max(1, self.counts[layer])
-
     def filled(self, layer: int) -> int:
-        """Slots at a layer with those that fill the list up: each new length costs a matrix product anew to prepare."""
-        return _up(self.counts[layer], SLOTS) or 1
+        """Slots at a layer with those that fill the list up: few lengths, as a CPU compiles a kernel for each.
 
-    def rows_at(self, layer: int) -> NDArray[np.int64]:
-        """(row, column): the slots attention sees at a layer; PADDING where none has joined."""
-        joined = np.where(self.grid < self.slots(layer), self.grid, PADDING)
-        return joined[:, : _up(int((joined != PADDING).sum(axis=1).max()), COLUMNS)]
+        Sixteen between a number and its double, so that a thirtieth is filled up on average.
+        """
+        count = self.counts[layer]
+        return _up(count, max(64, 2 ** (count.bit_length() - 1) // 16))
+
+    def rows(self, layer: int) -> int:
+        """How many rows attend at a layer: those in which some slot has joined."""
+        return int((self.queries[:, 0] < self.counts[layer]).sum())
+
+    @cached_property
+    def stands(self) -> NDArray[np.int64]:
+        """(slot,): where it is among the queries of all rows, counted through."""
+        there = np.flatnonzero(self.queries != PADDING)
+        return there[np.argsort(self.queries.ravel()[there])]
 
     def slot(self, sample: int, stream: int, place: int) -> int:
         """The slot of a place under a stream: its own, or before its start the clean one."""
         if place < self.samples[sample][stream].start:
             stream = 0
-        mine, first = self.samples[sample][stream], self.firsts[sample][stream]
-        if not mine.start <= place < mine.end or first < 0:
+        mine = self.samples[sample][stream]
+        if not mine.start <= place < mine.end:
             raise ValueError(f"place {place} is not among the computed tokens of stream {stream}")
-        return first + place - mine.start
-
-    def clean_slots(self) -> NDArray[np.int64]:
-        """The slots of the clean streams, sample after sample; later passes call them by their number here."""
-        clean = [(sample[0], firsts[0]) for sample, firsts in zip(self.samples, self.firsts, strict=True)]
-        return np.concatenate([np.arange(first, first + len(stream.ids)) for stream, first in clean])
+        return self.firsts[sample][stream] + place - mine.start
 
     def visible(self, layer: int, window: int | None = None) -> NDArray[np.bool_]:
-        """Which keys each query sees at a layer: (row, column, shared + saved + column)."""
+        """Which keys of its row each query sees at a layer: (row, query, key)."""
         if window not in self._uncut:
             self._uncut[window] = self._without_cuts(window)
-        before, there = self.shared + self.saved.shape[1], self.rows_at(layer) != PADDING
-        width = there.shape[1]
-        seen = self._uncut[window][:, :width, : before + width].copy()
-        if not there.all():  # who has not joined is neither seen nor sees
-            seen[:, :, before:] &= there[:, None, :]
-            seen &= there[:, :, None]
+        seen = self._uncut[window][: self.rows(layer)].copy()
         _, places = self._keys()
         for sample, firsts in zip(self.samples, self.firsts, strict=True):
             for stream, first in zip(sample, firsts, strict=True):
-                if 0 <= first < self.slots(layer) and stream.cut.keys and layer in stream.layers:
-                    row, column = self.stands[first]
-                    blind = stream.cut.blind_from(int(places[row].max()) + 1)[places[row, : before + width]]
+                if stream.cut.keys and layer in stream.layers:
+                    row, column = divmod(int(self.stands[first]), self.queries.shape[1])
+                    blind = stream.cut.blind_from(int(places[row].max()) + 1)[places[row]]
                     queries = np.arange(stream.start, stream.end)[:, None]
                     seen[row, column : column + len(stream.ids)] &= queries < blind
-        diagonal = np.arange(width)
-        seen[:, diagonal, before + diagonal] = True  # padding sees itself: no query is without a key
         return seen
 
     def _keys(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The streams and the places of all keys: (row, shared + saved + column) each."""
-        shape = (len(self.grid), self.shared)
-        streams, places = [np.full(shape, PREFIX)], [np.broadcast_to(np.arange(self.shared), shape)]
-        if self.saved.shape[1]:
-            clean = np.cumsum([0] + [len(sample) for sample in self.samples[:-1]])
-            lengths = [len(sample[0].ids) for sample in self.samples]
-            starts = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
-            streams.append(_at(np.repeat(clean, lengths), self.saved))
-            places.append(_at(self.shared + np.arange(len(starts)) - starts, self.saved))
-        streams.append(_at(self.streams, self.grid))
-        places.append(_at(self.places, self.grid))
-        return np.concatenate(streams, axis=1).astype(np.int32), np.concatenate(places, axis=1).astype(np.int32)
+        """The streams and the places of the keys: (row, key) each."""
+        before = np.arange(self.shared)
+        streams = np.concatenate([np.full_like(before, PREFIX), self.streams])
+        places = np.concatenate([before, self.places])
+        return _at(streams, self.keys), _at(places, self.keys)
 
     def _starts(self) -> NDArray[np.int32]:
         """(stream,): where each starts."""
         return np.array([stream.start for sample in self.samples for stream in sample], dtype=np.int32)
 
     def _without_cuts(self, window: int | None) -> NDArray[np.bool_]:
-        """(row, column, shared + saved + column): what each query sees where nothing is cut."""
+        """(row, query, key): what each query sees where nothing is cut. Who has not joined is seen by no other."""
         streams, places = self._keys()
-        before = self.shared + self.saved.shape[1]
-        query_streams, query_places = streams[:, before:], places[:, before:]
+        query_streams, query_places = _at(self.streams, self.queries), _at(self.places, self.queries)
         sizes = [len(sample) for sample in self.samples]
         clean = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes).astype(np.int32)[np.maximum(query_streams, 0)]
         start = self._starts()[np.maximum(query_streams, 0)]
@@ -184,7 +160,9 @@ class Layout:
         seen |= base & (places[:, None, :] < start[:, :, None])
         if window is not None:
             seen &= query_places[:, :, None] - places[:, None, :] < window
-        seen &= (query_streams != PADDING)[:, :, None]
+        nobody = query_streams == PADDING
+        seen &= ~nobody[:, :, None]
+        seen[:, :, 0] |= nobody  # no query is without a key
         return seen
 
 
@@ -193,107 +171,100 @@ def _up(count: int, step: int) -> int:
     return -(-count // step) * step
 
 
-def _at(values: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int64]:
+def _at(values: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int32]:
     """The values at an index; PADDING where that is."""
-    return np.where(index == PADDING, PADDING, values[np.maximum(index, 0)])
+    return np.where(index == PADDING, PADDING, values[np.maximum(index, 0)]).astype(np.int32)
 
 
-def lay_out(samples: Sequence[Sequence[Stream]], shared: int, layers: int, members: Members | None = None) -> Layout:
-    """Lay samples, each some streams, out for one pass.
-
-    `members` are the streams of each sample that are part of the pass; by default all. Without the clean ones, their
-    states, keys and values are those of an earlier pass.
-    """
-    chosen = members if members is not None else [range(len(sample)) for sample in samples]
+def lay_out(samples: Sequence[Sequence[Stream]], shared: int, layers: int) -> Layout:
+    """Lay samples, each some streams, out for one pass."""
     if any(sample[0].joins != 0 or sample[0].start != shared for sample in samples):
         raise ValueError("the first stream of a sample is the clean one")
-    clean = {0 in each for each in chosen}
-    if len(clean) != 1:
-        raise ValueError("the clean stream is part of a pass in all samples or in none")
-    row_of, width = _side_by_side(
-        [sum(len(sample[s].ids) for s in each) for sample, each in zip(samples, chosen, strict=True)]
-    )
-    rows = max(row_of) + 1
-    grid, filled = np.full((rows, _up(width, COLUMNS)), PADDING, dtype=np.int64), [0] * rows
+    joining = sorted((stream.joins, i, s) for i, sample in enumerate(samples) for s, stream in enumerate(sample))
+    sizes = [len(samples[i][s].ids) for _, i, s in joining]
+    first = {(i, s): at for (_, i, s), at in zip(joining, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True)}
     numbers = np.cumsum([0] + [len(sample) for sample in samples])
-    earlier = np.cumsum([0] + [len(sample[0].ids) for sample in samples])
-    firsts = [[-1] * len(sample) for sample in samples]
     ids: list[int] = []
-    places, streams, sources, stands = [], [], [], []
-    joining = sorted((samples[i][s].joins, i, s) for i, each in enumerate(chosen) for s in each)
+    places, streams, sources = [], [], []
     for layer, i, s in joining:
-        stream, row = samples[i][s], row_of[i]
-        own, columns = np.arange(stream.start, stream.end), filled[row] + np.arange(len(stream.ids))
-        firsts[i][s] = len(ids)
-        grid[row, columns] = len(ids) + np.arange(len(stream.ids))
-        filled[row] += len(stream.ids)
+        stream = samples[i][s]
+        own = np.arange(stream.start, stream.end)
         ids += stream.ids
         places.append(own)
         streams.append(np.full(len(own), numbers[i] + s))
-        stands.append(np.stack([np.full(len(own), row), columns], axis=1))
-        first = firsts[i][0] if clean == {True} else earlier[i]
-        sources.append(first + own - shared if layer else 0 * own)
-    saved = np.full((rows, 0), PADDING, dtype=np.int64)
-    if clean == {False}:
-        held = [[i for i, each in enumerate(chosen) if each and row_of[i] == row] for row in range(rows)]
-        clean_slots = [np.concatenate([np.arange(earlier[i], earlier[i + 1]) for i in each]) for each in held]
-        saved = np.full((rows, max(map(len, clean_slots))), PADDING, dtype=np.int64)
-        for row, slots in enumerate(clean_slots):
-            saved[row, : len(slots)] = slots
+        sources.append(first[i, 0] + own - shared if layer else 0 * own)
+    queries, keys = _rows(samples, shared, first)
     return Layout(
         ids=np.array(ids, dtype=np.int64),
         places=np.concatenate(places),
         streams=np.concatenate(streams),
         sources=np.concatenate(sources),
-        stands=np.concatenate(stands),
-        grid=grid,
-        saved=saved,
-        counts=tuple(sum(len(samples[i][s].ids) for at, i, s in joining if at <= each) for each in range(layers)),
+        queries=queries,
+        keys=keys,
+        counts=tuple(sum(n for (at, _, _), n in zip(joining, sizes, strict=True) if at <= e) for e in range(layers)),
         shared=shared,
         samples=tuple(tuple(sample) for sample in samples),
-        firsts=tuple(tuple(each) for each in firsts),
+        firsts=tuple(tuple(first[i, s] for s in range(len(sample))) for i, sample in enumerate(samples)),
     )
 
 
-def _side_by_side(lengths: Sequence[int]) -> tuple[list[int], int]:
-    """The row of each sample, and their width, that of the longest: the long ones first, each where it fits."""
-    width = max(1, *lengths)
-    rows = [0] * len(lengths)
+Slots = NDArray[np.int64]
+
+
+def _rows(
+    samples: Sequence[Sequence[Stream]], shared: int, first: dict[tuple[int, int], int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The queries and the keys of each row of attention.
+
+    A row has the width of the longest stream, or WIDTH; streams of a sample share one as far as they fit, as they see
+    the same clean keys, and what is short stands side by side.
+    """
+    pieces = [
+        (min(sample[s].joins for s in some), *_piece(sample, some, [first[i, s] for s in range(len(sample))]))
+        for i, sample in enumerate(samples)
+        for some in _fitting(sample)
+    ]
+    width = _up(max(len(queries) for _, queries, _ in pieces), 8)
+    rows: list[tuple[list[Slots], list[Slots]]] = []
     room: list[int] = []  # left in each row
-    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        row = next((row for row, left in enumerate(room) if left >= lengths[i]), len(room))
+    for _, queries, keys in sorted(pieces, key=lambda piece: (piece[0], -len(piece[1]))):
+        row = next((row for row, left in enumerate(room) if left >= len(queries)), len(room))
         if row == len(room):
             room.append(width)
-        room[row] -= lengths[i]
-        rows[i] = row
-    return rows, width
+            rows.append(([], [np.arange(shared)]))
+        room[row] -= len(queries)
+        rows[row][0].append(queries)
+        rows[row][1].append(shared + keys)
+    merged = [np.unique(np.concatenate(keys)) for _, keys in rows]  # two pieces of a sample have clean keys in common
+    wide = _up(max(map(len, merged)), KEYS)
+    return _table([np.concatenate(queries) for queries, _ in rows], width), _table(merged, wide)
 
 
-def passes(samples: Sequence[Sequence[Stream]], most: int = ROW_SLOTS) -> list[Members]:
-    """Which streams of each sample go through the model together. The clean ones are in the first pass.
-
-    Late streams join the first pass where no sample has more than `most` slots of them. Else they take passes of their
-    own: the first of these holds of each sample as many as that allows, in the order in which they join, and so on.
-    """
-    late = [sorted((s.joins, number) for number, s in enumerate(sample) if s.joins > 0) for sample in samples]
-    sizes = [sum(len(sample[number].ids) for _, number in each) for sample, each in zip(samples, late, strict=True)]
-    if max(sizes) <= most:
-        return [[range(len(sample)) for sample in samples]]
-    parts = [_parts(sample, [number for _, number in each], most) for sample, each in zip(samples, late, strict=True)]
-    first = [[number for number, s in enumerate(sample) if s.joins == 0] for sample in samples]
-    count = max(len(each) for each in parts)
-    return [first, *([each[part] if part < len(each) else [] for each in parts] for part in range(count))]
+def _fitting(sample: Sequence[Stream]) -> Iterator[list[int]]:
+    """The streams of a sample in the order in which they join, as many at a time as fit into a row, at least one."""
+    some: list[int] = []
+    room = WIDTH
+    for s in sorted(range(len(sample)), key=lambda s: (sample[s].joins, s)):
+        if some and len(sample[s].ids) > room:
+            yield some
+            some, room = [], WIDTH
+        some.append(s)
+        room -= len(sample[s].ids)
+    yield some
 
 
-def _parts(sample: Sequence[Stream], numbers: Sequence[int], most: int) -> list[list[int]]:
-    """Streams of a sample, at most so many slots at a time, and at least one stream."""
-    found: list[list[int]] = []
-    room = 0
-    for number in numbers:
-        size = len(sample[number].ids)
-        if not found or size > room:
-            found.append([])
-            room = most
-        found[-1].append(number)
-        room -= size
-    return found
+def _piece(sample: Sequence[Stream], some: Sequence[int], first: Sequence[int]) -> tuple[Slots, Slots]:
+    """The slots of some streams of a sample, and those that are their keys: before them clean ones."""
+    queries = np.concatenate([np.arange(first[s], first[s] + len(sample[s].ids)) for s in some])
+    if 0 in some:
+        return queries, queries
+    clean = max(0, *(sample[s].start - sample[0].start for s in some))
+    return queries, np.concatenate([np.arange(first[0], first[0] + clean), queries])
+
+
+def _table(rows: Sequence[Slots], width: int) -> NDArray[np.int64]:
+    """(row, width): the numbers of each row; PADDING behind them."""
+    made = np.full((len(rows), width), PADDING, dtype=np.int64)
+    for row, numbers in zip(made, rows, strict=True):
+        row[: len(numbers)] = numbers
+    return made

@@ -8,7 +8,7 @@ import sys
 from functools import cache
 from typing import Any
 
-KERNELS = "64"  # more than a batch and its steps need
+KERNELS = "256"  # of four shapes of weights for the list lengths of a map (layout.py); 0.7 to 1.2 MB each
 
 
 @cache
