@@ -63,9 +63,9 @@ class Setting:
 SETTINGS = (
     Setting(4, "after", "bfloat16", mapped=True),
     Setting(4, "answer", "bfloat16", mapped=True),
-    Setting(4, "after", "bfloat16", ("nq",)),
-    Setting(0, "after", "bfloat16"),
-    Setting(0, "answer", "bfloat16"),
+    Setting(4, "after", "bfloat16", ("nq",), share=2),
+    Setting(0, "after", "bfloat16", share=2),
+    Setting(0, "answer", "bfloat16", share=2),
     Setting(4, "after", "float32", share=4),
 )
 COMPARED: tuple[tuple[str, Into], ...] = (("sweep", "after"), ("map", "answer"))  # with peers
@@ -344,9 +344,9 @@ class Server:
 
 def best_batch(model: Model, cases: list[Case]) -> int:
     """The batch size at which the bare engine is fastest."""
-    some = cases[:: max(1, len(cases) // 128)]
+    some = cases[:: max(1, len(cases) // 64)]
     times = {}
-    for size in (8, 16, 32, 64):
+    for size in (16, 32, 64):
         times[size] = min(turns({"bare": partial(bare, model, some, size)}, 2)["bare"])
     return min(times, key=lambda size: times[size])
 
@@ -389,10 +389,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--peers-python", help="a Python with TransformerLens and nnsight")
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--work", type=Path, help="where answers are kept for another time; default: nowhere")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
-        bench = Bench(options, Path(temporary))
+        work = options.work or Path(temporary)
+        work.mkdir(parents=True, exist_ok=True)
+        bench = Bench(options, work)
         steps: dict[str, Callable[[], dict[str, Any]]] = {
             "main": bench.main, "batch": bench.batch, "length": bench.length, "peers": bench.peers,
             "memory": bench.memory,

@@ -20,7 +20,7 @@ from anchorscope.batching import WASTE
 from anchorscope.layout import WIDTH
 from anchorscope.models.load import Model
 
-ENOUGH = 2048  # tokens that keep the cores, or a GPU, busy: beyond them unequal lengths decide
+ENOUGH = 4096  # tokens that keep the cores, or a GPU, busy: beyond them unequal lengths decide
 HOST = 6  # bytes of an edge while its mask is made: truth values and what they are made from
 
 

@@ -126,16 +126,26 @@ class Layout:
         if window not in self._uncut:
             self._uncut[window] = self._without_cuts(window)
         seen = self._uncut[window][: self.rows(layer)].copy()
-        _, places = self._keys()
-        for sample, firsts in zip(self.samples, self.firsts, strict=True):
-            for stream, first in zip(sample, firsts, strict=True):
-                if stream.cut.keys and layer in stream.layers:
-                    row, column = divmod(int(self.stands[first]), self.queries.shape[1])
-                    blind = stream.cut.blind_from(int(places[row].max()) + 1)[places[row]]
-                    queries = np.arange(stream.start, stream.end)[:, None]
-                    seen[row, column : column + len(stream.ids)] &= queries < blind
+        _, places = self._keys
+        for i, s in self.cut_in(layer):
+            stream = self.samples[i][s]
+            row, column = divmod(int(self.stands[self.firsts[i][s]]), self.queries.shape[1])
+            blind = stream.cut.blind_from(int(places[row].max()) + 1)[places[row]]
+            queries = np.arange(stream.start, stream.end)[:, None]
+            seen[row, column : column + len(stream.ids)] &= queries < blind
         return seen
 
+    def cut_in(self, layer: int) -> tuple[tuple[int, int], ...]:
+        """Samples and streams whose cuts hold at a layer."""
+        return tuple((i, s) for i, s, layers in self._cuts if layer in layers)
+
+    @cached_property
+    def _cuts(self) -> list[tuple[int, int, range]]:
+        """Samples and streams with a cut, and its layers."""
+        every = [(i, s, stream) for i, sample in enumerate(self.samples) for s, stream in enumerate(sample)]
+        return [(i, s, stream.layers) for i, s, stream in every if stream.cut.keys]
+
+    @cached_property
     def _keys(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The streams and the places of the keys: (row, key) each."""
         before = np.arange(self.shared)
@@ -149,7 +159,7 @@ class Layout:
 
     def _without_cuts(self, window: int | None) -> NDArray[np.bool_]:
         """(row, query, key): what each query sees where nothing is cut. Who has not joined is seen by no other."""
-        streams, places = self._keys()
+        streams, places = self._keys
         query_streams, query_places = _at(self.streams, self.queries), _at(self.places, self.queries)
         sizes = [len(sample) for sample in self.samples]
         clean = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes).astype(np.int32)[np.maximum(query_streams, 0)]
