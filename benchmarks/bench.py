@@ -163,7 +163,7 @@ class Bench:
         found: dict[str, Any] = {}
         for name in self.options.only:
             model, cases = model_of(name, "bfloat16", self.folder), self.cases(name, 4)
-            cases = cases[::4]
+            cases = cases[::8]
             ours = Ours(model, cases, "after")
             contenders: dict[str, Contender] = {"bare": partial(bare, model, cases, best_batch(model, cases))}
             for size in BATCHES:
@@ -179,7 +179,7 @@ class Bench:
         found: dict[str, Any] = {}
         for name in self.options.only:
             model = model_of(name, "bfloat16", self.folder)
-            cases = self.cases(name, 0)[:: max(1, self.options.questions // 32)]
+            cases = self.cases(name, 0)[:: max(1, self.options.questions // 16)]
             text = [token for case in self.cases(name, 0) for token in case.ids[case.shared :]]
             for shared in (True, False):
                 for tokens in LENGTHS:
@@ -188,7 +188,7 @@ class Bench:
                                     else text[: max(0, tokens - median_length(cases))], shared)
                         for i, case in enumerate(cases)
                     ]  # fmt: skip
-                    ours, best = Ours(model, longer, "after"), best_batch(model, longer)
+                    ours, best = Ours(model, longer, "after"), best_batch(model, longer, (4, 16))
                     both: dict[str, Contender] = {
                         "bare": partial(bare, model, longer, best),
                         "sweep": ours.sweep,
@@ -342,11 +342,11 @@ class Server:
         self.process.wait(60)
 
 
-def best_batch(model: Model, cases: list[Case]) -> int:
+def best_batch(model: Model, cases: list[Case], sizes: tuple[int, ...] = (16, 32, 64)) -> int:
     """The batch size at which the bare engine is fastest."""
     some = cases[:: max(1, len(cases) // 64)]
     times = {}
-    for size in (16, 32, 64):
+    for size in sizes:
         times[size] = min(turns({"bare": partial(bare, model, some, size)}, 2)["bare"])
     return min(times, key=lambda size: times[size])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,12 @@ def attention_as(model: Model, implementation: str) -> Iterator[None]:
 @contextmanager
 def attention_in_rows(model: Model, layout: Layout, prefix: Prefix) -> Iterator[None]:
     """Within it, the model attends over one flat list of slots, in the rows of a layout."""
-    AttentionInterface.register(NAME, _Rows(layout, prefix, model.windows, model.network.config._attn_implementation))
-    with attention_as(model, NAME):
-        yield
+    token = _ROWS.set(_Rows(layout, prefix, model.windows, model.network.config._attn_implementation))
+    try:
+        with attention_as(model, NAME):
+            yield
+    finally:
+        _ROWS.reset(token)
 
 
 class _Rows:
@@ -109,6 +113,10 @@ class _Rows:
             mask = _additive(self.layout, layer, self.windows[layer], dtype)
             self._masks[key] = mask.repeat_interleave(group, dim=2).to(device)
         return self._masks[key]
+
+
+_ROWS: ContextVar[_Rows] = ContextVar("rows of the pass that runs")
+AttentionInterface.register(NAME, lambda *args, **given: _ROWS.get()(*args, **given))
 
 
 def _picked(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
