@@ -5,8 +5,8 @@ A batch of samples takes, beside the weights, at most about
     samples × (read + slots × (slot + 2 × keys × (edge + key / WIDTH)))   bytes, with
     keys = before + longest + max(longest, WIDTH)
 
-where `slots` are those of its largest sample, `longest` of these stand in one stream, and rows of attention, WIDTH or
-`longest` wide and at least half full, have at most `keys` keys each. The prices follow from the model's shape and dtype
+where `slots` are those of its largest sample, `longest` of these stand in one stream, and rows of attention, WIDTH wide
+and mostly more than half full, have at most `keys` keys each. The prices follow from the model's shape and dtype
 alone, so a plan is the same on every machine; they are written to the manifest with it.
 """
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from anchorscope.knockout import NOTHING, Cut
 
 PREFIX, PADDING = -1, -2  # streams of keys that are not a condition's own
-WIDTH = 64  # queries in a row of attention, at least: more waste edges, fewer waste copies of keys
+WIDTH = 64  # queries in a row of attention: more waste edges, fewer waste copies of keys
 KEYS = 16  # keys in a row are a multiple: up to four times as fast in bfloat16 as an odd number of them
 
 
@@ -129,10 +129,10 @@ class Layout:
         _, places = self._keys
         for i, s in self.cut_in(layer):
             stream = self.samples[i][s]
-            row, column = divmod(int(self.stands[self.firsts[i][s]]), self.queries.shape[1])
-            blind = stream.cut.blind_from(int(places[row].max()) + 1)[places[row]]
-            queries = np.arange(stream.start, stream.end)[:, None]
-            seen[row, column : column + len(stream.ids)] &= queries < blind
+            first = self.firsts[i][s]
+            rows, columns = np.divmod(self.stands[first : first + len(stream.ids)], self.queries.shape[1])
+            blind = stream.cut.blind_from(int(places[rows].max()) + 1)
+            seen[rows, columns] &= np.arange(stream.start, stream.end)[:, None] < blind[places[rows]]
         return seen
 
     def cut_in(self, layer: int) -> tuple[tuple[int, int], ...]:
@@ -226,23 +226,25 @@ def _rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The queries and the keys of each row of attention.
 
-    A row has the width of the longest stream, or WIDTH; streams of a sample share one as far as they fit, as they see
-    the same clean keys, and what is short stands side by side.
+    Streams of a sample share a row as far as they fit, as they see the same clean keys; a long one takes several rows;
+    and what is short stands side by side, as long as a row has no more keys than the largest piece.
     """
     pieces = [
-        (min(sample[s].joins for s in some), *_piece(sample, some, [first[i, s] for s in range(len(sample))]))
+        (min(sample[s].joins for s, _ in some), *_piece(sample, some, [first[i, s] for s in range(len(sample))]))
         for i, sample in enumerate(samples)
         for some in _fitting(sample)
     ]
     width = _up(max(len(queries) for _, queries, _ in pieces), 8)
+    most = max(len(keys) for _, _, keys in pieces)
     rows: list[tuple[list[Slots], list[Slots]]] = []
-    room: list[int] = []  # left in each row
+    room: list[tuple[int, int]] = []  # left in each row, for queries and for keys
     for _, queries, keys in sorted(pieces, key=lambda piece: (piece[0], -len(piece[1]))):
-        row = next((row for row, left in enumerate(room) if left >= len(queries)), len(room))
+        fitting = (row for row, left in enumerate(room) if left[0] >= len(queries) and left[1] >= len(keys))
+        row = next(fitting, len(room))
         if row == len(room):
-            room.append(width)
+            room.append((width, most))
             rows.append(([], [np.arange(shared)]))
-        room[row] -= len(queries)
+        room[row] = (room[row][0] - len(queries), room[row][1] - len(keys))
         rows[row][0].append(queries)
         rows[row][1].append(shared + keys)
     merged = [np.unique(np.concatenate(keys)) for _, keys in rows]  # two pieces of a sample have clean keys in common
@@ -250,26 +252,30 @@ def _rows(
     return _table([np.concatenate(queries) for queries, _ in rows], width), _table(merged, wide)
 
 
-def _fitting(sample: Sequence[Stream]) -> Iterator[list[int]]:
-    """The streams of a sample in the order in which they join, as many at a time as fit into a row, at least one."""
-    some: list[int] = []
+def _fitting(sample: Sequence[Stream]) -> Iterator[list[tuple[int, range]]]:
+    """Streams of a sample in the order in which they join, and which of their tokens: as many as fit into a row."""
+    some: list[tuple[int, range]] = []
     room = WIDTH
     for s in sorted(range(len(sample)), key=lambda s: (sample[s].joins, s)):
-        if some and len(sample[s].ids) > room:
+        size = len(sample[s].ids)
+        if some and min(size, WIDTH) > room:
             yield some
             some, room = [], WIDTH
-        some.append(s)
-        room -= len(sample[s].ids)
+        for begin in range(0, size, WIDTH):
+            if begin:
+                yield some
+                some, room = [], WIDTH
+            some.append((s, range(begin, min(begin + WIDTH, size))))
+        room -= len(some[-1][1])
     yield some
 
 
-def _piece(sample: Sequence[Stream], some: Sequence[int], first: Sequence[int]) -> tuple[Slots, Slots]:
-    """The slots of some streams of a sample, and those that are their keys: before them clean ones."""
-    queries = np.concatenate([np.arange(first[s], first[s] + len(sample[s].ids)) for s in some])
-    if 0 in some:
-        return queries, queries
-    clean = max(0, *(sample[s].start - sample[0].start for s in some))
-    return queries, np.concatenate([np.arange(first[0], first[0] + clean), queries])
+def _piece(sample: Sequence[Stream], some: Sequence[tuple[int, range]], first: Sequence[int]) -> tuple[Slots, Slots]:
+    """The slots of some tokens of a sample's streams, and those that are their keys: their own and clean ones."""
+    queries = [np.arange(first[s] + tokens.start, first[s] + tokens.stop) for s, tokens in some]
+    own = [np.arange(first[s], first[s] + tokens.stop) for s, tokens in some]
+    before = max(0, *(sample[s].start - sample[0].start for s, _ in some))
+    return np.concatenate(queries), np.unique(np.concatenate([*own, np.arange(first[0], first[0] + before)]))
 
 
 def _table(rows: Sequence[Slots], width: int) -> NDArray[np.int64]:
