@@ -8,7 +8,7 @@ import sys
 from functools import cache
 from typing import Any
 
-KERNELS = "256"  # of four shapes of weights for the list lengths of a map (layout.py); 0.7 to 1.2 MB each
+KERNELS = "64"  # 0.7 to 1.2 MB each; a batch needs some four, a map's compile some more, 3 ms each
 
 
 @cache
