@@ -29,6 +29,7 @@ os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1024")  # once do not 
 import torch
 from cases import FIVE, MODELS, ROOT, SETS, TWO, Case, make_cases, model_of, token_layers
 from contenders import Contender, Ours, bare
+from peer_process import Server
 
 from anchorscope.knockout import Into
 from anchorscope.models.load import Model
@@ -162,8 +163,7 @@ class Bench:
         """The sweep at batch sizes from 1 to 64, against the bare engine at its best."""
         found: dict[str, Any] = {}
         for name in self.options.only:
-            model, cases = model_of(name, "bfloat16", self.folder), self.cases(name, 4)
-            cases = cases[::8]
+            model, cases = model_of(name, "bfloat16", self.folder), self.cases(name, 4)[::8]
             ours = Ours(model, cases, "after")
             contenders: dict[str, Contender] = {"bare": partial(bare, model, cases, best_batch(model, cases))}
             for size in BATCHES:
@@ -218,7 +218,9 @@ class Bench:
             cases, model = self.cases(name, 4), model_of(name, "bfloat16", self.folder)
             some, few = cases[:: max(1, len(cases) // 32)], cases[:: max(1, len(cases) // DOCUMENTED)]
             for tool in ("transformer_lens", "nnsight"):
-                with Server(self, tool, name, "bfloat16") as server:
+                with Server(
+                    self.options.peers_python, self.work, tool, unpacked(name, self.folder), "bfloat16"
+                ) as server:
                     found[f"{MODELS[name]}/{tool}"] = {
                         "relative difference, float32": same[tool],
                         **self.against_peer(server, model, some, few),
@@ -236,13 +238,13 @@ class Bench:
             theirs = {"documented": few, "tuned": some if what == "sweep" else some[::4]}
             files = {form: server.write(cases, into) for form, cases in theirs.items()}
             taken: dict[str, list[float]] = {"ours": [], "documented": [], "tuned": []}
-            for turn in range(repeats + 1):
+            for number in range(repeats + 1):
                 start = time.perf_counter()
                 list(run())
                 times = {"ours": (time.perf_counter() - start) / len(some)}
                 for form, cases in theirs.items():
                     times[form] = server.ask(what, form, files[form], PEER_BATCH) / len(cases)
-                for who, seconds in times.items() if turn else ():
+                for who, seconds in times.items() if number else ():
                     taken[who].append(seconds)
             for form in ("documented", "tuned"):
                 found[f"{what} ({into}), {form} / ours"] = ratio(taken, form, "ours")
@@ -263,7 +265,7 @@ class Bench:
                 wanted[what, i] = {s: v[:, 1:].transpose(0, 1) if what == "map" else v[:, 1] for s, v in states.items()}
         for tool in ("transformer_lens", "nnsight"):
             worst = 0.0
-            with Server(self, tool, name, "float32") as server:
+            with Server(self.options.peers_python, self.work, tool, unpacked(name, self.folder), "float32") as server:
                 for what, into in COMPARED:
                     for form in ("documented", "tuned"):
                         out = self.work / "peer.safetensors"
@@ -290,56 +292,6 @@ class Bench:
             say(f"memory {samples}", found[str(samples)])
         found["growth"] = round(found["5000"]["peak_mb"] / found["500"]["peak_mb"] - 1, 4)
         return found
-
-
-class Server:
-    """A peer that waits for requests."""
-
-    def __init__(self, bench: Bench, tool: str, name: str, dtype: str) -> None:
-        self.bench = bench
-        command = [bench.options.peers_python, str(Path(__file__).with_name("peer_server.py")), tool]
-        self.process = subprocess.Popen(
-            [*command, str(unpacked(name, bench.folder)), dtype],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        self._read()
-        self.files = 0
-
-    def _read(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError("the peer ended; run benchmarks/peer_server.py by hand to see why")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def write(self, cases: list[Case], into: Into) -> Path:
-        """A file of cases."""
-        self.files += 1
-        path = self.bench.work / f"cases-{self.files}.json"
-        content = []
-        for case in cases:
-            cut = case.cut(into)
-            pairs = [list(pair) for pair in zip(cut.keys, cut.first_queries, strict=True)]
-            content.append({"ids": case.ids, "cuts": pairs, "read": case.read})
-        path.write_text(json.dumps(content))
-        return path
-
-    def ask(self, what: str, form: str, cases: Path, batch: int, out: Path | None = None) -> float:
-        """Have it work through the cases; seconds."""
-        request = {"what": what, "form": form, "cases": str(cases), "batch": batch, "out": str(out) if out else None}
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return float(self._read()["seconds"])
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(60)
 
 
 def best_batch(model: Model, cases: list[Case], sizes: tuple[int, ...] = (16, 32, 64)) -> int:

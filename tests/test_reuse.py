@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from anchorscope.byhand import attention_by_hand
 from anchorscope.knockout import Cut, Knockout
-from anchorscope.layout import clean_stream, cut_stream, lay_out
+from anchorscope.layout import WIDTH, clean_stream, cut_stream, lay_out
 from anchorscope.tracing import Read, Tracer, read_plain
 from test_tracing import SITES, difference
 from tiny import FAMILIES, load_tiny
 
+pytestmark = pytest.mark.transformers
 TOLERANCES = {"float64": 1e-9, "float32": 1e-5}
 
 
@@ -45,7 +46,7 @@ def model(request, family, tmp_path_factory):
     return load_tiny(family, tmp_path_factory.mktemp(family), request.param), TOLERANCES[request.param]
 
 
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(batches())
 def test_reuse_equals_no_reuse(model, batch):
     network, tolerance = model
@@ -78,4 +79,5 @@ def test_every_token_of_a_condition_is_computed_once_and_only_from_its_layer_on(
     ]
     layout = lay_out(rows, len(prefix), layers)
     assert sorted(layout.queries[layout.queries >= 0].tolist()) == list(range(len(layout.ids)))
+    assert layout.queries.shape[1] <= WIDTH
     assert sum(layout.counts) == sum(len(stream.ids) * (layers - stream.joins) for row in rows for stream in row)

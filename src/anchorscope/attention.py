@@ -106,7 +106,7 @@ class _Rows:
         return self._indices[count, device]
 
     def _mask(self, layer: int, dtype: torch.dtype, device: torch.device, group: int = 1) -> torch.Tensor:
-        key = (self.layout.cut_in(layer), self.layout.counts[layer], self.windows[layer], dtype, device)
+        key = (self.layout.cut_in(layer), self.layout.counts[layer], self.windows[layer], dtype, device, group)
         if key not in self._masks:
             if len(self._masks) == MASKS:  # a map has one for each layer: let the old ones go
                 self._masks.clear()
