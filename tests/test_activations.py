@@ -52,6 +52,7 @@ class Run:
         self.store = self.write()
         self.cell = self.store.results("tiny", "north")
         self.chosen = choose(self.store, "tiny", "north")
+        self.samples = list(self.chosen.samples(self.store, "tiny", "north"))
         self.shared_ids = Answerer(self.model, self.study).prompter.shared_ids
 
     def write(self) -> Store:
@@ -93,7 +94,7 @@ def slowly(run: Run, condition: str, positions: Sequence[str], sample) -> dict[s
 def test_stored_activations_are_those_of_one_slow_pass_each(run: Run, condition):
     stored = Activations(run.cell)
     positions = [*POSITIONS, "prompt_last"] if condition == "clean" else POSITIONS
-    slow = [slowly(run, condition, positions, sample) for sample in run.chosen.samples]
+    slow = [slowly(run, condition, positions, sample) for sample in run.samples]
     for p, position in enumerate(positions):
         assert stored.layers("mlp", position) == 3
         for site in SITES:
@@ -111,14 +112,13 @@ def test_conditions_are_not_all_the_same(run: Run):
     clean = stored.layer("clean", "resid", "answer_last", 2)
     for condition in CONDITIONS[1:]:
         assert np.abs(stored.layer(condition, "resid", "answer_last", 2) - clean).max() > 1e-3
-    assert any(sample.spans.context for sample in run.chosen.samples)
+    assert any(sample.spans.context for sample in run.samples)
 
 
 def test_numbers_do_not_depend_on_the_batches(run: Run):
     tracer, spec = Tracer(run.model, run.shared_ids, SITES), run.study.traces
     found = [
-        trace_samples(tracer, run.chosen.samples, spec.model_copy(update={"memory": gigabytes}))
-        for gigabytes in (1e-9, 10)
+        trace_samples(tracer, run.samples, spec.model_copy(update={"memory": gigabytes})) for gigabytes in (1e-9, 10)
     ]
     assert list(found[0]) == list(found[1])
     for name, alone in found[0].items():
@@ -127,10 +127,10 @@ def test_numbers_do_not_depend_on_the_batches(run: Run):
 
 def test_rows_stand_in_the_order_of_their_activations(run: Run):
     rows = list(Activations(run.cell).table)
-    assert rows == run.chosen.rows
+    assert rows == [run.chosen.row(sample) for sample in run.samples]
     order = [sample.question.id for sample in read_samples(run.store, "tiny", "north")]
     assert [row.id for row in rows] == [name for name in order if name in {row.id for row in rows}]
-    for row, sample in zip(rows, run.chosen.samples, strict=True):
+    for row, sample in zip(rows, run.samples, strict=True):
         assert (row.id, row.answer) == (sample.question.id, sample.answer.answer)
         assert row.cut_tokens == len(sample.spans.exact_question)
         assert row.relation == sample.question.relation
@@ -188,7 +188,7 @@ def test_a_sharded_model_gives_the_same(run: Run, device_map):
     assert next(sharded.network.model.layers[2].parameters()).device.type == "meta"  # read when it is needed
     assert sharded.fingerprint == run.model.fingerprint
     found, expected = (
-        trace_samples(Tracer(model, run.shared_ids, SITES), run.chosen.samples[:3], run.study.traces)
+        trace_samples(Tracer(model, run.shared_ids, SITES), run.samples[:3], run.study.traces)
         for model in (sharded, run.model)
     )
     assert list(found) == list(expected)
@@ -202,7 +202,9 @@ def test_a_sharded_model_gives_the_same(run: Run, device_map):
 def drawn(run: Run, seed: int = 0, **limits: int):
     traces = run.study.traces.model_copy(update=limits)
     study = run.study.model_copy(update={"traces": traces, "seed": seed})
-    return choose(replace(run.store, study=study), "tiny", "north").rows
+    store = replace(run.store, study=study)
+    chosen = choose(store, "tiny", "north")
+    return [chosen.row(sample) for sample in chosen.samples(store, "tiny", "north")]
 
 
 def test_each_class_is_drawn_with_the_probability_it_says(run: Run):

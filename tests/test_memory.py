@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +14,10 @@ from anchorscope import memory
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """The C library is looked at once; each test wants its own."""
-    memory._trim.cache_clear()
+    memory._library.cache_clear()
     yield
     monkeypatch.undo()
-    memory._trim.cache_clear()
+    memory._library.cache_clear()
 
 
 class Library:
@@ -48,6 +50,43 @@ def test_another_system_is_not_asked(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(ctypes, "CDLL", None)
     memory.give_back()
+
+
+PAGES = """
+import resource, torch
+from anchorscope.memory import give_back, hold_heap
+
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        torch.ones(4_000_000)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+hold_heap()
+print(pages(), pages())
+give_back()
+print(pages())
+"""
+
+
+HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="glibc only")
+@pytest.mark.skipif(HUGE.exists() and "[always]" in HUGE.read_text(), reason="pages are huge: too few to count")
+@pytest.mark.parametrize("theirs", [False, True])
+def test_the_heap_is_held_until_it_is_given_back(theirs):
+    """Pages that the system had to bring: 4,000 make up one such tensor."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    if theirs:
+        environment["MALLOC_MMAP_THRESHOLD_"] = "1000000"
+    done = subprocess.run([sys.executable, "-c", PAGES], env=environment, capture_output=True, text=True, check=True)
+    first, again, after = map(int, done.stdout.split())
+    if theirs:  # their limit holds: each tensor anew
+        assert min(first, again, after) > 20 * 3000
+    else:
+        assert again < 1000
+        assert 3000 < after < 2 * 4500
 
 
 @pytest.mark.parametrize("name", ["ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"])

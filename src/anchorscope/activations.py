@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -67,22 +68,21 @@ def write_traces(
     if begun is not None and not cell.table(TABLE, Trace).missing():
         return cell.begin(TABLE, Trace, _plan(begun["rows"]), {**inputs, "chosen": begun["inputs"]["chosen"]}, {})
     chosen = choose(store, model.name, dataset)
-    inputs["chosen"] = chosen.digest()
+    inputs["chosen"] = chosen.digest
     tracer = Tracer(model, shared_ids, spec.sites)
     facts = {
         "batch_plan": {"rows": "of similar length, within a shard", **budget_of(tracer, spec).record()},
         "attention": model.fingerprint["attention"],
     }
-    table = cell.begin(TABLE, Trace, _plan(len(chosen.rows)), inputs, facts)
-    missing = table.missing()
-    with progress(f"{model.name}, {dataset}: tracing", len(chosen.rows)) as advance:
+    table = cell.begin(TABLE, Trace, _plan(len(chosen.clusters)), inputs, facts)
+    missing, rest = table.missing(), chosen.samples(store, model.name, dataset)
+    with progress(f"{model.name}, {dataset}: tracing", table.plan.rows) as advance:
         for shard in range(table.plan.shards):
-            members = table.plan.rows_of(shard)
+            samples = list(islice(rest, len(table.plan.rows_of(shard))))
             if shard in missing:
-                found = trace_samples(tracer, [chosen.samples[i] for i in members], spec)
-                write_bytes(activations_path(cell, shard), save(found))
-                table.write(shard, [chosen.rows[i] for i in members])
-            advance(len(members))
+                write_bytes(activations_path(cell, shard), save(trace_samples(tracer, samples, spec)))
+                table.write(shard, [chosen.row(sample) for sample in samples])
+            advance(len(samples))
     return table
 
 
@@ -99,7 +99,11 @@ def trace_samples(tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec) ->
         ids = [*shared, *sample.answer.prompt_ids, *sample.answer.answer_ids][:end]  # later ones change nothing read
         rows.append([stream_of(c, ids, sample.spans, len(shared), spec.into, tracer.layers) for c in spec.conditions])
     dtype = torch.float32 if tracer.model.network.dtype == torch.float64 else tracer.model.network.dtype
-    found: dict[str, torch.Tensor] = {}
+    names = {
+        (site, kind): tensor_name(spec.conditions[kind[0]], site, kind[1]) for site in spec.sites for kind in kinds
+    }
+    shape = (tracer.layers, len(samples), tracer.model.network.config.get_text_config().hidden_size)
+    found = {name: torch.empty(shape, dtype=dtype) for name in names.values()}  # before any pass: no holes in the heap
     budget = budget_of(tracer, spec)
     lengths = [sum(len(stream.ids) for stream in row) for row in rows]
     for batch in plan_batches(lengths, budget.memory, budget.cost, enough=ENOUGH):
@@ -109,12 +113,9 @@ def trace_samples(tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec) ->
             for i, row in enumerate(batch)
         ]
         for site, states in tracer([rows[row] for row in batch], reads).items():
-            blocks = torch.split(states.to(dtype), len(batch), dim=1)
-            for (c, position), block in zip(kinds, blocks, strict=True):
-                name = tensor_name(spec.conditions[c], site, position)
-                if name not in found:
-                    found[name] = block.new_empty(block.shape[0], len(samples), block.shape[2])
-                found[name][:, batch] = block
+            for kind, block in zip(kinds, torch.split(states, len(batch), dim=1), strict=True):
+                found[names[site, kind]][:, batch] = block.to(dtype)
+        del states, block
         give_back()
     return found
 
@@ -147,17 +148,34 @@ def activations_path(cell: Cell, shard: int) -> Path:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The samples that are traced."""
+    """Which samples are traced. The samples themselves are read when they are needed, and not kept."""
 
-    rows: list[Trace]
-    samples: list[Sample]
+    clusters: dict[str, int]
+    """Of each chosen sample, by its question's id."""
+    probability: dict[bool, float]
+    """With which samples of either grade were drawn."""
+    digest: str
+    """What was drawn, as a hash: answers that were made again may give another draw."""
 
-    def digest(self) -> str:
-        """What was drawn, as a hash: answers that were made again may give another draw."""
-        found = hashlib.sha256()
-        for row, sample in zip(self.rows, self.samples, strict=True):
-            found.update(repr((row.id, row.correct, row.cluster, sample.answer.answer_ids)).encode())
-        return found.hexdigest()
+    def samples(self, store: Store, model: str, dataset: str) -> Iterator[Sample]:
+        """The chosen samples, in order."""
+        return (s for s in read_samples(store, model, dataset) if s.question.id in self.clusters)
+
+    def row(self, sample: Sample) -> Trace:
+        """The row of a chosen sample."""
+        question, answer, correct = sample.question, sample.answer, bool(sample.answer.correct)
+        return Trace(
+            id=question.id,
+            question=question.question,
+            answer=answer.answer,
+            correct=correct,
+            probability=self.probability[correct],
+            cluster=self.clusters[question.id],
+            relation=question.relation,
+            popularity=question.popularity,
+            logprobs=answer.logprobs,
+            cut_tokens=len(sample.spans.exact_question),
+        )
 
 
 def choose(store: Store, model: str, dataset: str) -> Chosen:
@@ -172,24 +190,17 @@ def choose(store: Store, model: str, dataset: str) -> Chosen:
     drawn = {label: {name for _, name in sorted(found)[: limits[label]]} for label, found in ranks.items()}
     probability = {label: len(drawn[label]) / max(1, len(found)) for label, found in ranks.items()}
     both = drawn[True] | drawn[False]
-    samples = [s for s in read_samples(store, model, dataset) if s.question.id in both]
-    clusters = cluster([(s.question.question_group, s.question.subject_group) for s in samples])
-    rows = [
-        Trace(
-            id=s.question.id,
-            question=s.question.question,
-            answer=s.answer.answer,
-            correct=bool(s.answer.correct),
-            probability=probability[bool(s.answer.correct)],
-            cluster=clusters[i],
-            relation=s.question.relation,
-            popularity=s.question.popularity,
-            logprobs=s.answer.logprobs,
-            cut_tokens=len(s.spans.exact_question),
-        )
-        for i, s in enumerate(samples)
-    ]
-    return Chosen(rows, samples)
+    names: list[str] = []
+    keys: list[tuple[str | None, ...]] = []
+    digest = hashlib.sha256()
+    for sample in read_samples(store, model, dataset):
+        if sample.question.id in both:
+            names.append(sample.question.id)
+            keys.append((sample.question.question_group, sample.question.subject_group))
+            digest.update(repr((sample.question.id, sample.answer.correct, sample.answer.answer_ids)).encode())
+    clusters = cluster(keys)
+    digest.update(repr(clusters).encode())
+    return Chosen(dict(zip(names, clusters, strict=True)), probability, digest.hexdigest())
 
 
 def cluster(keys: Sequence[tuple[str | None, ...]]) -> list[int]:

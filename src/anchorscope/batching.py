@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-WASTE = 1.1  # padded tokens to real ones, above which a batch that has enough is closed
-
 
 def plan_batches(
     lengths: Sequence[int],
@@ -21,7 +19,7 @@ def plan_batches(
     """Deal rows to batches whose padded size, rows × cost(longest), stays within the budget.
 
     Rows of similar length go together; a row too long for the budget goes alone. Without padding only rows of equal
-    length share a batch. A batch of at least `enough` tokens takes no longer row that would waste more on padding.
+    length share a batch. With `enough`, a batch takes no more tokens than that, unless one row alone has more.
     """
     batches: list[list[int]] = []
     current: list[int] = []
@@ -30,12 +28,8 @@ def plan_batches(
         # sorted, so this row is the longest of its batch
         fits = (len(current) + 1) * cost(lengths[row]) <= budget
         unlike = not padding and current and lengths[current[0]] != lengths[row]
-        wasteful = (
-            enough is not None
-            and tokens >= enough
-            and (len(current) + 1) * lengths[row] > WASTE * (tokens + lengths[row])
-        )
-        if current and (not fits or unlike or wasteful):
+        full = enough is not None and tokens + lengths[row] > enough
+        if current and (not fits or unlike or full):
             batches.append(current)
             current, tokens = [], 0
         current.append(row)

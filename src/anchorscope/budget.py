@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.attention import MASKS
-from anchorscope.batching import WASTE
 from anchorscope.layout import WIDTH
 from anchorscope.models.load import Model
 
-ENOUGH = 4096  # tokens that keep the cores, or a GPU, busy: beyond them unequal lengths decide
+ENOUGH = 4096  # tokens of a batch, which keep the cores, or a GPU, busy: more would only take memory
 HOST = 6  # bytes of an edge while its mask is made: truth values and what they are made from
 
 
@@ -53,7 +52,7 @@ class Budget:
         formula = (
             "samples × (read + slots × (slot + 2 × keys × (edge + key / width))) ≤ memory, "
             "keys = before + longest + max(longest, width); "
-            f"from {enough} tokens on, samples × slots ≤ {WASTE} × real"
+            f"and no more than {enough} slots, unless one sample has more"
         )
         prices = {name: getattr(self, name) for name in ("memory", "read", "slot", "key", "edge", "before", "longest")}
         return {"formula": formula, "bytes": {**prices, "width": WIDTH}}

@@ -138,6 +138,7 @@ class Mapper:
                     logits = self._logits(states[:, p].float().numpy(), members[batch], site, position)
                     for i, row in enumerate(batch):
                         found[site, position][row] = list(self._records(samples[row].question.id, logits[i]))
+            del states, logits
             give_back()
         return {where: [one for row in sorted(by_row) for one in by_row[row]] for where, by_row in found.items()}
 

@@ -23,7 +23,7 @@ from anchorscope.errors import StoreError
 
 R = TypeVar("R")
 TEMPORARY = ".tmp"
-READ_ROWS = 1024  # rows decoded at a time
+READ_ROWS = 256  # rows decoded at a time
 
 _TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),

@@ -127,25 +127,38 @@ def _first(value: Any, size: int) -> Any:
 
 
 class _Found:
-    """Collects what is read, layer by layer; nothing waits for the device until the end."""
+    """Collects what is read, layer by layer; nothing waits for the device until the end.
+
+    On the CPU it goes where it will stay at once: kept in pieces, it would leave the heap full of holes that no later
+    layer fits into, twice what a pass needs.
+    """
 
     def __init__(self, sites: Sequence[Site], layers: int) -> None:
-        self._kept: dict[Site, list[torch.Tensor | None]] = {site: [None] * layers for site in sites}
+        self._layers = layers
+        self._made: dict[Site, torch.Tensor] = {}
+        self._waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._missing = {(site, layer) for site in sites for layer in range(layers)}
 
     def pick(self, site: Site, layer: int, slots: torch.Tensor, module: nn.Module, inputs: Any, output: Any) -> None:
         """After a site: keep the read positions."""
         states = output[0] if isinstance(output, tuple) else output
-        self._kept[site][layer] = states[0].index_select(0, slots.to(states.device))
+        picked = states[0].index_select(0, slots.to(states.device))
+        if site not in self._made:
+            self._made[site] = picked.new_empty(self._layers, *picked.shape, device="cpu")
+        place = self._made[site][layer]
+        if picked.device.type == "cpu":
+            place.copy_(picked)
+        else:
+            self._waiting.append((place, picked))
+        self._missing.discard((site, layer))
 
     def complete(self, model: str) -> dict[Site, torch.Tensor]:
         """(layer, read, width) of each site."""
-        made = {}
-        for site, layers in self._kept.items():
-            read = [states.cpu() for states in layers if states is not None]
-            if len(read) < len(layers):
-                raise ModelError(f"{model}: site {site} was not read in layer {layers.index(None)}")
-            made[site] = torch.stack(read)
-        return made
+        for site, layer in sorted(self._missing):
+            raise ModelError(f"{model}: site {site} was not read in layer {layer}")
+        for place, picked in self._waiting:
+            place.copy_(picked)
+        return self._made
 
 
 @torch.inference_mode()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anchorscope.errors import AnchorscopeError, ModelError, reason_of
 from anchorscope.hub import hub_errors
-from anchorscope.memory import bound_kernels
+from anchorscope.memory import bound_kernels, hold_heap
 from anchorscope.models.sites import architecture_of
 from anchorscope.models.source import ModelSource, find_model
 from anchorscope.study import ModelSpec
@@ -81,6 +81,7 @@ def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True) -> Mo
     Without weights it is the same model on no device: for vLLM, which loads them itself and needs the memory.
     """
     bound_kernels()
+    hold_heap()
     source = find_model(spec, base)
     architecture_of(source.architecture)  # before the weights, which may take minutes
     tokenizer = load_tokenizer(spec, source)
