@@ -77,16 +77,21 @@ def _line(axes: Axes, x: list[float], y: list[Mapping[str, float]], colour: str,
 def _floors(axes: Axes, found: Mapping[str, Any]) -> None:
     """How far above the floor each of ours is, in every setting."""
     names = [(key, each) for key, each in found.items() if isinstance(each, dict) and "sweep/floor" in each]
-    marks = {"sweep/floor": "o", "five/floor": "s", "map/floor": "^"}
-    for place, (key, each) in enumerate(reversed(names)):
-        colour = COLOURS[key.split("/")[0]]
-        for what, mark in marks.items():
-            if what not in each:
-                continue
-            value = each[what]
-            axes.plot([value["low"], value["high"]], [place, place], color=colour, linewidth=0.8, alpha=0.5)
-            axes.plot(value["median"], place, mark, color=colour, markersize=4)
-    axes.set_yticks(range(len(names)), [key.split("/", 1)[1] for key, _ in reversed(names)], fontsize=6.5)
+    for number, (what, mark) in enumerate({"sweep": "o", "five": "s", "map": "^"}.items()):
+        for place, (key, each) in enumerate(reversed(names)):
+            if value := each.get(f"{what}/floor"):
+                colour, y = COLOURS[key.split("/")[0]], place + 0.25 * (1 - number)
+                axes.plot([value["low"], value["high"]], [y, y], color=colour, linewidth=0.8, alpha=0.5)
+                axes.plot(value["median"], y, mark, color=colour, markersize=3)
+        axes.plot([], [], mark, color="#777777", markersize=3, label={"five": "five conditions"}.get(what, what))
+    axes.set_yticks(range(len(names)), [_setting(key) for key, _ in reversed(names)], fontsize=6.5)
     axes.axvline(1, color="#777777", linewidth=0.6)
-    axes.set_title("(d) Time / floor: ○ sweep, □ five conditions, △ map", fontsize=8.5, loc="left")
-    axes.set_xlabel("1 = the bare engine's speed per token and layer")
+    axes.set_title("(d) Above the floor", fontsize=8.5, loc="left")
+    axes.set_xlim(0, None)
+    axes.set_xlabel("Time / floor")
+    axes.legend(frameon=False, fontsize=7, loc="upper left")
+
+
+def _setting(key: str) -> str:
+    """A setting's name without the model, which its colour tells, and without the dtype that most have."""
+    return key.split("/", 1)[1].replace("/bfloat16", "").replace("/", ", ").replace("nq alone", "NQ")

@@ -100,7 +100,7 @@ def trace_samples(tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec) ->
         rows.append([stream_of(c, ids, sample.spans, len(shared), spec.into, tracer.layers) for c in spec.conditions])
     dtype = torch.float32 if tracer.model.network.dtype == torch.float64 else tracer.model.network.dtype
     names = {
-        (site, kind): tensor_name(spec.conditions[kind[0]], site, kind[1]) for site in spec.sites for kind in kinds
+        (site, kind): tensor_name(spec.conditions[kind[0]], site, kind[1]) for site in tracer.sites for kind in kinds
     }
     shape = (tracer.layers, len(samples), tracer.model.network.config.get_text_config().hidden_size)
     found = {name: torch.empty(shape, dtype=dtype) for name in names.values()}  # before any pass: no holes in the heap

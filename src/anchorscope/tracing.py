@@ -154,7 +154,8 @@ class _Found:
 
     def complete(self, model: str) -> dict[Site, torch.Tensor]:
         """(layer, read, width) of each site."""
-        for site, layer in sorted(self._missing):
+        if self._missing:
+            site, layer = min(self._missing)
             raise ModelError(f"{model}: site {site} was not read in layer {layer}")
         for place, picked in self._waiting:
             place.copy_(picked)
