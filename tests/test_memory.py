@@ -72,7 +72,7 @@ print(pages())
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="glibc only")
+@pytest.mark.skipif(memory._library("mallopt") is None, reason="glibc only")
 @pytest.mark.skipif(HUGE.exists() and "[always]" in HUGE.read_text(), reason="pages are huge: too few to count")
 @pytest.mark.parametrize("theirs", [False, True])
 def test_the_heap_is_held_until_it_is_given_back(theirs):

@@ -1,13 +1,14 @@
 """How many samples go through the model together: from a stated memory by a formula, never by trial.
 
-A batch of samples takes, beside the weights, at most about
+A batch of samples takes, beside the weights, about
 
     samples × (read + slots × (slot + 2 × keys × (edge + key / WIDTH)))   bytes, with
     keys = before + longest + max(longest, WIDTH)
 
 where `slots` are those of its largest sample, `longest` of these stand in one stream, and rows of attention, WIDTH wide
 and mostly more than half full, have at most `keys` keys each. The prices follow from the model's shape and dtype
-alone, so a plan is the same on every machine; they are written to the manifest with it.
+alone, so a plan is the same on every machine; they are written to the manifest with it. Holes in the heap come on top
+(docs/performance.md has the measured).
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def bound_kernels() -> None:
 def hold_heap() -> None:
     """Let the heap keep what a layer frees for the next one, until `give_back` (Linux).
 
-    Else glibc gives every large tensor back to the system and asks for it again, page by page: a quarter of the time of
-    a run on a CPU. Limits the user has set stay.
+    Else glibc gives every large tensor back to the system and asks for it again, page by page: a seventh of the time
+    of tracing on a CPU. Limits the user has set stay.
     """
     theirs = any(name in os.environ for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"))
     if not theirs and (set_limit := _library("mallopt")):

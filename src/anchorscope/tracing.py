@@ -129,8 +129,8 @@ def _first(value: Any, size: int) -> Any:
 class _Found:
     """Collects what is read, layer by layer; nothing waits for the device until the end.
 
-    On the CPU it goes where it will stay at once: kept in pieces, it would leave the heap full of holes that no later
-    layer fits into, twice what a pass needs.
+    On the CPU it goes where it will stay at once: kept in pieces, it would leave holes in the heap that no later layer
+    fits into.
     """
 
     def __init__(self, sites: Sequence[Site], layers: int) -> None:
