@@ -8,12 +8,14 @@ check: lint types test
 lint:
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
+	$(PYTHON) -c "from importlinter.cli import lint_imports_command; lint_imports_command()" --no-logo
 
 types:
 	$(PYTHON) -m mypy
 
+# side by side, a file's tests in one process: they share models
 test:
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2 --dist loadfile
 
 verify-foundation:
 	$(PYTHON) checks/foundation.py --data ../shared/data/qa

@@ -31,9 +31,9 @@ from cases import FIVE, MODELS, ROOT, SETS, TWO, Case, make_cases, model_of, tok
 from contenders import Contender, Ours, bare
 from peer_process import Server
 
-from anchorscope.knockout import Into
 from anchorscope.models.load import Model
-from anchorscope.store import versions
+from anchorscope.store.rundir import versions
+from anchorscope.study.terms import Into
 from weights import unpacked
 
 RESULTS = Path(__file__).with_name("results")

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope import ModelSpec, load_study
-from anchorscope.conditions import Condition, stream_of
-from anchorscope.knockout import Cut, Into, Knockout
-from anchorscope.layout import Stream, clean_stream, cut_stream
 from anchorscope.models.load import Model, load_model
-from anchorscope.pipeline import Run
-from anchorscope.progress import nobody, silent
-from anchorscope.samples import read_samples
-from anchorscope.spans import Spans
+from anchorscope.run.pipeline import Pipeline
+from anchorscope.spans.record import Spans
+from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
+from anchorscope.study.terms import Condition, Into
+from anchorscope.traces.conditions import stream_of
+from anchorscope.traces.knockout import Cut, Knockout
+from anchorscope.traces.layout import Stream, clean_stream, cut_stream
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "checks"))
@@ -89,7 +89,7 @@ def make_cases(
     path.write_text(json.dumps(study))
     made = load_study(str(path))
     with Store.writing(work / study["name"], made) as store:
-        run = Run(store, silent, nobody, lambda *what: None)
+        run = Pipeline(store)
         run.questions()
         _, prompter = run.answers(made.models[0])
         shared = prompter.shared_ids

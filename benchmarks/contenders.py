@@ -12,16 +12,15 @@ from dataclasses import dataclass
 import torch
 from cases import TWO, Case
 
-from anchorscope.batching import plan_batches
-from anchorscope.budget import ENOUGH, make_budget
-from anchorscope.conditions import Condition, place_of
-from anchorscope.knockout import Into
-from anchorscope.layermap import ENOUGH_MAPPED
-from anchorscope.layout import Stream
+from anchorscope.models.batches import plan_batches
 from anchorscope.models.load import Model
-from anchorscope.models.sites import Site
+from anchorscope.probes.layermap import ENOUGH_MAPPED
 from anchorscope.study import TraceSpec
-from anchorscope.tracing import Read, Tracer
+from anchorscope.study.terms import Condition, Into, Site
+from anchorscope.traces.budget import ENOUGH, make_budget
+from anchorscope.traces.conditions import place_of
+from anchorscope.traces.layout import Stream
+from anchorscope.traces.tracer import Read, Tracer
 
 SITES: tuple[Site, ...] = ("attn", "mlp", "resid")
 MEMORY = TraceSpec().memory

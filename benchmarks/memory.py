@@ -15,10 +15,10 @@ from pathlib import Path
 from cases import MODELS
 
 from anchorscope import load_study
-from anchorscope.activations import TABLE, Trace
-from anchorscope.pipeline import Run
-from anchorscope.progress import Advance, nobody, silent
+from anchorscope.progress import Advance, silent
+from anchorscope.run.pipeline import Pipeline
 from anchorscope.store import Store
+from anchorscope.traces.record import TRACES
 from weights import unpacked
 
 
@@ -64,13 +64,13 @@ def main() -> None:
     study = load_study(str(path))
     with Store.writing(place, study) as store:
         peaks = Peaks()
-        run = Run(store, peaks, nobody, lambda *what: None)
+        run = Pipeline(store, peaks)
         run.questions()
         if options.answers:
             run.answers(study.models[0])
             return
         run.traces(study.models[0])
-        traced = store.results(MODELS[name], "popqa").table(TABLE, Trace).plan.rows
+        traced = store.results(MODELS[name], "popqa").table(TRACES).plan.rows
     found = {"traced": traced, "before_mb": peaks.before, "peak_mb": peaks.now(), "seconds": round(run.times["traces"])}
     print(json.dumps(found))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cases import Case
 
-from anchorscope.knockout import Into
+from anchorscope.study.terms import Into
 
 
 class Server:

@@ -26,7 +26,7 @@ def main() -> None:
     from anchorscope.answers.generate import Generator
     from anchorscope.answers.vllm import VllmGenerator
     from anchorscope.models.load import load_model
-    from anchorscope.prompts import Prompter
+    from anchorscope.models.prompts import Prompter
 
     model = load_model(ModelSpec(id=sys.argv[1], name="m", dtype="bfloat16"))
     prompter = Prompter(model.tokenizer, PromptSpec(), model.wants_bos)

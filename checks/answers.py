@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope import ModelSpec, PromptSpec
-from anchorscope.intervals import wilson
-from anchorscope.questions import known_sets
-from anchorscope.samples import summary
+from anchorscope.pathways.intervals import wilson
+from anchorscope.questions.definition import known_sets
+from anchorscope.spans.samples import summary
 from anchorscope.store import Store
 from foundation import PROBE
 from weights import NAMES, unpacked
@@ -68,7 +68,7 @@ def batches(data: Path, folder: Path, work: Path) -> dict[str, Any]:
     """Budgets that give 1, 7 and 64 rows, shuffled order: the same token ids?"""
     from anchorscope.answers.generate import Generator
     from anchorscope.models.load import load_model
-    from anchorscope.prompts import Prompter
+    from anchorscope.models.prompts import Prompter
 
     found = {}
     questions = [question for name in known_sets() for question in read_questions(data, name, 50)]
@@ -117,10 +117,10 @@ def grading(data: Path) -> dict[str, Any]:
 
 def spans(data: Path, folder: Path) -> dict[str, Any]:
     """Every question of the four sets through three tokenizers: does each token find its characters?"""
-    from anchorscope.alignment import align
     from anchorscope.models.load import load_tokenizer, wants_bos
+    from anchorscope.models.prompts import Prompter
     from anchorscope.models.source import find_model
-    from anchorscope.prompts import Prompter
+    from anchorscope.spans.alignment import align
 
     found = {}
     for name, title in NAMES.items():

@@ -28,9 +28,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anchorscope import AnchorscopeError, DatasetSpec, load_study
-from anchorscope.questions import known_sets, open_set
-from anchorscope.questions.stage import survey
-from anchorscope.studyfile import known_studies
+from anchorscope.questions.definition import known_sets
+from anchorscope.questions.stage import open_set, survey
+from anchorscope.run.studyfile import known_studies
 
 COMMAND = [sys.executable, "-m", "anchorscope.cli"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.answers.grading import RULES, Grader, grader, with_rules
-from anchorscope.intervals import wilson
+from anchorscope.pathways.intervals import wilson
 
 Case = tuple[int, str, list[str], str]  # row, answer, accepted, question
 HALVES = ("all", "even", "odd")

@@ -22,30 +22,31 @@ import numpy as np
 import torch
 
 from anchorscope import ModelSpec, PromptSpec, load_study
-from anchorscope.activations import Activations
-from anchorscope.byhand import attention_by_hand
-from anchorscope.chart import headlines
-from anchorscope.conditions import Condition
-from anchorscope.doctor import SITES, Doctor
-from anchorscope.headline import Numbers
-from anchorscope.knockout import Cut, Knockout, LayerRule
-from anchorscope.layout import clean_stream, cut_stream
 from anchorscope.models.load import Model, load_model
-from anchorscope.pathways import Statistic, pathways
-from anchorscope.pipeline import Run
-from anchorscope.probes import make_folds
-from anchorscope.probing import Fitter
+from anchorscope.models.prompts import Prompter
+from anchorscope.pathways.headline import headlines
+from anchorscope.pathways.record import Key, Origin, Statistic
+from anchorscope.pathways.statistics import pathways
+from anchorscope.probes.folds import make_folds
+from anchorscope.probes.readouts import Readouts
+from anchorscope.probes.stage import Fitter
 from anchorscope.progress import silent
-from anchorscope.prompts import Prompter
-from anchorscope.readouts import Readouts
+from anchorscope.run.pipeline import Pipeline
 from anchorscope.store import Store
-from anchorscope.tracing import Read, Tracer, read_plain
+from anchorscope.study.terms import SITES, Condition, LayerRule, ReadPoint
+from anchorscope.traces.activations import Activations
+from anchorscope.traces.byhand import attention_by_hand
+from anchorscope.traces.doctor import Doctor
+from anchorscope.traces.knockout import Cut, Knockout
+from anchorscope.traces.layout import clean_stream, cut_stream
+from anchorscope.traces.tracer import Read, Tracer, read_plain
 from weights import NAMES, unpacked
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 from tiny import FAMILIES, load_tiny  # type: ignore[import-not-found]  # noqa: E402
 
+POINT = ReadPoint("mlp", "answer_last")
 SMALL = {"smollm2-135m": "SmolLM2-135M", "gemma-3-270m": "Gemma-3-270m"}  # as the panels are titled
 RULES: tuple[tuple[LayerRule, int], ...] = (("cumulative", 1), ("window", 2), ("window", 3), ("single", 1))
 SAMPLES = {"popqa": 7000, "triviaqa": 5500, "hotpotqa": 6000, "nq": 9000}  # enough for 300 right answers each
@@ -81,8 +82,18 @@ def examined(model: Model) -> list[dict[str, Any]]:
 
 
 def bugs() -> dict[str, Any]:
-    """Each bug put in by tests/test_doctor.py, and the check that caught it, alone."""
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "tests/test_doctor.py", "-k", "caught"]
+    """Each bug put in by tests/traces/test_doctor.py, and the check that caught it, alone."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-p",
+        "no:cacheprovider",
+        "tests/traces/test_doctor.py",
+        "-k",
+        "caught",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     # test ids end in [<bug>-<check>]
     outcomes = re.findall(r"caught_by_its_check_alone\[(\w+)-(\w+)\] (PASSED|FAILED)", done.stdout)
@@ -177,10 +188,10 @@ def study(data: Path, folder: Path, runs: Path) -> dict[str, Any]:
         "datasets": [{"set": s, "path": str(data / f"{s}.jsonl"), "sample": n} for s, n in SAMPLES.items()],
     }))  # fmt: skip
     with Store.writing(runs / "spine", load_study(str(runs / "spine.yaml"))) as store:
-        run = Run(store, silent, lambda text: print(text, flush=True), lambda *what: print(*what, flush=True))
+        run = Pipeline(store, silent, lambda text: print(text, flush=True), lambda *what: print(*what, flush=True))
         figures = run()
-        found = {f"{h.model}/{h.dataset}": {"n": h.n, "right": h.right, **h.numbers} for h in
-                 headlines(store, "mlp", "answer_last")}  # fmt: skip
+        found = {f"{h.model}/{h.dataset}": {"n": h.n, "right": h.right, **h.numbers, **h.curves} for h in
+                 headlines(store, POINT)}  # fmt: skip
     return {"cells": found, "figures": len(figures), "seconds": {k: round(v) for k, v in run.times.items()}}
 
 
@@ -194,8 +205,8 @@ def null(runs: Path) -> dict[str, Any]:
         activations = Activations(cell)
         rows = list(activations.table)
         labels, clusters = np.array([r.correct for r in rows]), np.array([r.cluster for r in rows])
-        layers = activations.layers("mlp", "answer_last")
-        real = activations.reader("mlp", "answer_last")
+        layers = activations.layers(POINT)
+        real = activations.reader(POINT)
         shuffled = np.random.default_rng(7).permutation(labels)
 
         def noise(condition: Condition, layer: int, shape: tuple[int, ...] = real("clean", 0).shape) -> Any:
@@ -207,15 +218,14 @@ def null(runs: Path) -> dict[str, Any]:
             fitted = Fitter(target, clusters, folds, store.study.probes, 0)(read, layers, conditions)
             share = np.array([r.probability for r in rows])
             readouts = Readouts(target, clusters, share, tuple(conditions), fitted.logits, fitted.drift)
-            found[f"{model.name}/{name}"] = effects(
-                pathways(readouts, model.name, "triviaqa", "mlp", "answer_last", 500)
-            )
+            rows_of = pathways(readouts, Origin(model.name, "triviaqa", POINT), 500)
+            found[f"{model.name}/{name}"] = effects(rows_of)
     return found
 
 
 def effects(rows: list[Statistic]) -> dict[str, Any]:
     """What the controlled chart shows: how many layers' intervals leave zero out, and the largest effect."""
-    numbers, found = Numbers(rows), {}
+    found = {}
     for name, where in {
         "published_q": {"split": "layer", "group": "Q"},
         "halves_q": {"split": "anchor_half", "anchor": "best", "group": "Q"},
@@ -226,7 +236,8 @@ def effects(rows: list[Statistic]) -> dict[str, Any]:
         "all": {"split": "layer_half", "group": "all"},
         "delta_auroc": {"statistic": "delta_auroc"},
     }.items():  # fmt: skip
-        line = numbers.line(**{"statistic": "delta_p", **where})
+        key = Key(**{"statistic": "delta_p", "condition": "knockout", **where})
+        line = [row for row in rows if row.key == key and row.value is not None]
         outside = [row.layer for row in line if row.low is not None and row.high is not None and row.low * row.high > 0]
         values = [row.value for row in line if row.value is not None]
         extreme = [round(min(values), 3), round(max(values), 3)] if values else None

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from anchorscope.chart import headlines
-from anchorscope.headline import Headline
+from anchorscope.pathways.headline import Curves, Headline, Number, headlines
 from anchorscope.store import Store
+from anchorscope.study.terms import ReadPoint
 
 SPLITS = {
     "published": "Published split (`split: layer`)",
@@ -23,12 +22,12 @@ SPLITS = {
 }
 
 
-def shown(numbers: Sequence[float] | None, digits: int) -> str:
+def shown(number: Number | None, digits: int) -> str:
     """Value, interval, and the layer where there is one."""
-    if numbers is None or len(numbers) < 3:
+    if number is None or number.low is None or number.high is None:
         return "too few"
-    value, low, high = (f"{number:.{digits}f}".replace("-", "−") for number in numbers[:3])
-    return f"{value} ({low} to {high})" + (f" @{numbers[3]}" if len(numbers) > 3 else "")
+    value, low, high = (f"{each:.{digits}f}".replace("-", "−") for each in (number.value, number.low, number.high))
+    return f"{value} ({low} to {high})" + (f" @{number.layer}" if number.layer is not None else "")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -40,15 +39,15 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield ""
 
 
-def groups(numbers: dict[str, Any]) -> list[str]:
+def groups(curves: Curves) -> list[str]:
     """One split of one model and set."""
-    share, spread = numbers["share_q"], numbers["a_range"]
+    share, spread = curves.share_q, curves.a_range
     return [
-        f"{100 * share[0]:.0f} %" if share else "–",
-        shown(numbers["q_lowest"], 0),
-        shown(numbers["a_there"], 0),
+        f"{100 * share.value:.0f} %" if share else "–",
+        shown(curves.q_lowest, 0),
+        shown(curves.a_there, 0),
         f"{spread[0]:.0f}…{spread[1]:.0f}".replace("-", "−") if spread else "–",
-        shown(numbers["q_minus_a"], 0),
+        shown(curves.q_minus_a, 0),
     ]
 
 
@@ -77,7 +76,7 @@ def tables(found: Sequence[Headline]) -> Iterator[str]:
     for split, title in SPLITS.items():
         yield f"**{title}**\n"
         head = ["model, set", "share Q", "lowest ΔP of Q @layer", "ΔP of A there", "range of ΔP of A", "Q − A there"]
-        yield from table(head, [[*name, *groups(h.numbers[split])] for name, h in named])
+        yield from table(head, [[*name, *groups(h.curves[split])] for name, h in named])
     yield "**Against placebo (`anchor_half`), and how stable labels are**\n"
     yield from table(
         ["model, set", "Q − placebo-Q, other question tokens", "Q − placebo-Q, random tokens", "kappa"],
@@ -94,4 +93,4 @@ def tables(found: Sequence[Headline]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(tables(list(headlines(Store.open(Path(sys.argv[1])), "mlp", "answer_last")))))
+    print("\n".join(tables(list(headlines(Store.open(Path(sys.argv[1])), ReadPoint("mlp", "answer_last"))))))

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is loaded: processes side by side take a core each
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 
 from anchorscope import Study

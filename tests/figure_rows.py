@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anchorscope.pathways import Statistic
+from anchorscope.pathways.record import Statistic
 
 MODELS = {"Llama-3.2-1B": 16, "Llama-3.2-3B": 28}
 SETS = ("popqa", "triviaqa", "hotpotqa", "nq")

@@ -13,8 +13,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from anchorscope import ModelSpec
 from anchorscope.models.load import Model, load_model
+from anchorscope.study.terms import Site
 
 FAMILIES = ["llama", "qwen2", "qwen3", "mistral", "gemma3_text", "phi3", "olmo2", "gpt_neox", "gpt2"]
+SITES: tuple[Site, ...] = ("attn", "mlp", "resid")
 LINES = ["Q: Who wrote Hamlet?\nA: Shakespeare\n\n", "Q: Which planet is closest to the Sun?\nA: Mercury\n\n"]
 
 
@@ -71,3 +73,9 @@ def save_tiny(family: str, folder: Path) -> Path:
 def load_tiny(family: str, folder: Path, dtype: str = "float32", name: str = "tiny", **fields: Any) -> Model:
     """Save a random model and load it as a study does."""
     return load_model(ModelSpec(id=str(save_tiny(family, folder)), name=name, dtype=dtype, **fields))
+
+
+def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest, relative to the layer's largest activation; both (layer, read, width)."""
+    scale = expected.abs().amax(dim=(1, 2), keepdim=True)
+    return ((found - expected).abs() / scale).max().item()

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope import Study
-from anchorscope.activations import write_traces
-from anchorscope.answers.stage import Answerer, write_answers
+from anchorscope.answers.stage import Answerer
 from anchorscope.models.load import Model
-from anchorscope.questions import write_questions
-from anchorscope.samples import write_spans
 from anchorscope.store import Store
 from conftest import write_jsonl
+from filling import write_answers, write_questions, write_spans, write_traces
 from tiny import save_tiny
 
 RIGHT, WRONG = ("Paris", "old Rome", "Vienna"), ("sand", "a zebra", "two shoes", "fog")

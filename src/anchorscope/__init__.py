@@ -5,18 +5,19 @@ The public names are those below; everything else is private and may change.
 
 from __future__ import annotations
 
-__version__ = "0.1.0.dev0"
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorscope.errors import AnchorscopeError
+from anchorscope.run.studyfile import load_study
 from anchorscope.study import DatasetSpec, ModelSpec, PromptSpec, Study
-from anchorscope.studyfile import load_study
 
 if TYPE_CHECKING:
     from anchorscope.models.load import Model
-    from anchorscope.onesample import TracedSample
+    from anchorscope.report.onesample import TracedSample
+
+
+__version__ = "0.1.0.dev0"
 
 
 def trace(model: Model | str | Path, question: str, answer: str, **options: Any) -> TracedSample:
@@ -27,7 +28,7 @@ def trace(model: Model | str | Path, question: str, answer: str, **options: Any)
     A question the run was fitted on is read by probes that know it. More options: site, position, into, prompt,
     conditions. The result prints, draws and shows itself in a notebook.
     """
-    from anchorscope.onesample import trace_one  # torch is loaded when it is needed
+    from anchorscope.run.onesample import trace_one
 
     return trace_one(model, question, answer, **options)
 

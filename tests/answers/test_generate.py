@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.answers.generate import Generator, stop_tokens
-from anchorscope.batching import plan_batches
+from anchorscope.models.batches import plan_batches
 from anchorscope.models.load import Model
 from tiny import FAMILIES, load_tiny
 

@@ -7,12 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from anchorscope import Study
-from anchorscope.answers.stage import Answerer, too_few, write_answers
-from anchorscope.questions import write_questions
-from anchorscope.samples import read_samples, summary, write_spans
-from anchorscope.spans import EMPTY_ANSWER
+from anchorscope.answers.record import ANSWERS
+from anchorscope.answers.stage import Answerer, too_few
+from anchorscope.spans.find import EMPTY_ANSWER
+from anchorscope.spans.samples import read_samples, summary
 from anchorscope.store import Store
 from conftest import Cli, assert_mendable, plain_rows, write_jsonl
+from filling import write_answers, write_questions, write_spans
 from tiny import load_tiny, save_tiny
 
 pytestmark = pytest.mark.transformers
@@ -94,7 +95,7 @@ def test_given_answers_are_read_not_generated(tmp_path: Path):
     assert [s.answer.correct for s in samples] == [False, True, False, True, None]  # the label wins over the grade
     assert samples[4].spans.dropped == EMPTY_ANSWER
     assert samples[3].spans.context != []
-    shared = store.results("tiny", "numbers").plan("answers")["inputs"]["prompt"]["shared_ids"]
+    shared = store.results("tiny", "numbers").entry(ANSWERS)["inputs"]["prompt"]["shared_ids"]
     whole = model.tokenizer.decode(shared + samples[3].answer.prompt_ids)
     assert whole.endswith("A: 1989\n\nA passage.\nQ: What is number 3?\nA:")  # nothing of the context is lost
     assert summary(store.results("tiny", "numbers"))["answers"] == 4  # the unanswered one is not counted as wrong
@@ -124,8 +125,8 @@ def test_a_broken_file_of_answers_is_refused_with_the_place(rows, words: str, cl
 def test_what_generates_is_made_on_first_need_and_serves_every_dataset(tmp_path: Path):
     model = load_tiny("llama", tmp_path / "model")
     answerer = Answerer(model, study_of(tmp_path))
-    assert "answer" not in vars(answerer)  # a complete run starts no engine
-    assert answerer.answer is answerer.answer
+    assert "generate" not in vars(answerer)  # a complete run starts no engine
+    assert answerer.generate is answerer.generate
 
 
 def test_too_few_right_answers_are_said_with_what_would_be_enough():

@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from anchorscope import AnchorscopeError
-from anchorscope.questions import known_sets, load_set
-from anchorscope.questions.definition import PLAIN
-from anchorscope.questions.question import to_question
+from anchorscope.questions.definition import PLAIN, known_sets, load_set
+from anchorscope.questions.row import to_question
 from conftest import Cli, assert_mendable
 from hub_server import COMMIT, Hub, Repo
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from anchorscope import AnchorscopeError, Study, load_study
-from anchorscope.questions import write_questions
+from anchorscope.questions.record import QUESTIONS
 from anchorscope.store import Store
-from anchorscope.study import DEFAULT_EXAMPLES
+from anchorscope.study.asking import DEFAULT_EXAMPLES
 from conftest import plain_rows, write_jsonl
+from filling import write_questions
 
 
 def run(study: Study, root: Path):
@@ -52,7 +53,7 @@ def test_questions_of_the_prompt_are_left_out_and_counted(make_study, tmp_path: 
     store, (table,) = run(study, tmp_path / "run")
     assert table.plan.rows == 20
     assert "e" not in {q.id for q in table}
-    facts = store.questions("numbers").plan("questions")["facts"]
+    facts = store.questions("numbers").entry(QUESTIONS)["facts"]
     assert facts["left_out"] == {"stands in the prompt": 1}
     assert facts["available"] == 20
 

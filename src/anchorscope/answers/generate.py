@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from anchorscope.batching import plan_batches
 from anchorscope.errors import ModelError
-from anchorscope.memory import give_back
+from anchorscope.models.batches import plan_batches
+from anchorscope.models.heap import give_back
 from anchorscope.models.load import Model, end_tokens
-from anchorscope.prefix import compute_prefix
+from anchorscope.models.prefix import compute_prefix
 
 KEEP = 0.75  # rows are let go once this share or less is still being written: a copy of the cache costs too
 
@@ -29,6 +29,7 @@ class Generated:
     """The tokens a model answered with, up to the end of the first line."""
 
     ids: list[int]
+    """Its tokens."""
     logprobs: list[float]
     """Log-probability (natural) of each."""
     ended: bool
@@ -41,10 +42,8 @@ class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, rows: int, room: int) -> None:
         super().__init__()
         self.length = keys.shape[2]
-        shape = (rows, keys.shape[1], self.length + room)
-        self._keys, self._values = (t.new_empty(*shape, t.shape[3]) for t in (keys, values))
-        self._keys[:, :, : self.length], self._values[:, :, : self.length] = keys, values
-        self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
+        self._keys, self._values = (_with_room(shared, rows, room) for shared in (keys, values))
+        self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True  # what transformers looks at
         self._expose()
 
     def _expose(self) -> None:
@@ -60,6 +59,14 @@ class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
     def select(self, rows: torch.Tensor) -> None:
         self._keys, self._values = (t[rows.to(t.device)] for t in (self._keys, self._values))
         self._expose()
+
+
+def _with_room(shared: torch.Tensor, rows: int, room: int) -> torch.Tensor:
+    """(row, head, token, width): the shared tokens, (1, head, token, width), in every row, and room behind them."""
+    _, heads, length, width = shared.shape
+    roomy = shared.new_empty(rows, heads, length + room, width)
+    roomy[:, :, :length] = shared
+    return roomy
 
 
 class Generator:
@@ -86,12 +93,12 @@ class Generator:
         shared = len(self.shared_ids)
         self._check(prompts, max((len(answer) for answer in answers), default=0))
         whole = [[*prompt[shared:], *answer] for prompt, answer in zip(prompts, answers, strict=True)]
-        found: dict[int, list[float]] = {}
+        scores: dict[int, list[float]] = {}
         for batch in self.plan([shared + len(row) for row in whole]):
             lengths = [len(answers[row]) for row in batch]
-            found.update(zip(batch, self._score_batch([whole[row] for row in batch], lengths), strict=True))
+            scores.update(zip(batch, self._score_batch([whole[row] for row in batch], lengths), strict=True))
             give_back()
-        return [found[row] for row in range(len(prompts))]
+        return [scores[row] for row in range(len(prompts))]
 
     def _check(self, prompts: Sequence[Sequence[int]], more: int) -> None:
         """Every prompt starts with the shared ids, goes on after them, and fits into the model with its answer."""

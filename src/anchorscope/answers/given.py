@@ -14,9 +14,10 @@ from typing import Any
 
 from anchorscope.answers.generate import Generated, Generator
 from anchorscope.errors import QuestionsError, shown
-from anchorscope.prompts import Prompt, Prompter
-from anchorscope.questions.files import FileRows
-from anchorscope.questions.question import Question, group_key
+from anchorscope.models.prompts import Prompt, Prompter, answer_ids
+from anchorscope.questions.file_rows import FileRows
+from anchorscope.questions.record import Question
+from anchorscope.questions.row import group_key
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,11 @@ class Given:
     """One answer of the file."""
 
     answer: str
+    """Its first line."""
     label: bool | None
+    """Whether it is right, where the file says."""
     context: str | None
+    """The passage that goes into the prompt with the question."""
 
 
 class GivenAnswers:
@@ -35,11 +39,11 @@ class GivenAnswers:
         rows = FileRows(path)
         self.sha256 = rows.identity()["sha256"]
         self._several = datasets > 1
-        self._found: dict[tuple[str | None, bytes | None], Given] = {}
+        self._answers: dict[tuple[str | None, bytes | None], Given] = {}
         for number, row in rows:
             where = f"{path}:{number}" if rows.unit == "line" else f"{path}, row {number}"
             self._add(row, where)
-        if not self._found:
+        if not self._answers:
             raise QuestionsError(f"{path}: there are no answers in it")
 
     def _add(self, row: dict[str, Any], where: str) -> None:
@@ -52,17 +56,17 @@ class GivenAnswers:
         if question is None and self._several:
             raise QuestionsError(f"{where}: there is no 'question'; ids of two sets may be the same, so give it")
         key = (identifier, _key(question) if question else None)
-        if key in self._found:
+        if key in self._answers:
             raise QuestionsError(f"{where}: a second answer to the same question")
         first_line = next(iter(answer.strip().splitlines()), "").strip()
-        self._found[key] = Given(first_line, _label(row.get("label"), where), context or None)
+        self._answers[key] = Given(first_line, _label(row.get("label"), where), context or None)
 
     def of(self, question: Question) -> Given | None:
         """The answer to a question, if the file has one."""
         text = _key(question.question)
         for key in ((question.id, text), (question.id, None), (None, text)):
-            if key in self._found:
-                return self._found[key]
+            if key in self._answers:
+                return self._answers[key]
         return None
 
     def with_context(self, question: Question) -> Question:
@@ -82,20 +86,6 @@ class Reader:
         tokens = [answer_ids(self.prompter, prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
         scored = self.generator.score([prompt.ids for prompt in prompts], tokens)
         return [Generated(ids, values, ended=True) for ids, values in zip(tokens, scored, strict=True)]
-
-
-def answer_ids(prompter: Prompter, prompt: Prompt, answer: str) -> list[int]:
-    """The tokens of an answer after its prompt: those of the whole text, where they continue the prompt's own."""
-    if not answer:
-        return []
-    lead = " " if prompter.spec.style == "completion" else ""
-    tokenizer = prompter.tokenizer
-    whole: list[int] = tokenizer(prompt.text + lead + answer, add_special_tokens=False).input_ids
-    own = len(prompt.ids) - prompt.bos
-    if whole[:own] == prompt.ids[prompt.bos :]:
-        return whole[own:]
-    alone: list[int] = tokenizer(lead + answer, add_special_tokens=False).input_ids
-    return alone
 
 
 def _text(value: Any, name: str, where: str) -> str | None:

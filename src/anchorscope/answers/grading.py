@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from anchorscope.answers.normalise import ARTICLES, Date, Word, content, dates, plain_words, singular, symbols, words
-from anchorscope.errors import StudyError, did_you_mean
+from anchorscope.answers.dates import Date, dates
+from anchorscope.answers.fold import Word
+from anchorscope.answers.normalise import ARTICLES, comparable_words, content, plain_words, singular, symbols
+from anchorscope.study.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +23,13 @@ class Grade:
     """The verdict on one answer."""
 
     correct: bool
+    """Whether an accepted answer was found in it."""
     alias: str | None = None
     """The accepted answer that matched, None when not correct."""
     start: int | None = None
+    """First character of the matched words in the answer as given, None when not correct."""
     end: int | None = None
-    """Character range [start, end) of the matched words in the answer as given, None when not correct."""
+    """One past the last character of the matched words."""
 
 
 Grader = Callable[[str, Sequence[str], str], Grade]
@@ -33,26 +37,13 @@ Grader = Callable[[str, Sequence[str], str], Grade]
 
 DEFAULT = "alias"
 WRONG = Grade(correct=False)
-_GRADERS: dict[str, Grader] = {}
-
-
-def register(name: str) -> Callable[[Grader], Grader]:
-    """Make a grader known under a name, for a study to choose."""
-
-    def add(function: Grader) -> Grader:
-        if name in _GRADERS:
-            raise StudyError(f"there already is a grader '{name}'", "register it under another name")
-        _GRADERS[name] = function
-        return function
-
-    return add
+GRADERS: Registry[Grader] = Registry("grader")
+register = GRADERS.register  # makes a grader known under a name, for a study to choose
 
 
 def grader(name: str = DEFAULT) -> Grader:
     """The grader of that name."""
-    if name not in _GRADERS:
-        raise StudyError(f"there is no grader '{name}'", did_you_mean(name, _GRADERS))
-    return _GRADERS[name]
+    return GRADERS[name]
 
 
 RULES = frozenset(
@@ -121,21 +112,35 @@ Run = tuple[int, int]  # numbers of the first and the last word
 class _Text(NamedTuple):
     """An answer or an accepted answer, read once."""
 
-    words: tuple[Word, ...]  # without articles
+    words: tuple[Word, ...]
+    """Without articles."""
     texts: tuple[str, ...]
-    line: str  # the words with a space on either side, for a fast whole-word search
-    core: tuple[str, ...]  # without leading prepositions and titles
+    """The same without their places."""
+    line: str
+    """The words with a space on either side, for a fast whole-word search."""
+    core: tuple[str, ...]
+    """Without leading prepositions and titles."""
     core_line: str
+    """The core as such a line."""
     dates: tuple[Date, ...]
-    date: Date | None  # where the core is nothing but a date
+    """The dates in it."""
+    date: Date | None
+    """Where the core is nothing but a date."""
     commas: bool
+    """Whether the text has a comma."""
 
 
 class _Question(NamedTuple):
+    """What of a question matters to grading."""
+
     words: frozenset[str]
+    """Its words in comparable form."""
     of_person: bool
+    """Whether it asks for a person."""
     of_count: bool
+    """Whether it asks how many."""
     year_will_do: bool
+    """Whether a year answers it where a day is accepted."""
 
 
 def _line(texts: Sequence[str]) -> str:
@@ -152,17 +157,17 @@ def _find(line: str, within: str) -> Run | None:
 
 
 def _read(text: str, rules: frozenset[str], articles: bool = False) -> _Text:
-    kept = words(text, rules)
+    kept = comparable_words(text, rules)
     if not articles:
         kept = content(kept)
     texts = tuple(w.text for w in kept)
     at = 0
     while "carriers" in rules and at < len(texts) - 1 and texts[at] in _DROPPED:
         at += 1
-    found = dates(kept, text) if "dates" in rules else []
-    date = next((d for d in found if d.first <= at and d.last == len(texts) - 1), None)
+    dated = dates(kept, text) if "dates" in rules else []
+    date = next((d for d in dated if d.first <= at and d.last == len(texts) - 1), None)
     return _Text(
-        tuple(kept), texts, _line(texts), texts[at:], _line(texts[at:]), tuple(found), date, commas="," in text
+        tuple(kept), texts, _line(texts), texts[at:], _line(texts[at:]), tuple(dated), date, commas="," in text
     )
 
 
@@ -171,7 +176,7 @@ _accepted = lru_cache(maxsize=32_768)(_read)  # accepted answers come again for 
 
 @lru_cache(maxsize=4_096)
 def _question(question: str, rules: frozenset[str]) -> _Question:
-    texts = frozenset(w.text for w in words(question, rules))
+    texts = frozenset(w.text for w in comparable_words(question, rules))
     no_year = _DAY_ASKED.search(question) or _NO_DATE_ASKED.search(question)
     return _Question(texts, bool(texts & _PERSON), _COUNT.search(question) is not None, no_year is None)
 
@@ -185,13 +190,13 @@ def _plain_line(text: str) -> str:
 def plain(answer: str, accepted: Sequence[str], question: str = "") -> Grade:
     """NFKC, lower case, punctuation deleted, articles dropped; an accepted answer occurs as whole words."""
     del question
-    found = plain_words(answer)
-    line = _line([w.text for w in found])
+    words = plain_words(answer)
+    line = _line([w.text for w in words])
     matches = []
     for one in accepted:
         wanted = _plain_line(one)
         if wanted.strip() and (run := _find(wanted, line)):
-            matches.append((one, found[run[0]].start, found[run[1]].end))
+            matches.append((one, words[run[0]].start, words[run[1]].end))
     return _best(matches)
 
 
@@ -231,9 +236,9 @@ def with_rules(rules: frozenset[str]) -> Grader:
 
 def _symbols(answer: str, accepted: str) -> tuple[int, int] | None:
     """An accepted answer without a word, such as `$`, must stand alone between white space."""
-    found, wanted = symbols(answer), [w.text for w in symbols(accepted)]
-    run = _find(_line(wanted), _line([w.text for w in found])) if wanted else None
-    return (found[run[0]].start, found[run[1]].end) if run else None
+    chunks, wanted = symbols(answer), [w.text for w in symbols(accepted)]
+    run = _find(_line(wanted), _line([w.text for w in chunks])) if wanted else None
+    return (chunks[run[0]].start, chunks[run[1]].end) if run else None
 
 
 def _match(given: _Text, one: _Text, asked: _Question, rules: frozenset[str]) -> Run | None:

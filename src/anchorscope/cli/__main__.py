@@ -1,5 +1,7 @@
 """`python -m anchorscope.cli` is the command `anchorscope`."""
 
+from __future__ import annotations
+
 from anchorscope.cli import main
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from rich.text import Text
 
 from anchorscope.errors import printable
 from anchorscope.progress import Advance
+from anchorscope.run.studyfile import load_study
 from anchorscope.study import Study
-from anchorscope.studyfile import load_study
 
 INTERRUPTED = 130
 
@@ -114,3 +114,10 @@ def resumable() -> Iterator[None]:
     except KeyboardInterrupt:
         err.print("Stopped. What was finished is kept: the same command goes on from here.")
         raise typer.Exit(INTERRUPTED) from None
+
+
+def quiet() -> None:
+    """No progress bars of transformers: ours say what is loaded."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()

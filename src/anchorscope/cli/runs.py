@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
+import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from anchorscope.cli.console import (
     DataOption,
@@ -18,24 +17,20 @@ from anchorscope.cli.console import (
     load,
     out,
     progress,
+    quiet,
     resumable,
-    size_of,
     table_of,
 )
 from anchorscope.errors import StoreError
-from anchorscope.intervals import share
-from anchorscope.questions import write_questions
-from anchorscope.status import status_of
+from anchorscope.pathways.intervals import share
+from anchorscope.questions.record import QUESTIONS
+from anchorscope.questions.stage import questions_stage
+from anchorscope.run.engine import fill
 from anchorscope.store import Store
-from anchorscope.study import Study
+from anchorscope.study import ModelSpec, Study
 
-
-class Grade(str, Enum):
-    """Which answers to show."""
-
-    ANY = "any"
-    RIGHT = "right"
-    WRONG = "wrong"
+if TYPE_CHECKING:
+    from anchorscope.pathways.headline import Number
 
 
 def questions(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
@@ -44,11 +39,12 @@ def questions(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataO
     root = runs / loaded.name
     with resumable(), Store.writing(root, loaded) as store:
         for dataset in loaded.datasets:
-            table = write_questions(dataset, store, progress)
-            facts = (store.questions(dataset.name).plan("questions") or {})["facts"]
-            short = dataset.sample is not None and table.plan.rows < dataset.sample
+            stage = questions_stage(dataset, store, progress)
+            fill(stage, progress)
+            rows, facts = stage.plan.rows, (store.questions(dataset.name).entry(QUESTIONS) or {})["facts"]
+            short = dataset.sample is not None and rows < dataset.sample
             note = f" ({dataset.sample:,} were asked for; the set has no more)" if short else ""
-            out.print(f"{dataset.name}: {table.plan.rows:,} of {facts['available']:,} questions{note}")
+            out.print(f"{dataset.name}: {rows:,} of {facts['available']:,} questions{note}")
     out.print(f"Look at it with:  anchorscope status {clean(root)}", style="dim")
 
 
@@ -61,8 +57,8 @@ def answer(
     """Let every model answer, grade the answers and find the exact tokens. Goes on where it was stopped."""
     from transformers.utils import logging
 
-    from anchorscope.pipeline import Run
-    from anchorscope.samples import summary
+    from anchorscope.run.pipeline import Pipeline
+    from anchorscope.spans.samples import summary
 
     logging.disable_progress_bar()  # ours says what is loaded
     loaded = load(study, data)
@@ -75,27 +71,27 @@ def answer(
         def done(stage: str, model: str, dataset: str) -> None:
             print_summary(model, dataset, summary(store.results(model, dataset)))
 
-        run = Run(store, progress, lambda text: err.print(clean(text), style="yellow"), done)
-        run.questions()
+        pipeline = Pipeline(store, progress, lambda text: err.print(clean(text), style="yellow"), done)
+        pipeline.questions()
         for spec in loaded.models:
-            run.answers(spec)
+            pipeline.answers(spec)
     out.print(f"Look at them with:  anchorscope show {clean(root)}", style="dim")
 
 
-def print_summary(model: str, dataset: str, found: dict[str, Any]) -> None:
+def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
     """One line: how many right, what was dropped and why."""
-    dropped = "; ".join(f"{count:,} {reason}" for reason, count in found["dropped"].items())
-    right = share(found["right"], found["answers"])
+    dropped = "; ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items())
+    right = share(counts["right"], counts["answers"])
     out.print(f"{model}, {dataset}: {right} right" + (f"; dropped: {dropped}" if dropped else ""))
-    if found.get("disagree"):
+    if counts.get("disagree"):
         out.print(
-            f"  the exact answer ends at another word than the match in {found['disagree']} of {found['compared']}"
+            f"  the exact answer ends at another word than the match in {counts['disagree']} of {counts['compared']}"
         )
 
 
 def _print_cost(study: Study) -> None:
     """How many questions and tokens a run will take."""
-    from anchorscope.cost import cost_of
+    from anchorscope.run.cost import cost_of
 
     table = table_of("model", "set", "questions", "shared tokens", "tokens each", "answer, at most", "tokens in all")
     for column in table.columns[2:]:
@@ -121,46 +117,94 @@ def models() -> None:
     out.print("\nAny checkpoint of these types works: from the hub, a folder or a .gguf file.", style="dim")
 
 
-def show(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
-    model: Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Only this model.")] = None,
-    dataset: Annotated[str | None, typer.Option("--dataset", "-d", metavar="NAME", help="Only this set.")] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Samples of each model and set.")] = 5,
-    grade: Annotated[Grade, typer.Option("--grade", help="Only right or only wrong answers.")] = Grade.ANY,
-) -> None:
-    """Show samples: the question with its exact tokens marked, the answer, and its grade."""
-    from anchorscope.show import samples
-
-    found = False
-    for sample in samples(Store.open(run), model, dataset, count, grade.value):
-        if sample.first:
-            out.print(f"\n[bold]{clean(sample.model)}[/bold], {clean(sample.dataset)}")
-        found = True
-        out.print(sample.text())
-    if not found:
-        raise StoreError("there is nothing to show yet", "Run: anchorscope answer STUDY")
-    out.print("\n[bold cyan]exact question tokens[/], [bold magenta]exact answer tokens[/]", style="dim")
+ModelOption = Annotated[
+    str, typer.Option("--model", "-m", metavar="MODEL", help="A hub id, a folder, or a .gguf file.")
+]
 
 
-def status(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something is missing.")] = False,
-) -> None:
-    """Say what a run has, what is missing, and what to do next."""
-    found = status_of(Store.open(run))
-    table = table_of("part", "table", "rows", "shards", "size", "state")
-    for column in table.columns[2:5]:
+def run(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
+    """Do all of a study: answers, traces, probes, pathways, figures. Goes on where it was stopped."""
+    _carry_out(load(study, data), runs)
+
+
+def _carry_out(study: Study, runs: Path) -> Store:
+    from anchorscope.run.pipeline import Pipeline
+    from anchorscope.spans.samples import summary
+
+    quiet()
+    root = runs / study.name
+    with resumable(), Store.writing(root, study) as store:
+
+        def done(stage: str, model: str, dataset: str) -> None:
+            if stage == "answers":
+                print_summary(model, dataset, summary(store.results(model, dataset)))
+
+        start = time.perf_counter()
+        pipeline = Pipeline(store, progress, lambda text: err.print(clean(text), style="yellow"), done)
+        written = pipeline()
+        _print_headlines(store)
+        times = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in pipeline.times.items() if seconds >= 0.5)
+        out.print(f"{time.perf_counter() - start:.0f} s" + (f": {times}" if times else ""), style="dim")
+    pictures = sorted({path.parent for path in written})
+    for folder in pictures:
+        out.print(f"The charts are in:  {clean(folder)}", style="dim")
+    return store
+
+
+def _print_headlines(store: Store) -> None:
+    """One line per model and dataset: the first numbers of the chart."""
+    from anchorscope.pathways.headline import headlines
+
+    table = table_of(
+        "model", "set", "n", "right", "AUROC (layer)", "Q", "ΔP of Q, lowest (layer)", "ΔP of A", "halves: Q", "A there"
+    )
+    for column in table.columns[2:]:
         column.justify = "right"
-    for line in found.tables:
-        numbers = [f"{line.rows:,}", f"{line.shards_done:,}/{line.shards:,}", size_of(line.size)]
-        state = Text(line.state, style={"complete": "green", "damaged": "red"}.get(line.state, "yellow"))
-        table.add_row(line.part, line.table, *(numbers if line.shards else ["–"] * 3), state)
-    out.print(f"[bold]{clean(found.study.name)}[/bold]  {clean(found.study.description)}")
+    for line in headlines(store, store.study.traces.points[0]):
+        chart, halves = line.curves["published"], line.curves["halves"]
+        span = f"{chart.a_range[0]:.0f} … {chart.a_range[1]:.0f}" if chart.a_range else "too few"
+        share = f"{100 * chart.share_q.value:.0f} %" if chart.share_q else "–"
+        table.add_row(
+            line.model, line.dataset, f"{line.n:,}", f"{line.right:,}",
+            _shown(line.numbers["auroc"], 2), share, _shown(chart.q_lowest), span,
+            _shown(halves.q_lowest), _shown(halves.a_there),
+        )  # fmt: skip
     out.print(table)
-    for note in found.notes:
-        out.print(clean(note), style="yellow")
-    if exit_code and not found.complete:
-        raise typer.Exit(1)
+    out.print(
+        "ΔP in percentage points with 95 % intervals. halves: groups from one half of the training questions, ΔP from "
+        "the other; compare these before you believe the chart.",
+        style="dim",
+    )
 
 
-COMMANDS = (questions, answer, show, status, models)
+def _shown(number: Number | None, digits: int = 0) -> str:
+    """Value, interval and layer of a headline number."""
+    if number is None or number.low is None or number.high is None:
+        return "too few"
+    value, low, high = (f"{each:.{digits}f}" for each in (number.value, number.low, number.high))
+    return f"{value} [{low}, {high}]" + (f" ({number.layer})" if number.layer is not None else "")
+
+
+def demo(
+    model: ModelOption,
+    runs: RunsOption = Path("runs"),
+    data: DataOption = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="auto, bfloat16, float32 or float64.")] = "bfloat16",
+    questions: Annotated[int, typer.Option("--questions", min=50, help="Questions of each set.")] = 200,
+) -> None:
+    """Make a first chart of one model from a few hundred questions, in minutes."""
+    from anchorscope.run.demo import MIXED, demo_study, words
+    from anchorscope.traces.record import TRACES
+
+    spec = ModelSpec.model_validate({"id": model, "dtype": dtype})
+    with resumable():
+        study = demo_study(spec, runs, data, questions, progress)
+    store = _carry_out(study, runs)
+    traced = list(store.results(spec.name, MIXED).table(TRACES))
+    if not traced:
+        raise StoreError("nothing was traced", "Ask more --questions.")
+    out.print()
+    out.print(words(sum(row.correct for row in traced), len(traced)))
+
+
+COMMANDS = (run, questions, answer, demo, models)

@@ -15,11 +15,11 @@ import typer
 from anchorscope.cli.console import DataOption, StudyArgument, clean, load, out, table_of
 from anchorscope.errors import AnchorscopeError, StudyError, printable
 from anchorscope.models.source import find_model
-from anchorscope.questions import known_sets, load_set, open_set
-from anchorscope.questions.files import FileRows
-from anchorscope.questions.stage import QuestionSet
+from anchorscope.questions.definition import known_sets, load_set
+from anchorscope.questions.file_rows import FileRows
+from anchorscope.questions.stage import QuestionSet, open_set
+from anchorscope.run.studyfile import commented, known_studies, load_study, new_study
 from anchorscope.study import DatasetSpec, ModelSpec
-from anchorscope.studyfile import commented, known_studies, load_study, new_study
 
 _SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
@@ -66,7 +66,7 @@ def validate(
     table = table_of("", "name", "from", "found" if reach else "")
     problems: list[AnchorscopeError] = []
 
-    def found(look: Callable[[], str]) -> str:
+    def looked(look: Callable[[], str]) -> str:
         try:
             return look() if reach else ""
         except AnchorscopeError as error:
@@ -74,13 +74,13 @@ def validate(
             return "[red]not found, see below[/red]"
 
     for model in loaded.models:
-        table.add_row("model", model.name, clean(model.id), found(partial(_found_model, model, loaded.base)))
+        table.add_row("model", model.name, clean(model.id), looked(partial(_found_model, model, loaded.base)))
     for dataset in loaded.datasets:
         questions = open_set(dataset, loaded.base)
         look = partial(_first_row, questions)
         if isinstance(questions.rows, FileRows):
             look()
-        table.add_row("set", dataset.name, clean(questions.rows.label), found(look))
+        table.add_row("set", dataset.name, clean(questions.rows.label), looked(look))
     out.print(table)
     if problems:
         hints = list(dict.fromkeys(problem.hint for problem in problems if problem.hint))

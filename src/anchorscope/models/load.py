@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorscope.errors import AnchorscopeError, ModelError, reason_of
-from anchorscope.hub import hub_errors
-from anchorscope.memory import bound_kernels, hold_heap
+from anchorscope.errors import AnchorscopeError, ModelError, hub_errors, reason_of
+from anchorscope.models.heap import bound_kernels, hold_heap
 from anchorscope.models.sites import architecture_of
 from anchorscope.models.source import ModelSource, find_model
 from anchorscope.study import ModelSpec
 
 if TYPE_CHECKING:
     import torch
+
 
 Network = Any  # transformers.PreTrainedModel; its own types are too loose to check against
 Tokenizer = Any  # transformers.PreTrainedTokenizerBase
@@ -34,9 +34,13 @@ class Model:
     """A loaded model, ready for forward passes."""
 
     spec: ModelSpec
+    """What was asked for."""
     source: ModelSource
+    """What was found."""
     network: Network
+    """The weights, as transformers' causal LM."""
     tokenizer: Tokenizer
+    """transformers' tokenizer."""
     wants_bos: bool
     """Whether a text starts with one BOS token."""
     fingerprint: dict[str, Any]
@@ -216,21 +220,21 @@ def _fingerprint(source: ModelSource, network: Any, tokenizer: Any) -> dict[str,
 def _file_hashes(place: Path) -> dict[str, str]:
     """The hash of each weight file, read whole: an edited layer changes a few bytes in the middle."""
     weights = [place] if place.is_file() else sorted([*place.glob("*.safetensors"), *place.glob("*.gguf")])
-    found = {}
+    hashes = {}
     for path in weights:
         digest = hashlib.sha256()
         with path.open("rb") as stream:
             while block := stream.read(1 << 24):
                 digest.update(block)
-        found[path.name] = digest.hexdigest()
-    return found
+        hashes[path.name] = digest.hexdigest()
+    return hashes
 
 
 def end_tokens(network: Network, tokenizer: Tokenizer) -> set[int]:
     """The tokens that end a text, as the model's generation settings and its tokenizer have them."""
     ends: set[int] = set()
-    for found in (network.generation_config.eos_token_id, tokenizer.eos_token_id):
-        ends.update(found if isinstance(found, list) else [found] if found is not None else [])
+    for ids in (network.generation_config.eos_token_id, tokenizer.eos_token_id):
+        ends.update(ids if isinstance(ids, list) else [ids] if ids is not None else [])
     return ends
 
 

@@ -7,14 +7,13 @@ likewise, and the whole layer. A new family is one line here; the self-test says
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from anchorscope.errors import ModelError, did_you_mean
+from anchorscope.study.terms import Site
 
 if TYPE_CHECKING:
     from torch import nn
-
-Site = Literal["attn", "mlp", "resid"]
 
 
 @dataclass(frozen=True)

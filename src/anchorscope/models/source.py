@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from anchorscope.errors import ModelError, reason_of, shown
-from anchorscope.hub import hub_errors, is_network
+from anchorscope.errors import ModelError, hub_errors, is_network, reason_of, shown
 from anchorscope.study import ModelSpec
 
 
@@ -21,6 +20,7 @@ class ModelSource:
     """A model that was found."""
 
     kind: Literal["hub", "folder", "gguf"]
+    """Where it is."""
     location: str
     """Hub id, folder or file."""
     commit: str | None
@@ -28,9 +28,11 @@ class ModelSource:
     architecture: str
     """transformers' model type, such as llama."""
     layers: int
+    """How many."""
     width: int
     """Size of the residual stream."""
     heads: int
+    """Of queries, in each layer."""
 
     def __str__(self) -> str:
         at = f" at {self.commit[:12]}" if self.commit else ""
@@ -65,8 +67,8 @@ def _download(spec: ModelSpec) -> tuple[Path, str | None]:
         except Exception as error:
             if not is_network(error):
                 raise
-            found = Path(hf_hub_download(spec.id, "config.json", revision=spec.revision, local_files_only=True))
-            return found, found.parent.name  # the cache keeps each commit in snapshots/<commit>/
+            cached = Path(hf_hub_download(spec.id, "config.json", revision=spec.revision, local_files_only=True))
+            return cached, cached.parent.name  # the cache keeps each commit in snapshots/<commit>/
         if spec.gguf and spec.gguf not in {file.rfilename for file in info.siblings or []}:
             raise ModelError(f"{spec.name}: the model {spec.id} has no file {spec.gguf}")
         return Path(hf_hub_download(spec.id, "config.json", revision=spec.revision)), info.sha

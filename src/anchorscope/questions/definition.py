@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from anchorscope.errors import StudyError, did_you_mean
-from anchorscope.study import DatasetSpec, Name, Spec, Text
-from anchorscope.validation import validate
-from anchorscope.yamlfile import read_yaml
+from anchorscope.study import DatasetSpec
+from anchorscope.study.terms import Name, Spec, Text
+from anchorscope.study.validation import validate
+from anchorscope.study.yamlfile import read_yaml
 
 
 class FieldPath(Spec):

@@ -9,22 +9,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from anchorscope.errors import QuestionsError, printable
 from anchorscope.progress import Progress, silent
-from anchorscope.questions.definition import PLAIN, PLAIN_CSV, FieldMap, FieldPath, SetDefinition, load_set, local_file
-from anchorscope.questions.files import FileRows
-from anchorscope.questions.hub import HubRows
-from anchorscope.questions.question import Question, RowError, group_key, present, to_question
+from anchorscope.questions.definition import (
+    PLAIN,
+    PLAIN_CSV,
+    FieldMap,
+    FieldPath,
+    SetDefinition,
+    load_set,
+    local_file,
+)
+from anchorscope.questions.file_rows import FileRows
+from anchorscope.questions.hub_rows import HubRows
+from anchorscope.questions.record import QUESTIONS, Question
+from anchorscope.questions.row import RowError, group_key, present, to_question
 from anchorscope.questions.sampling import choose, draw
-from anchorscope.store import Store
+from anchorscope.store import Forward, Plan, Sharded, Store
 from anchorscope.study import DatasetSpec, Example, Study
-from anchorscope.table import Plan, Table
 
-TABLE = "questions"
 TICK = 256  # rows between two reports of progress
 
 
@@ -54,9 +60,13 @@ class QuestionSet:
     """A set as a study uses it: its definition, its rows, and what its columns mean."""
 
     name: str
+    """What the study calls it."""
     definition: SetDefinition
+    """Where its rows are and what their columns mean."""
     rows: Rows
+    """The rows of its source."""
     fields: FieldMap
+    """Which column holds what, in the source that is read."""
     declared: bool
     """Whether the columns were named in a definition, so that one that never occurs is a mistake."""
     excluded: frozenset[str] = field(default_factory=frozenset)
@@ -100,15 +110,14 @@ def open_set(spec: DatasetSpec, base: Path, excluded: Iterable[str] = ()) -> Que
     return QuestionSet(spec.name, definition, rows, fields, declared, frozenset(map(group_key, excluded)))
 
 
-def write_questions(spec: DatasetSpec, store: Store, progress: Progress = silent) -> Table[Question]:
-    """Write the `questions` table of one dataset, or what is missing of it."""
-    study = store.study
+def questions_stage(spec: DatasetSpec, store: Store, progress: Progress = silent) -> Sharded[Question]:
+    """The `questions` table of one dataset. Its source is checked whole, and the sample drawn, before it begins."""
+    study, cell = store.study, store.questions(spec.name)
+    # 1. the source; what was begun at one commit is finished at it, though the branch may have moved
     excluded = sorted({example.question for example in _examples(study)})
     questions = open_set(spec, study.base, excluded)
-    cell = store.questions(spec.name)
-    begun = cell.plan(TABLE)
+    begun = cell.entry(QUESTIONS)
     if begun is not None and isinstance(questions.rows, HubRows):
-        # what was begun at one commit is finished at it, though the branch may have moved or the hub be out of reach
         questions = replace(questions, rows=questions.rows.at(begun["inputs"]["source"]))
     inputs = {
         "set": questions.definition.model_dump(mode="json"),
@@ -118,33 +127,33 @@ def write_questions(spec: DatasetSpec, store: Store, progress: Progress = silent
         "seed": study.seed,
         "left_out": excluded,
     }
+    # 2. the sample; with the same data and the same draw, the choice made then still holds
     if begun is None or begun["inputs"] != inputs:
         rows, facts = survey(questions, spec.sample, study.seed, progress)
-    else:  # the same data and the same draw: the choice made then still holds
+    else:
         rows, facts = begun["rows"], begun["facts"]
-    table = cell.begin(TABLE, Question, Plan(rows, study.shard_rows), inputs, facts)
-    written = _fill(table, chosen(questions, facts["cutoff"], study.seed), f"{spec.name}: writing questions", progress)
-    if table.missing() or (written and questions.rows.identity() != inputs["source"]):
-        for shard in written:  # it was read while it changed: nothing of it stays
-            table.path(shard).unlink(missing_ok=True)
+    table = cell.begin(QUESTIONS, Plan(rows, study.shard_rows), inputs, facts)
+    # 3. its rows; a source that is not the same before and after has been read while it changed
+    sample = Forward(table.plan, lambda: chosen(questions, facts["cutoff"], study.seed))
+    made: list[int] = []
+
+    def read(shard: int) -> list[list[Question]]:
+        some = sample(shard)
+        if len(some) < len(table.plan.rows_of(shard)):
+            refuse()
+        made.append(shard)
+        return [some]
+
+    def check() -> None:
+        if questions.rows.identity() != inputs["source"]:
+            refuse()
+
+    def refuse() -> NoReturn:
+        for shard in made:  # nothing of it stays
+            table.remove(shard)
         raise QuestionsError(f"{questions.rows.label} changed while it was read", "Run the same command again.")
-    return table
 
-
-def _fill(table: Table[Question], questions: Iterator[Question], title: str, progress: Progress) -> list[int]:
-    """Write the shards that are missing from a stream of all rows; which ones."""
-    missing, written = table.missing(), []
-    if missing:
-        with progress(title, table.plan.rows) as advance:
-            for shard in range(table.plan.shards):
-                size = len(table.plan.rows_of(shard))
-                rows = list(islice(questions, size))
-                if shard in missing and len(rows) == size:
-                    table.write(shard, rows)
-                    written.append(shard)
-                del rows  # before the next ones are read
-                advance(size)
-    return written
+    return Sharded(f"{spec.name}: writing questions", (table,), read, check=check)
 
 
 def survey(

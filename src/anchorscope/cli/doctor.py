@@ -1,0 +1,48 @@
+"""The command that examines a model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from anchorscope.cli.console import clean, out, progress, quiet, table_of
+from anchorscope.study import ModelSpec, PromptSpec
+
+
+def doctor(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub id, a folder, or a .gguf file.")],
+    dtype: Annotated[str, typer.Option("--dtype", help="auto, bfloat16, float32 or float64.")] = "auto",
+    style: Annotated[str, typer.Option("--style", help="completion or chat.")] = "completion",
+    quick: Annotated[bool, typer.Option("--quick", help="Leave the costly checks out.")] = False,
+) -> None:
+    """Examine a model: is what anchorscope computes what the slow, obvious way computes?"""
+    from anchorscope.models.load import load_model
+    from anchorscope.models.prompts import Prompter
+    from anchorscope.traces.doctor import Doctor
+
+    quiet()
+    spec = ModelSpec.model_validate({"id": model, "dtype": dtype})
+    with progress(f"{spec.name}: loading", None):
+        loaded = load_model(spec)
+        prompter = Prompter(loaded.tokenizer, PromptSpec.model_validate({"style": style}), loaded.wants_bos)
+    with progress(f"{spec.name}: examining", None):
+        checks = Doctor(loaded, prompter).examine(quick)
+    table = table_of("check", "", "found")
+    marks = {True: ("passed", "green"), False: ("FAILED", "bold red"), None: ("–", "dim")}
+    for check in checks:
+        word, colour = marks[check.passed]
+        table.add_row(check.name, Text(word, style=colour), clean(check.detail))
+    out.print(table)
+    failed = [check for check in checks if check.passed is False]
+    for check in failed:
+        out.print(f"[bold]{check.name}[/bold]: {clean(check.advice)}")
+    if failed:
+        raise typer.Exit(1)
+    kind = str(loaded.network.dtype).removeprefix("torch.")
+    scale = "the length of the layer's states" if kind == "bfloat16" else "the layer's largest activation"
+    out.print(f"{clean(spec.name)} is sound in {kind}. Differences are relative to {scale}.")
+
+
+COMMANDS = (doctor,)

@@ -1,0 +1,82 @@
+"""Commands about what a run has: its samples, its figures, and how far it is."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from anchorscope.cli.console import clean, out, size_of, table_of
+from anchorscope.errors import StoreError
+from anchorscope.run.status import status_of
+from anchorscope.store import Store
+
+
+class GradeFilter(str, Enum):
+    """Which answers to show."""
+
+    ANY = "any"
+    RIGHT = "right"
+    WRONG = "wrong"
+
+
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
+    model: Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Only this model.")] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", "-d", metavar="NAME", help="Only this set.")] = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Samples of each model and set.")] = 5,
+    grade: Annotated[GradeFilter, typer.Option("--grade", help="Only right or only wrong answers.")] = GradeFilter.ANY,
+) -> None:
+    """Show samples: the question with its exact tokens marked, the answer, and its grade."""
+    from anchorscope.cli.show import samples
+
+    anything = False
+    for sample in samples(Store.open(run), model, dataset, count, grade.value):
+        if sample.first:
+            out.print(f"\n[bold]{clean(sample.model)}[/bold], {clean(sample.dataset)}")
+        anything = True
+        out.print(sample.text())
+    if not anything:
+        raise StoreError("there is nothing to show yet", "Run: anchorscope answer STUDY")
+    out.print("\n[bold cyan]exact question tokens[/], [bold magenta]exact answer tokens[/]", style="dim")
+
+
+def status(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something is missing.")] = False,
+) -> None:
+    """Say what a run has, what is missing, and what to do next."""
+    state_of_run = status_of(Store.open(run))
+    table = table_of("part", "table", "rows", "shards", "size", "state")
+    for column in table.columns[2:5]:
+        column.justify = "right"
+    for line in state_of_run.tables:
+        numbers = [f"{line.rows:,}", f"{line.shards_done:,}/{line.shards:,}", size_of(line.size)]
+        state = Text(line.state, style={"complete": "green", "damaged": "red"}.get(line.state, "yellow"))
+        table.add_row(line.part, line.table, *(numbers if line.shards else ["–"] * 3), state)
+    out.print(f"[bold]{clean(state_of_run.study.name)}[/bold]  {clean(state_of_run.study.description)}")
+    out.print(table)
+    for note in state_of_run.notes:
+        out.print(clean(note), style="yellow")
+    if exit_code and not state_of_run.complete:
+        raise typer.Exit(1)
+
+
+def figure(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
+    into: Annotated[Path | None, typer.Option("--into", metavar="DIR", help="Where to; default RUN/figures.")] = None,
+) -> None:
+    """Draw the charts of a run: PNG, SVG and PDF, with the numbers as CSV and a caption beside them."""
+    from anchorscope.report.figures import write_figures
+
+    store = Store.open(run)
+    for point in store.study.traces.points:
+        for path in write_figures(store, point, into / point.key if into else None):
+            if path.suffix == ".png":
+                out.print(clean(path))
+
+
+COMMANDS = (figure, show, status)

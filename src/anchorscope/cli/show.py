@@ -1,0 +1,74 @@
+"""Samples in colour, for people: exact question tokens, exact answer tokens, grade."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from anchorscope.errors import StoreError, did_you_mean, printable
+from anchorscope.spans import SPANS, Sample, read_samples
+from anchorscope.store import Store
+
+QUESTION_STYLE, ANSWER_STYLE = "bold cyan", "bold magenta"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One sample to be shown."""
+
+    model: str
+    """Whose answer it is."""
+    dataset: str
+    """Of which set."""
+    first: bool
+    """Whether it is the first of its model and dataset."""
+    sample: Sample
+    """Question, answer and spans."""
+
+    def text(self) -> Text:
+        """The sample in colour."""
+        question, answer, spans = self.sample.question, self.sample.answer, self.sample.spans
+        line = Text("  ")
+        flat = spans.exact_question_text
+        line.append_text(_marked(question.question, list(zip(flat[::2], flat[1::2], strict=True)), QUESTION_STYLE))
+        line.append("\n    ")
+        entity = [(spans.exact_answer_text[0], spans.exact_answer_text[1])] if spans.exact_answer_text else []
+        line.append_text(_marked(answer.answer or "(empty)", entity, ANSWER_STYLE))
+        if answer.correct:
+            line.append(f"  right: {printable(answer.alias or 'by its label', 60)}", style="green")
+        else:
+            line.append(f"  wrong: {printable(' · '.join(question.answers[:3]), 80)}", style="red")
+        line.append(f"  p = {math.exp(sum(answer.logprobs)):.2g}", style="dim")
+        if spans.dropped:
+            line.append(f"  dropped: {spans.dropped}", style="yellow")
+        return line
+
+
+def samples(store: Store, model: str | None, dataset: str | None, count: int, grade: str) -> Iterator[Shown]:
+    """Some samples of each model and dataset there is, in order."""
+    models, datasets = [m.name for m in store.study.models], [d.name for d in store.study.datasets]
+    for name, known in ((model, models), (dataset, datasets)):
+        if name is not None and name not in known:
+            raise StoreError(f"this run has no '{printable(name)}'; {did_you_mean(name, known)}")
+    for each in [model] if model else models:
+        for part in [dataset] if dataset else datasets:
+            if store.results(each, part).entry(SPANS) is None:
+                continue
+            shown = 0
+            for sample in read_samples(store, each, part):
+                if shown == count:
+                    break
+                if grade == "any" or (grade == "right") == sample.answer.correct:
+                    yield Shown(each, part, shown == 0, sample)
+                    shown += 1
+
+
+def _marked(text: str, ranges: list[tuple[int, int]], style: str) -> Text:
+    """A text that may be hostile, with ranges of it in a style."""
+    marked = Text("".join(c if c.isprintable() else "�" for c in text))
+    for start, end in ranges:
+        marked.stylize(style, start, end)
+    return marked

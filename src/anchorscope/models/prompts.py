@@ -1,0 +1,160 @@
+"""From a question to the tokens a model reads: named segments, and exactly one BOS where the model wants one.
+
+A prompt is tokenized as one text, so that its tokens are those the model was trained on ("?" and the line end after it
+may be one token). Segments are character ranges of that text; which tokens they are is found by decoding (spans/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anchorscope.errors import ModelError, printable
+from anchorscope.study import PromptSpec
+
+# Questions that share no first or last character: what their prompts have in common is the template. Quotes and
+# brackets join the token before them in some vocabularies.
+_PROBES = ("Who?", "7 zebras")
+_SHARED_PROBES: list[tuple[str, str | None]] = [
+    *((text, None) for text in (*_PROBES, '"x" y', "'x' y", "(x) y", "é", "…")),
+    ("Who?", "A passage."),
+    ("x", "7"),
+]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One question as a model reads it."""
+
+    text: str
+    """The whole prompt, without BOS."""
+    ids: list[int]
+    """Its token ids, with BOS where the model wants one."""
+    bos: int
+    """How many ids at the front, 0 or 1, are a BOS that is not in `text`."""
+    segments: dict[str, tuple[int, int]]
+    """Character ranges of prefix, context (if any), question and cue, in this order and without gaps."""
+    question: tuple[int, int]
+    """Character range of the bare question."""
+
+
+class Prompter:
+    """Puts questions to one model in one style."""
+
+    def __init__(self, tokenizer: Any, spec: PromptSpec, wants_bos: bool) -> None:
+        self.tokenizer, self.spec = tokenizer, spec
+        self._head, self._tail = self._template()
+        # a chat template usually brings the BOS in its text
+        brought = tokenizer.bos_token is not None and self._head.startswith(tokenizer.bos_token)
+        self._bos: list[int] = [tokenizer.bos_token_id] if wants_bos and not brought else []
+        self.shared_ids: list[int] = self._shared()
+
+    def __call__(self, question: str, context: str | None = None) -> Prompt:
+        """Make the prompt of one question."""
+        return self.many([(question, context)])[0]
+
+    def many(self, questions: Sequence[tuple[str, str | None]]) -> list[Prompt]:
+        """Make prompts, tokenizing all at once."""
+        made = [self._lay_out(question, context) for question, context in questions]
+        ids = self.tokenizer([text for text, _, _ in made], add_special_tokens=False).input_ids
+        prompts = [
+            Prompt(text, [*self._bos, *tokens], len(self._bos), segments, place)
+            for (text, segments, place), tokens in zip(made, ids, strict=True)
+        ]
+        for prompt in prompts:
+            if prompt.ids[: len(self.shared_ids)] != self.shared_ids:
+                asked = printable(prompt.text[slice(*prompt.question)])
+                raise ModelError(f"the prompt of '{asked}' does not start with the tokens all others share")
+        return prompts
+
+    def describe(self) -> dict[str, Any]:
+        """The exact template, for the manifest."""
+        return {
+            "head": self._head,
+            "question": self.spec.question,
+            "tail": self._tail,
+            "bos": bool(self._bos),
+            "shared_ids": self.shared_ids,
+        }
+
+    def _lay_out(self, question: str, context: str | None) -> tuple[str, dict[str, tuple[int, int]], tuple[int, int]]:
+        before, after = self.spec.question.split("{question}")
+        passage = f"{context}\n" if context else ""
+        text = f"{self._head}{passage}{before}{question}{after}{self._tail}"
+        segments = {"prefix": (0, len(self._head))}
+        start = len(self._head) + len(passage)
+        if passage:
+            segments["context"] = (len(self._head), start)
+        end = start + len(before) + len(question) + len(after)
+        segments["question"] = (start, end)
+        segments["cue"] = (end, len(text))
+        place = start + len(before)
+        return text, segments, (place, place + len(question))
+
+    def _template(self) -> tuple[str, str]:
+        """What stands before and after the line with the question, the same for all questions."""
+        if self.spec.style == "completion":
+            shots = (
+                f"{self._line(example.question)}\n{self.spec.cue} {example.answer}\n\n"
+                for example in self.spec.examples[: self.spec.shots]
+            )
+            return "".join(shots), f"\n{self.spec.cue}"
+        lines = [self._line(probe) for probe in _PROBES]
+        return _split_around([self._render(line) for line in lines], lines)
+
+    def _line(self, question: str) -> str:
+        return self.spec.question.replace("{question}", question)
+
+    def _render(self, line: str) -> str:
+        """A conversation by the model's own chat template: system turn, solved questions, the question."""
+        if self.tokenizer.chat_template is None:
+            raise ModelError("style: chat needs a chat template, and this model has none", "Say style: completion.")
+        turns = [{"role": "system", "content": self.spec.system}] if self.spec.system else []
+        for example in self.spec.examples[: self.spec.shots]:
+            turns.append({"role": "user", "content": self._line(example.question)})
+            turns.append({"role": "assistant", "content": example.answer})
+        turns.append({"role": "user", "content": line})
+        text: str = self.tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True, **self.spec.chat_kwargs
+        )
+        return text
+
+    def _shared(self) -> list[int]:
+        """The token ids all prompts of this template start with."""
+        self.shared_ids = []
+        probes = [prompt.ids for prompt in self.many(_SHARED_PROBES)]
+        bos = self.tokenizer.bos_token_id
+        if bos is not None and probes[0][:2] == [bos, bos]:
+            raise ModelError("the prompt starts with two BOS tokens", "The chat template adds one: report this model.")
+        count = 0
+        while all(len(ids) > count + 1 and ids[count] == probes[0][count] for ids in probes):
+            count += 1
+        return probes[0][:count]
+
+
+def _split_around(rendered: list[str], lines: list[str]) -> tuple[str, str]:
+    """The text before and after the question's line, checked on two different questions."""
+    around = []
+    for text, line in zip(rendered, lines, strict=True):
+        place = text.rfind(line)
+        around.append((text[:place], text[place + len(line) :]) if place >= 0 else ("", text))
+    if around[0] != around[1] or rendered[0] != around[0][0] + lines[0] + around[0][1]:
+        raise ModelError(
+            "the chat template changes the question's text, so its tokens cannot be found", "Say style: completion."
+        )
+    return around[0]
+
+
+def answer_ids(prompter: Prompter, prompt: Prompt, answer: str) -> list[int]:
+    """The tokens of an answer after its prompt: those of the whole text, where they continue the prompt's own."""
+    if not answer:
+        return []
+    lead = " " if prompter.spec.style == "completion" else ""
+    tokenizer = prompter.tokenizer
+    whole: list[int] = tokenizer(prompt.text + lead + answer, add_special_tokens=False).input_ids
+    own = len(prompt.ids) - prompt.bos
+    if whole[:own] == prompt.ids[prompt.bos :]:
+        return whole[own:]
+    alone: list[int] = tokenizer(lead + answer, add_special_tokens=False).input_ids
+    return alone

@@ -1,0 +1,317 @@
+"""Which samples are Q-Anchored and which A-Anchored, and what the knockout does to each group, in every resample.
+
+A sample is Q-Anchored where a condition flips the class that a probe predicts, A-Anchored where it does not. Four
+splits: at each layer (`layer`) or once, at an anchor layer (`anchor`), by the whole probes, whose repeats vote; and the
+same two with halves (`layer_half`, `anchor_half`), where one half's probes label and the other half's probes measure.
+With halves each repeat and direction is a draw of its own, and group means are taken per draw and then averaged: a vote
+over draws would bring the measuring half's noise back into the labels, because training sets of repeats overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average
+
+if TYPE_CHECKING:
+    from anchorscope.probes.readouts import Readouts
+
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.integer[Any]]
+
+STRATA = ("all", "predicted_correct", "predicted_wrong", "label_correct", "label_wrong")
+GROUPS = ("Q", "A", "all")
+MEASURES = ("delta_p", "delta_logit")
+FRACTIONS = {"quarter": 0.25, "half": 0.5, "three_quarters": 0.75, "last": 1.0}
+ANCHORS = ("best", *FRACTIONS)
+WHOLE = 0
+HALVES = (1, 2)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """One condition against the clean pass, with or without drift correction."""
+
+    flipped: BoolArray
+    """(repeat, part, sample, layer): the predicted class is not that of the clean pass"""
+    delta: FloatArray
+    """(measure, repeat, part, sample, layer): change of P(correct), in percentage points, and of its logit."""
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """The read-outs of one model, set and read point, ready to be split in every resample."""
+
+    labels: BoolArray
+    """(sample,)"""
+    inverse: FloatArray
+    """(sample,): 1 / sampling probability"""
+    clean: FloatArray
+    """(repeat, part, sample, layer): logits"""
+    probability: FloatArray
+    """(repeat, part, sample, layer): P of "correct" on the clean pass"""
+    resamples: Resamples
+    """How often each sample and each repeat counts."""
+    anchors: dict[str, IntArray]
+    """(resample,): layer at which the whole probes label"""
+    half_anchors: dict[str, IntArray]
+    """(resample, repeat, half): layer at which that half's probes label"""
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return int(self.clean.shape[-1])
+
+
+def sigmoid(logits: FloatArray) -> FloatArray:
+    """P of "correct"; in the form that cannot overflow."""
+    value: FloatArray = 0.5 * (1 + np.tanh(0.5 * logits))
+    return value
+
+
+def resampled(readouts: Readouts, resamples: Resamples, auroc: Auroc) -> Resampled:
+    """Choose the anchor layers, anew in every resample of the samples: the interval then covers that choice too."""
+    clean = readouts.logits[0].astype(np.float32)
+    repeats, _, _, layers = clean.shape
+    by_part = [[auroc(clean[repeat, part]) for part in range(3)] for repeat in range(repeats)]
+    area = np.nan_to_num(np.asarray(by_part), nan=-1.0)  # (repeat, part, resample, layer)
+    anchors: dict[str, IntArray] = {"best": area[:, WHOLE].mean(axis=0).argmax(axis=-1)}
+    half_anchors: dict[str, IntArray] = {"best": np.moveaxis(area[:, 1:].argmax(axis=-1), -1, 0)}
+    for name, fraction in FRACTIONS.items():
+        layer = round((layers - 1) * fraction)
+        anchors[name] = np.full(len(resamples), layer)
+        half_anchors[name] = np.full((len(resamples), repeats, 2), layer)
+    inverse = (1 / readouts.probability).astype(np.float32)
+    labels = readouts.labels.astype(bool)
+    return Resampled(labels, inverse, clean, sigmoid(clean), resamples, anchors, half_anchors)
+
+
+def shift_of(readouts: Readouts, base: Resampled, condition: str, correction: str) -> Shift:
+    """What a condition does to every read-out."""
+    index = readouts.conditions.index(condition)
+    logits = readouts.logits[index].astype(np.float32)
+    if correction == "drift":
+        logits = logits - readouts.drift[index].astype(np.float32)
+    delta = np.stack([100 * (sigmoid(logits) - base.probability), logits - base.clean])
+    return Shift((logits > 0) != (base.clean > 0), delta)
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """The labels of one draw in some resamples. The last axis of labels is the layer, or 1 for an anchor layer."""
+
+    rows: IntArray
+    """The resamples"""
+    flipped: BoolArray
+    """(sample, layer or 1)"""
+    predicted: BoolArray
+    """(sample, layer or 1)"""
+    delta: FloatArray
+    """(measure, sample, layer), towards the class predicted on the clean pass"""
+
+    def members(self, strata: tuple[str, ...], labels: BoolArray) -> FloatArray:
+        """Who is in which stratum and group: (stratum, group Q or A, sample, layer or 1) of 0 and 1."""
+        every = np.ones_like(self.flipped)
+        correct = labels[:, None] & every
+        masks = dict(zip(STRATA, (every, self.predicted, ~self.predicted, correct, ~correct), strict=True))
+        return np.stack([[masks[name] & group for group in (self.flipped, ~self.flipped)] for name in strata]).astype(
+            np.float32
+        )
+
+
+def _signs(predicted: BoolArray) -> FloatArray:
+    """+1 or -1: P of the predicted class rises as P of "correct" does, or falls."""
+    return np.where(predicted, np.float32(1), np.float32(-1))
+
+
+def _at(anchor: int | None) -> slice:
+    return slice(None) if anchor is None else slice(anchor, anchor + 1)
+
+
+def _by_anchor(anchors: IntArray | None, resamples: int) -> Iterator[tuple[int | None, IntArray]]:
+    """Each anchor layer in use with the resamples that use it; None for a split at each layer."""
+    if anchors is None:
+        yield None, np.arange(resamples)
+        return
+    for layer in np.unique(anchors):
+        yield int(layer), np.flatnonzero(anchors == layer)
+
+
+def whole_labellings(base: Resampled, shift: Shift, anchors: IntArray | None, repeat: int) -> Iterator[Labelling]:
+    """Labels by the whole probes, on which all repeats vote; effects by those of one repeat, towards its own ŷ.
+
+    The vote is held over all repeats in every resample. A resample's own repeats, fewer of them distinct, would vote
+    more noisily than the data do, and select more: one value in four would lie outside its own interval.
+    """
+    for anchor, rows in _by_anchor(anchors, len(base.resamples)):
+        at = _at(anchor)
+        flipped = 2 * shift.flipped[:, WHOLE, :, at].sum(axis=0) >= len(base.clean)
+        predicted = base.probability[:, WHOLE, :, at].mean(axis=0) >= 0.5
+        delta = _signs(base.clean[repeat, WHOLE][:, at] > 0) * shift.delta[:, repeat, WHOLE]
+        yield Labelling(rows, flipped, predicted, delta)
+
+
+def half_labellings(
+    base: Resampled, shift: Shift, anchors: IntArray | None, repeat: int, half: int
+) -> Iterator[Labelling]:
+    """One draw: labels by the probes of one half, effects by the probes of the other."""
+    other = HALVES[1] if half == HALVES[0] else HALVES[0]
+    own = None if anchors is None else anchors[:, repeat, half - 1]
+    for anchor, rows in _by_anchor(own, len(base.resamples)):
+        predicted = base.clean[repeat, half][:, _at(anchor)] > 0
+        delta = _signs(predicted) * shift.delta[:, repeat, other]
+        yield Labelling(rows, shift.flipped[repeat, half][:, _at(anchor)], predicted, delta)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The groups of one split, in every resample. Last axis: the layer, or 1 for shares at an anchor."""
+
+    mean: FloatArray
+    """(measure, stratum, group, resample, layer)"""
+    share: FloatArray
+    """(stratum, group, resample, layer or 1), weighted by 1 / sampling probability"""
+    size: FloatArray
+    """(stratum, group, layer or 1): samples in the data as they are, mean over draws"""
+
+
+def split(base: Resampled, shift: Shift, anchor: str | None, halves: bool, strata: tuple[str, ...]) -> Split:
+    """Split by one condition's flips: at each layer (`anchor` None) or at an anchor layer, with halves or without."""
+    chosen = base.half_anchors if halves else base.anchors
+    anchors = None if anchor is None else chosen[anchor]
+    total = _Total()
+    for repeat in range(len(base.clean)):
+        if halves:
+            draws = [half_labellings(base, shift, anchors, repeat, half) for half in HALVES]
+        else:
+            draws = [whole_labellings(base, shift, anchors, repeat)]
+        for labellings in draws:
+            total.add(_one_draw(base, labellings, strata), base.resamples.repeats[:, repeat, None])
+    return total.split()
+
+
+class Sums(NamedTuple):
+    """Sums over the samples of groups: (stratum, group, resample, layer or 1), groups Q and A, or Q, A and all."""
+
+    number: FloatArray
+    """How many samples."""
+    inverse: FloatArray
+    """Their 1 / sampling probability."""
+    effect: FloatArray
+    """What the condition does to them, with an axis for the measure in front."""
+
+
+def _one_draw(base: Resampled, labellings: Iterator[Labelling], strata: tuple[str, ...]) -> Split:
+    """The groups of one draw. Each of its labellings holds in some resamples; together they are all resamples."""
+    parts: list[Sums] = []
+    rows: list[IntArray] = []
+    for labelling in labellings:
+        everyone = len(labelling.rows) == len(base.resamples)
+        weights = base.resamples.samples if everyone else base.resamples.samples[labelling.rows]
+        sums_of = _sums_by_layer if labelling.flipped.shape[1] == base.layers else _sums_at_anchor
+        parts.append(Sums(*map(_with_all, sums_of(base, labelling, weights, strata))))
+        rows.append(labelling.rows)
+    order = np.argsort(np.concatenate(rows))
+    number, inverse, effect = (np.concatenate(each, axis=-2)[..., order, :] for each in zip(*parts, strict=True))
+    return Split(_ratio(effect, number), _ratio(inverse, inverse[:, 2:]), number[..., 0, :])
+
+
+def _sums_by_layer(base: Resampled, labelling: Labelling, weights: FloatArray, strata: tuple[str, ...]) -> Sums:
+    """For a label at every layer."""
+    members = labelling.members(strata, base.labels)
+    effect = np.stack([weights @ (members * delta) for delta in labelling.delta])
+    return Sums(weights @ members, weights @ (members * base.inverse[:, None]), effect)
+
+
+def _sums_at_anchor(base: Resampled, labelling: Labelling, weights: FloatArray, strata: tuple[str, ...]) -> Sums:
+    """For one label per sample: each sample is in one atom, and strata and groups are unions of atoms.
+
+    So each sample is multiplied once and not once for every stratum and group it may be in.
+    """
+    # 1. atoms: samples that are in the same strata and groups
+    members = labelling.members(strata, base.labels)[..., 0].reshape(2 * len(strata), -1)  # (stratum × group, sample)
+    code = 2 ** np.arange(len(members)) @ members  # (sample): in which of them it is, as the digits of a number
+    _, first, atom = np.unique(code, return_index=True, return_inverse=True)
+    # 2. what is summed up of each sample, side by side: 1, its 1 / probability, and its effects
+    effects = np.moveaxis(labelling.delta, 1, 2)  # (measure, layer, sample)
+    columns = np.vstack([np.ones_like(base.inverse), base.inverse, *effects]).T  # (sample, column)
+    # 3. summed up for each atom in every resample
+    rows_of = [np.flatnonzero(atom == i) for i in range(len(first))]
+    by_atom = np.stack([weights[:, rows] @ columns[rows] for rows in rows_of])  # (atom, resample, column)
+    # 4. and atoms to strata and groups
+    sums = np.tensordot(members[:, first], by_atom, 1)  # (stratum × group, resample, column)
+    sums = sums.reshape(len(strata), 2, len(weights), -1)  # (stratum, group, resample, column)
+    effect = sums[..., 2:].reshape(*sums.shape[:3], len(MEASURES), -1)  # (stratum, group, resample, measure, layer)
+    return Sums(sums[..., :1], sums[..., 1:2], np.moveaxis(effect, -2, 0))
+
+
+def _with_all(sums: FloatArray) -> FloatArray:
+    """Q and A, and both together, along the group axis of (stratum, group, resample, layer or 1)."""
+    return np.concatenate([sums, sums.sum(axis=-3, keepdims=True)], axis=-3)
+
+
+def _ratio(sums: FloatArray, counts: FloatArray) -> FloatArray:
+    """Undefined (nan) where a group is empty."""
+    shape = np.broadcast_shapes(sums.shape, counts.shape)
+    ratio: FloatArray = np.divide(sums, counts, out=np.full(shape, np.nan, np.float32), where=counts > 0)
+    return ratio
+
+
+class _Total:
+    """The mean over draws; a draw in which a group is empty is left out of that group's mean."""
+
+    def __init__(self) -> None:
+        self._sums: list[Any] = [0.0, 0.0]
+        self._weights: list[Any] = [0.0, 0.0]
+        self._sizes: list[FloatArray] = []
+
+    def add(self, draw: Split, weight: FloatArray) -> None:
+        for index, values in enumerate((draw.mean, draw.share)):
+            defined = np.isfinite(values)
+            self._sums[index] = self._sums[index] + np.where(defined, values, 0) * weight
+            self._weights[index] = self._weights[index] + defined * weight
+        self._sizes.append(draw.size)
+
+    def split(self) -> Split:
+        mean, share = (_ratio(sums, weights) for sums, weights in zip(self._sums, self._weights, strict=True))
+        return Split(mean, share, np.mean(self._sizes, axis=0))
+
+
+def kappa(base: Resampled, shift: Shift, anchor: str | None) -> FloatArray:
+    """Cohen's kappa between the labels of the two halves, mean over repeats: (resample, layer or 1).
+
+    A repeat in which both halves give all samples one and the same label has no kappa and is left out.
+    """
+    weights = base.resamples.samples
+    repeats = range(base.clean.shape[0])
+    if anchor is None:
+        by_repeat = [_kappa(shift.flipped[repeat, 1], shift.flipped[repeat, 2], weights) for repeat in repeats]
+        return average(np.stack(by_repeat), base.resamples.repeats.T[:, :, None])
+    by_repeat = []
+    for repeat in repeats:
+        layers = base.half_anchors[anchor][:, repeat]  # (resample, half): each half's own
+        values = np.empty((len(weights), 1))
+        for first, second in np.unique(layers, axis=0):
+            rows = (layers == (first, second)).all(axis=1)
+            one, two = shift.flipped[repeat, 1][:, _at(first)], shift.flipped[repeat, 2][:, _at(second)]
+            values[rows] = _kappa(one, two, weights[rows])
+        by_repeat.append(values)
+    return average(np.stack(by_repeat), base.resamples.repeats.T[:, :, None])
+
+
+def _kappa(first: BoolArray, second: BoolArray, weights: FloatArray) -> FloatArray:
+    total = weights.sum(axis=1, keepdims=True, dtype=np.float64)
+    ones, twos, both = ((weights @ mask.astype(np.float32)) / total for mask in (first, second, first & second))
+    agreed = 1 - ones - twos + 2 * both
+    expected = ones * twos + (1 - ones) * (1 - twos)
+    # Shares are quotients of whole numbers: `expected` is 1 exactly where both halves give one and the same label.
+    value: FloatArray = np.divide(
+        agreed - expected, 1 - expected, out=np.full(agreed.shape, np.nan), where=expected < 1
+    )
+    return value

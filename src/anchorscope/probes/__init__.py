@@ -1,0 +1,1 @@
+"""Linear probes that read correctness from activations: out of fold, calibrated, and once more on each half."""

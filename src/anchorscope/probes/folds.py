@@ -1,0 +1,134 @@
+"""Who tests a probe, who trains it, and in which half: clusters of questions are dealt, never split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from anchorscope.errors import ProbeError
+from anchorscope.probes.logistic import BoolArray, FloatArray
+
+IntArray = NDArray[np.int64]
+
+PARTS = ("whole", "first_half", "second_half")
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Which samples test a probe, and which half they belong to when they train one."""
+
+    fold: NDArray[np.int8]
+    """(repeat, sample): in which fold the sample is tested"""
+    half: NDArray[np.int8]
+    """(repeat, sample): 1 or 2"""
+
+    @property
+    def repeats(self) -> int:
+        """How often folds and halves were drawn."""
+        return len(self.fold)
+
+    @property
+    def count(self) -> int:
+        """Folds per repeat."""
+        return int(self.fold.max()) + 1
+
+    def training(self, repeat: int, fold: int, part: int) -> BoolArray:
+        """(sample): which samples the probe of this fold and part is fitted on."""
+        mask: BoolArray = self.fold[repeat] != fold
+        return mask if part == 0 else mask & (self.half[repeat] == part)
+
+
+def make_folds(labels: ArrayLike, clusters: ArrayLike, repeats: int = 5, folds: int = 5, seed: int = 0) -> Folds:
+    """Deal the samples to folds and halves, anew in each repeat; a cluster is never split over either."""
+    right, cluster = checked_labels(labels, clusters)
+    if repeats < 1 or not 2 <= folds <= 127:
+        raise ProbeError(f"cannot make {repeats} repeats of {folds} folds", "Use at least 1 repeat and 2 to 127 folds.")
+    counts = _class_counts(right, cluster)
+    fold = np.empty((repeats, len(counts)), np.int8)
+    half = np.empty_like(fold)
+    for repeat in range(repeats):
+        rng = np.random.default_rng([seed, repeat])
+        fold[repeat] = _deal(counts, folds, rng)
+        # halves are dealt within each fold, so that they stay even whichever fold is left out
+        so_far = np.zeros((2, 2))
+        for each in range(folds):
+            of_fold = np.flatnonzero(fold[repeat] == each)
+            dealt = _deal(counts[of_fold], 2, rng, so_far)
+            half[repeat, of_fold] = dealt + 1
+            so_far += [counts[of_fold[dealt == side]].sum(axis=0) for side in range(2)]
+    made = Folds(fold[:, cluster], half[:, cluster])
+    _check_halves(Folds(fold, half), counts)
+    return made
+
+
+def _check_halves(by_cluster: Folds, counts: IntArray) -> None:
+    """Each half must hold both classes even when an inner fold is left out: at least two clusters of each."""
+    for repeat in range(by_cluster.repeats):
+        for fold in range(by_cluster.count):
+            for part in (1, 2):
+                fewest = int((counts[by_cluster.training(repeat, fold, part)] > 0).sum(axis=0).min())
+                if fewest < 2:
+                    wrong, right = (int(number) for number in (counts > 0).sum(axis=0))
+                    raise ProbeError(
+                        f"too few questions to halve the training sets: {right} with a correct answer, {wrong} with a "
+                        f"wrong one, of which some half would hold {fewest}",
+                        "Sample more questions (at least ten of either kind, better a hundred), or use fewer folds.",
+                    )
+
+
+def _deal(counts: IntArray, bins: int, rng: np.random.Generator, before: FloatArray | None = None) -> NDArray[np.intp]:
+    """(cluster): a bin for each cluster, so that every bin gets its share of both classes.
+
+    `counts` is (cluster, class). Large clusters go first, equal ones in random order, each to the bin where it adds
+    least to the sum over bins and classes of (share of the class)². Ties go by `before`, what the bins (bin, class)
+    already hold from elsewhere.
+    """
+    order = rng.permutation(len(counts))
+    order = order[np.argsort(-counts[order].sum(axis=1), kind="stable")]
+    scaled = (counts / np.maximum(counts.sum(axis=0), 1) ** 2.0).tolist()
+    held = ((before if before is not None else np.zeros((bins, 2))) * 1e-6).tolist()  # less than any sample weighs
+    sizes, dealt = counts.tolist(), np.empty(len(counts), np.intp)
+    for cluster in order.tolist():
+        wrong, right = scaled[cluster]
+        costs = [load[0] * wrong + load[1] * right for load in held]
+        chosen = costs.index(min(costs))
+        held[chosen][0] += sizes[cluster][0]
+        held[chosen][1] += sizes[cluster][1]
+        dealt[cluster] = chosen
+    return dealt
+
+
+def inner_folds(right: BoolArray, cluster: IntArray, inner: int, key: list[int]) -> NDArray[np.intp]:
+    """(sample): inner folds of one part's training samples; no cluster is split."""
+    groups = np.unique(cluster, return_inverse=True)[1]
+    inner_fold = _deal(_class_counts(right, groups), inner, np.random.default_rng(key))[groups]
+    for rows in left_out(inner_fold):
+        if not 0 < right[rows].sum() < rows.sum():
+            raise ProbeError("an inner fold leaves only one class to fit on", "Sample more questions.")
+    return inner_fold
+
+
+def left_out(inner_fold: NDArray[np.intp]) -> BoolArray:
+    """(inner, sample): what is fitted on when each inner fold is left out."""
+    left: BoolArray = inner_fold != np.arange(inner_fold.max() + 1)[:, None]
+    return left
+
+
+def _class_counts(right: BoolArray, cluster: IntArray) -> IntArray:
+    """(cluster, class): how many samples of either class a cluster has."""
+    total = np.bincount(cluster)
+    correct = np.bincount(cluster[right], minlength=len(total))
+    return np.stack([total - correct, correct], axis=1)
+
+
+def checked_labels(labels: ArrayLike, clusters: ArrayLike) -> tuple[BoolArray, IntArray]:
+    """Labels as booleans, clusters numbered from 0."""
+    label, cluster = np.asarray(labels), np.asarray(clusters)
+    if label.ndim != 1 or label.shape != cluster.shape:
+        raise ProbeError(f"labels {label.shape} and clusters {cluster.shape} must be one per sample")
+    right = label.astype(bool)
+    if (right != label).any() or not 0 < right.sum() < len(right):
+        raise ProbeError("labels must be 0 or 1, and both must occur", "Sample correct and wrong answers.")
+    return right, np.unique(cluster, return_inverse=True)[1].astype(np.int64)

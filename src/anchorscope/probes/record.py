@@ -1,0 +1,59 @@
+"""What one row of a `readouts` table is, and of a `map` table: out-of-fold logits of one sample."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.store.table import Kind
+from anchorscope.study import MapSpec
+from anchorscope.traces.record import Trace
+
+CLEAN = -1  # the cut layer of a pass without a cut
+
+
+@dataclass(frozen=True, slots=True)
+class Readout:
+    """One row of a `readouts` table: the calibrated, out-of-fold logits of one sample under one condition."""
+
+    id: str
+    """the question's id"""
+    condition: str
+    """the condition; or question_only, text_only"""
+    logits: list[np.float32]
+    """(repeat, part, layer), flat; of text_only (repeat)"""
+    drift: list[np.float32]
+    """what drift correction subtracts, likewise; empty where nothing"""
+
+
+@dataclass(frozen=True, slots=True)
+class MapReadout:
+    """One row of a `map` table: the out-of-fold logits of one sample, cut around one layer."""
+
+    id: str
+    """the question's id"""
+    condition: str
+    """what is cut; clean for nothing"""
+    cut: int
+    """the layer the cut is centred on; -1 for the clean pass"""
+    first: int
+    """the first layer in which it holds, and the first that is read"""
+    logits: list[np.float32]
+    """(repeat, part, layer from `first` on), flat"""
+
+
+READOUTS = Kind("readouts", Readout)  # of a read point: READOUTS.at(point)
+MAPS = Kind("map", MapReadout)  # likewise
+
+
+def mapped(rows: Sequence[Trace], spec: MapSpec, seed: int) -> NDArray[np.int64]:
+    """Which traced samples are mapped: the first right and wrong ones by a hash of seed and id, in their order."""
+    order = [hashlib.blake2b(f"{seed}/map/{row.id}".encode(), digest_size=8).digest() for row in rows]
+    chosen: list[int] = []
+    for label, most in ((True, spec.correct), (False, spec.wrong)):
+        chosen += sorted((i for i, row in enumerate(rows) if row.correct == label), key=lambda i: order[i])[:most]
+    return np.array(sorted(chosen), dtype=np.int64)

@@ -1,0 +1,169 @@
+"""The fifth stage: from activations to probes and the `readouts` table, one site and position at a time.
+
+Layers are independent once they share a regularisation strength, so they are fitted side by side, each reading only its
+own activations.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from anchorscope.probes.fit import Strength, choose_strength, fit_layer
+from anchorscope.probes.folds import Folds, make_folds
+from anchorscope.probes.probe import LayerProbes, probes_stem, save_probes
+from anchorscope.probes.readouts import by_sample, drift, read_out
+from anchorscope.probes.record import READOUTS, Readout
+from anchorscope.probes.text_only import text_only
+from anchorscope.progress import Advance, Notice, nobody
+from anchorscope.store import Cell, Store, Whole
+from anchorscope.study import ProbeSpec
+from anchorscope.study.terms import QUESTION_ONLY, Condition, ReadPoint
+from anchorscope.traces.activations import Activations, ReadLayer
+from anchorscope.traces.record import TRACES, Trace
+
+SHARD_ROWS = 4096
+MOST_JOBS = 16  # layers at a time: each takes some 250 MB at 2,000 samples × 5,120
+
+
+def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, notice: Notice = nobody) -> Whole[Readout]:
+    """The probes of one read point, fitted and kept, and the `readouts` table: all conditions read out by them."""
+    study, cell = store.study, store.results(model, dataset)
+    activations, conditions = Activations(cell), study.traces.conditions
+
+    def compute(advance: Advance) -> list[Readout]:
+        # 1. who tests and who trains
+        rows = list(activations.table)
+        labels, clusters = np.array([row.correct for row in rows]), np.array([row.cluster for row in rows])
+        folds = make_folds(labels, clusters, study.probes.repeats, study.probes.folds, study.seed)
+        # 2. probes of the answer, of the question alone, and of words alone
+        layers = activations.layers(point)
+        fitter = Fitter(labels, clusters, folds, study.probes, study.seed, advance)
+        of_answer = fitter(activations.reader(point), layers, conditions)
+        before = ReadPoint(point.site, QUESTION_ONLY)
+        of_question = fitter(activations.reader(before), layers, ["clean"])
+        words = text_only([row.question for row in rows], [row.answer for row in rows], labels, clusters, folds)
+        # 3. what is kept of them
+        strength = of_answer.strength
+        if strength.edge:
+            notice(
+                f"{model}, {dataset}: the {strength.edge} of probes.strengths, {strength.value:g}, is best for "
+                f"{point}; a wider range may give better probes"
+            )
+        of_question.save(cell, before)
+        of_answer.save(cell, point)
+        return [
+            *_records(rows, conditions, of_answer.logits, of_answer.drift),
+            *_records(rows, ["question_only"], of_question.logits, None),
+            *_records(rows, ["text_only"], words[None, :, None, :, None].astype(np.float32), None),
+        ]
+
+    inputs = {"traces": cell.origin(TRACES), "probes": study.probes.model_dump(mode="json"), "seed": study.seed}
+    title = f"{model}, {dataset}: probing {point}"
+    return Whole(title, cell, READOUTS.at(point), inputs, compute, lambda: 4 * activations.layers(point), SHARD_ROWS)
+
+
+def _tell_nobody(count: int) -> None:
+    """Count for nobody."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The probes of all layers, and what they read under each condition."""
+
+    probes: list[LayerProbes]
+    """Of each layer."""
+    strength: Strength
+    """The regularisation they share."""
+    logits: NDArray[np.float32]
+    """(condition, repeat, part, sample, layer)"""
+    drift: NDArray[np.float32]
+    """(condition, repeat, part, sample, layer)"""
+
+    def save(self, cell: Cell, point: ReadPoint) -> None:
+        """Keep the probes."""
+        record = {
+            "site": point.site,
+            "position": point.position,
+            "strength": self.strength.record(),
+            "labels": "1 = correct",
+        }
+        save_probes(probes_stem(cell, point), self.probes, record)
+
+
+@dataclass(frozen=True)
+class Fitter:
+    """Fits probes to samples and reads conditions out, all layers side by side."""
+
+    labels: NDArray[np.bool_]
+    """(sample): the answer is correct"""
+    clusters: NDArray[np.int64]
+    """(sample): samples with the same are never split over folds"""
+    folds: Folds
+    """Who tests, who trains, in which half."""
+    spec: ProbeSpec
+    """Which regularisation strengths to choose from."""
+    seed: int
+    """Deals the inner folds."""
+    advance: Advance = _tell_nobody
+    """Told twice of every layer: when its strength was tried, and when it is fitted."""
+
+    def __call__(self, read: ReadLayer, layers: int, conditions: Sequence[Condition]) -> Fitted:
+        """Choose the strength, fit each layer, read the conditions out. `read(condition, layer)`: (sample, width)."""
+        with threadpool_limits(1):  # layers run side by side, each on one thread
+            strength = choose_strength(
+                range(layers),
+                lambda layer: read("clean", layer),
+                self.labels,
+                self.clusters,
+                self.folds,
+                self.spec.strengths,
+                _jobs(),
+                self.seed,
+            )
+            self.advance(layers)
+            with ThreadPoolExecutor(_jobs()) as pool:
+                fitted = list(pool.map(lambda layer: self._layer(read, layer, conditions, strength), range(layers)))
+        return Fitted(
+            [probes for probes, _, _ in fitted],
+            strength,
+            np.stack([logits for _, logits, _ in fitted], axis=-1),
+            np.stack([drifts for _, _, drifts in fitted], axis=-1),
+        )
+
+    def _layer(
+        self, read: ReadLayer, layer: int, conditions: Sequence[Condition], strength: Strength
+    ) -> tuple[LayerProbes, NDArray[np.float32], NDArray[np.float32]]:
+        """The probes of one layer, read-outs and drifts: (condition, repeat, part, sample)."""
+        clean = read("clean", layer)
+        probes = fit_layer(clean, self.labels, self.clusters, self.folds, strength, seed=self.seed)
+        logits, drifts = [], []
+        for condition in conditions:
+            other = clean if condition == "clean" else read(condition, layer)
+            logits.append(read_out(probes, other, self.folds).astype(np.float32))
+            drifts.append(by_sample(drift(probes, clean, other, self.folds), self.folds).astype(np.float32))
+        self.advance(1)
+        return probes, np.stack(logits), np.stack(drifts)
+
+
+def _jobs() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_JOBS)
+
+
+def _records(
+    rows: Sequence[Trace], conditions: Sequence[str], logits: NDArray[np.float32], drifts: NDArray[np.float32] | None
+) -> Iterator[Readout]:
+    """Rows of the table from (condition, repeat, part, sample, layer)."""
+    for c, condition in enumerate(conditions):
+        for i, row in enumerate(rows):
+            moved: Any = drifts[c, :, :, i].ravel() if drifts is not None and condition != "clean" else []
+            flat: Any = logits[c, :, :, i].ravel()
+            yield Readout(row.id, condition, flat, moved)

@@ -1,0 +1,53 @@
+"""What one row of the `questions` table is. It imports nothing heavy, like every room's record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anchorscope.store.table import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One row of the `questions` table: a question, its accepted answers, and the keys folds are grouped by."""
+
+    id: str
+    """unique within the set"""
+    question: str
+    """text, without white space at its ends"""
+    answers: list[str]
+    """accepted answers in the source's order, at least one"""
+    subject: str | None
+    """entity the question is about, where the set says"""
+    relation: str | None
+    """property asked for, where the set says"""
+    popularity: float | None
+    """how well known the subject is (PopQA: page views a month)"""
+    context: str | None
+    """retrieved passage, where the set has one"""
+    question_group: str
+    """normalised question text: same text, same fold"""
+    subject_group: str | None
+    """normalised subject: same subject, same fold"""
+    extra: str
+    """JSON object of the set's other columns, as its definition keeps them"""
+
+    @classmethod
+    def asked(cls, question: str, answers: Sequence[str]) -> Question:
+        """A question that comes from no set: its text is its id."""
+        return cls(
+            id=question,
+            question=question,
+            answers=list(answers),
+            subject=None,
+            relation=None,
+            popularity=None,
+            context=None,
+            question_group=question,
+            subject_group=None,
+            extra="{}",
+        )
+
+
+QUESTIONS = Kind("questions", Question)

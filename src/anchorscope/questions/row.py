@@ -1,0 +1,174 @@
+"""How a row of any source becomes a question, and what is wrong with one that cannot."""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from anchorscope.errors import printable, shown
+from anchorscope.questions.definition import FieldMap, FieldPath
+from anchorscope.questions.record import Question
+
+
+class RowError(Exception):
+    """What is wrong with one row; the reader adds where it stands."""
+
+
+_ABSENT = object()
+MAX_TEXT = 1_000_000  # characters; a longer text is not a question, an answer or a passage
+
+
+def group_key(text: str) -> str:
+    """The form in which two texts count as the same: NFKC, case folded, white space collapsed."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def to_question(row: Mapping[str, Any], fields: FieldMap, keep: list[str], default_id: str) -> Question:
+    """Map one row of a source to a Question; RowError says which column is wrong and why."""
+    question = _text(row, fields.question, required=True)
+    identifier = default_id
+    if fields.id is not None and present(row, fields.id.path[0]):
+        identifier = _text(row, fields.id, required=True) or default_id
+    subject = _text(row, fields.subject)
+    assert question is not None
+    return Question(
+        id=identifier,
+        question=question,
+        answers=_answers(row, fields.answers),
+        subject=subject,
+        relation=_text(row, fields.relation),
+        popularity=_number(row, fields.popularity),
+        context=_text(row, fields.context),
+        question_group=group_key(question),
+        subject_group=group_key(subject) if subject else None,
+        extra=_extra(row, keep),
+    )
+
+
+def present(row: Mapping[str, Any], path: str) -> bool:
+    """Whether the row has this column at all."""
+    return _get(row, path) is not _ABSENT
+
+
+def _get(row: Any, path: str) -> Any:
+    if isinstance(row, Mapping):
+        if path in row:
+            return row[path]
+        head, _, rest = path.partition(".")
+        if rest and head in row:
+            return _get(row[head], rest)
+    return _ABSENT
+
+
+def _read(row: Mapping[str, Any], where: FieldPath, path: str) -> Any:
+    value = _get(row, path)
+    if where.parse == "json" and isinstance(value, str):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            raise RowError(f"'{path}' is not JSON: {printable(value)}") from None
+    return value
+
+
+def _text(row: Mapping[str, Any], where: FieldPath | None, required: bool = False) -> str | None:
+    """One text without white space at its ends; None where it is absent, null or empty."""
+    if where is None:
+        return None
+    value = _read(row, where, where.path[0])
+    text = None if value is _ABSENT or value is None else _as_text(value, where.path[0])
+    if required and not text:
+        if value is _ABSENT:
+            raise RowError(f"there is no '{where.path[0]}' (columns: {_columns(row)})")
+        raise RowError(f"'{where.path[0]}' is empty")
+    return text or None
+
+
+def _as_text(value: Any, path: str) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # ids and years are often numbers
+    if not isinstance(value, str):
+        raise RowError(f"'{path}' should be text, not {shown(value)}")
+    if len(value) > MAX_TEXT:
+        raise RowError(f"'{path}' is longer than {MAX_TEXT:,} characters")
+    _check_unicode(value, path)
+    return value.strip()
+
+
+def _check_unicode(value: str, path: str) -> None:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise RowError(f"'{path}' holds half a surrogate pair, which is not valid text") from None
+    if "\x00" in value:
+        raise RowError(f"'{path}' holds a NUL character")
+
+
+def _answers(row: Mapping[str, Any], where: FieldPath) -> list[str]:
+    """All accepted answers, in order, each once."""
+    answers: dict[str, None] = {}
+    named = False
+    for path in where.path:
+        value = _read(row, where, path)
+        named = named or value is not _ABSENT
+        if value is _ABSENT or value is None:
+            continue
+        if where.parse == "json" and not isinstance(value, list):
+            raise RowError(f"'{path}' should be a JSON list, not {shown(value)}")
+        if isinstance(value, str) and where.split:
+            value = value.split(where.split)
+        elif isinstance(value, str) and _is_json_list(value):
+            raise RowError(f"'{path}' holds a JSON list as text: {printable(value)}; say {{path: {path}, parse: json}}")
+        for answer in value if isinstance(value, list) else [value]:
+            answers[_as_text(answer, path)] = None
+    answers.pop("", None)
+    if not named:
+        raise RowError(f"there is no '{where}' (columns: {_columns(row)})")
+    if not answers:
+        raise RowError(f"'{where}' is empty; a question needs at least one accepted answer")
+    return list(answers)
+
+
+def _is_json_list(text: str) -> bool:
+    """A list that would silently become one long accepted answer."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return False
+    try:
+        return isinstance(json.loads(text), list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _number(row: Mapping[str, Any], where: FieldPath | None) -> float | None:
+    """A finite number; None where it is absent, null, empty or NaN."""
+    if where is None:
+        return None
+    value = _read(row, where, where.path[0])
+    if value is _ABSENT or value is None or value == "":
+        return None
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError
+        number = float(value)
+    except (ValueError, OverflowError):
+        number = math.inf
+    if math.isinf(number):
+        raise RowError(f"'{where}' should be a number, not {shown(value)}")
+    return None if math.isnan(number) else number
+
+
+def _extra(row: Mapping[str, Any], keep: list[str]) -> str:
+    values = {name: row.get(name) for name in keep}
+    kept = {name: value for name, value in values.items() if value is not None and value == value}  # not NaN
+    try:
+        text = json.dumps(kept, ensure_ascii=False, sort_keys=True, default=str, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        raise RowError(f"{', '.join(kept)}: nested too deeply or not JSON values") from None
+    _check_unicode(text, ", ".join(kept))
+    return text
+
+
+def _columns(row: Mapping[str, Any]) -> str:
+    return printable(", ".join(str(name) for name in row), 200) or "none"

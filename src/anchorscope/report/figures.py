@@ -1,0 +1,63 @@
+"""Write the charts: each as PNG, SVG and PDF, with its numbers as CSV and its caption as text beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from anchorscope.pathways.lookup import Numbers, collect, read_mapstats, read_pathways
+from anchorscope.pathways.record import Statistic
+from anchorscope.report.caption import caption_of
+from anchorscope.report.charts import CHARTS
+from anchorscope.report.csv import to_csv
+from anchorscope.report.drawing import draw_chart, drawn_rows, rows_with_numbers, style
+from anchorscope.report.layermap import draw_maps
+from anchorscope.report.saved import saved_as, write_contents
+from anchorscope.store import Store
+from anchorscope.study.terms import ReadPoint
+
+
+def write_figures(store: Store, point: ReadPoint, folder: Path | None = None) -> list[Path]:
+    """Draw the charts of a run: PNG, SVG, PDF, the numbers as CSV, and a caption each."""
+    study = store.study
+    place = folder or store.root / "figures" / point.key
+    models, datasets = [m.name for m in study.models], [d.name for d in study.datasets]
+    written = draw(read_pathways(store, point), models, datasets, place, point)
+    if study.map is not None:
+        windows = {"single": "in one layer", "window": f"in a window of {study.map.width} layers around one"}
+        about = f"{windows[study.map.layers]}, for {'all later' if study.map.into == 'after' else 'the answer'} tokens"
+        written += draw_maps(list(read_mapstats(store, point)), models, datasets, place, point, about)
+    return written
+
+
+def draw(
+    rows: Iterable[Statistic],
+    models: Sequence[str],
+    datasets: Sequence[str],
+    folder: Path,
+    point: ReadPoint = ReadPoint("mlp", "answer_last"),  # noqa: B008 — a value
+    layers_of: Mapping[str, int] | None = None,
+) -> list[Path]:
+    """Draw every chart this run has numbers for into `folder`; models and datasets in the study's order.
+
+    `layers_of` says how many layers a model has; without it, the range of its rows is shown. Returns what was
+    written: `<chart>.png`, `.svg`, `.pdf`, `.csv` (the rows drawn, in full) and `.txt` (the caption).
+    """
+    keys = {key for chart in CHARTS.values() for key in chart.keys}
+    numbers = collect(rows, keys, models, datasets, point)
+    layers = {model: _layers(numbers, model) for model in models} | dict(layers_of or {})
+    written = []
+    for name, chart in CHARTS.items():
+        if not rows_with_numbers(chart, numbers, models, datasets):
+            continue
+        with style():
+            figure = draw_chart(chart, numbers, models, datasets, layers)
+            contents = saved_as(figure)
+        contents["csv"] = to_csv(row for _, row in drawn_rows(chart, numbers, models, datasets))
+        contents["txt"] = caption_of(chart, numbers, models, datasets, point).encode()
+        written += write_contents(folder, name, contents)
+    return written
+
+
+def _layers(numbers: Numbers, model: str) -> int:
+    return 1 + max((row.layer for (_, of, _), line in numbers.rows.items() if of == model for row in line), default=0)

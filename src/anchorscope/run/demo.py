@@ -1,0 +1,75 @@
+"""A first chart in a few minutes: a few hundred questions of each set, mixed.
+
+Small models answer a few percent right. Of 200 questions that leaves about ten right answers, too few for a probe per
+set; of 200 questions of each of four sets, mixed, it leaves enough for one.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from anchorscope.progress import Progress, silent
+from anchorscope.questions.definition import known_sets
+from anchorscope.questions.record import QUESTIONS, Question
+from anchorscope.questions.stage import questions_stage
+from anchorscope.run.engine import fill
+from anchorscope.store import Store
+from anchorscope.store.files import write_text
+from anchorscope.study import ModelSpec, Study
+
+QUESTIONS_PER_SET = 200
+MIXED = "four-sets"
+
+
+def demo_study(
+    model: ModelSpec, runs: Path, data: Path | None, count: int = QUESTIONS_PER_SET, progress: Progress = silent
+) -> Study:
+    """The study of a demo; its questions are sampled from the four sets and written beside the run."""
+    name = f"demo-{model.name}"
+    folder = runs / f"{name}-questions"
+    sets = [{"set": each, "sample": count} for each in known_sets()]
+    sampled = Study.model_validate({"name": folder.name, "models": [model.model_dump()], "datasets": sets})
+    if data is not None:
+        sampled = sampled.with_data(data)
+    rows: list[dict[str, Any]] = []
+    with Store.writing(folder, sampled) as store:
+        for dataset in sampled.datasets:
+            fill(questions_stage(dataset, store, progress), progress)
+            rows += [_plain(row, dataset.name) for row in store.questions(dataset.name).table(QUESTIONS)]
+        definition = {
+            "name": MIXED,
+            "title": "PopQA, TriviaQA, HotpotQA and NQ, mixed",
+            "file": f"{MIXED}.jsonl",
+            "fields": {"id": "id", "question": "question", "answers": "answers", "subject": "subject"},
+        }
+        write_text(folder / f"{MIXED}.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        write_text(folder / f"{MIXED}.yaml", yaml.safe_dump(definition, sort_keys=False))
+    return Study.model_validate(
+        {
+            "name": name,
+            "description": f"{count} questions of each of four sets, mixed: a first look.",
+            "models": [model.model_dump()],
+            "datasets": [{"set": str((folder / f"{MIXED}.yaml").resolve()), "name": MIXED}],
+            "traces": {"wrong": 400},
+            "probes": {"resamples": 500},
+        }
+    )
+
+
+def _plain(row: Question, dataset: str) -> dict[str, Any]:
+    return {"id": f"{dataset}-{row.id}", "question": row.question, "answers": row.answers, "subject": row.subject}
+
+
+def words(right: int, traced: int) -> str:
+    """What so small a sample can and cannot show."""
+    return (
+        f"One probe per layer was fitted on {traced} answers, {right} of them right, of four sets mixed.\n"
+        "It can show: whether cutting the question's key tokens moves the read-outs of some answers and not of others, "
+        "and roughly in which layers. Look at the bands, not at the lines.\n"
+        "It cannot show: differences between the sets, small effects, or what the controls leave of the effect; part "
+        "of what is read may be which set a question is from. For that run a study:  anchorscope init"
+    )

@@ -1,0 +1,114 @@
+"""What a run has and what is missing, read from its manifests and files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from anchorscope.answers.record import ANSWERS
+from anchorscope.pathways.record import MAPSTATS, PATHWAYS
+from anchorscope.probes.record import MAPS, READOUTS
+from anchorscope.questions.record import QUESTIONS
+from anchorscope.spans.record import SPANS
+from anchorscope.store import Kind, Plan, Store, Table
+from anchorscope.store.rundir import versions
+from anchorscope.study import Study
+from anchorscope.traces.record import TRACES
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """How far one table is."""
+
+    part: str
+    """The folder it is in, below the run's."""
+    table: str
+    """Its name."""
+    rows: int
+    """Rows in whole shards."""
+    shards: int
+    """Shards that it will have; 0 before it was begun."""
+    shards_done: int
+    """Shards that are whole."""
+    damaged: list[str]
+    """Files that are not whole."""
+    size: int
+    """Bytes."""
+
+    @property
+    def state(self) -> str:
+        """complete, partial, damaged, or not begun."""
+        if self.damaged:
+            return "damaged"
+        if not self.shards:
+            return "not begun"
+        return "complete" if self.shards_done == self.shards else "partial"
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """How far a run is."""
+
+    study: Study
+    """What was asked."""
+    tables: list[TableStatus]
+    """Every table that the study asks for, or that is there."""
+    notes: list[str]
+    """What a person should know, in sentences."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every table the study asks for is there."""
+        return all(table.state == "complete" for table in self.tables)
+
+
+def expected(study: Study) -> Iterator[tuple[str, str]]:
+    """Every table a whole run of the study has: its part and its name."""
+    for dataset in study.datasets:
+        yield f"questions/{dataset.name}", QUESTIONS.name
+    maps: list[Kind[Any]] = [MAPS, MAPSTATS] if study.map is not None else []
+    measured: list[Kind[Any]] = [READOUTS, PATHWAYS, *maps]
+    kinds: list[Kind[Any]] = [ANSWERS, SPANS, TRACES]
+    kinds += [kind.at(point) for point in study.traces.points for kind in measured]
+    for model in study.models:
+        for dataset in study.datasets:
+            for kind in kinds:
+                yield f"{model.name}/{dataset.name}", kind.name
+
+
+def status_of(store: Store) -> RunStatus:
+    """Look at every table: those of the manifests, and those the study asks for but that were not begun."""
+    tables = {(part, name): TableStatus(part, name, 0, 0, 0, [], 0) for part, name in expected(store.study)}
+    notes = []
+    for cell in store.cells():
+        part, manifest = cell.folder.relative_to(store.root).as_posix(), cell.manifest()
+        for name, entry in manifest["tables"].items():
+            table: Table[Any] = Table(cell.folder / name, object, Plan(entry["rows"], entry["shard_rows"]))
+            tables[part, name] = _table_status(part, name, table)
+        written = [manifest["versions"], *manifest["also_written_with"]]
+        if len(written) > 1:
+            notes.append(f"{part} was written with {len(written)} sets of versions: see its manifest.json")
+        if versions() not in written:
+            notes.append(f"{part} was written with other versions than are installed now: see its manifest.json")
+    status = RunStatus(store.study, list(tables.values()), notes)
+    for each in status.tables:
+        notes += [f"damaged, will be made again: {path}" for path in each.damaged]
+    if not status.complete:
+        notes.append("Go on with the command that began the run; it does only what is missing.")
+    return status
+
+
+def _table_status(part: str, name: str, table: Table[Any]) -> TableStatus:
+    done = rows = size = 0
+    damaged = []
+    for shard in range(table.plan.shards):
+        count = table.rows_in(shard)
+        if count is None:
+            continue
+        size += table.path(shard).stat().st_size
+        if count == len(table.plan.rows_of(shard)):
+            done, rows = done + 1, rows + count
+        else:
+            damaged.append(str(table.path(shard)))
+    return TableStatus(part, name, rows, table.plan.shards, done, damaged, size)

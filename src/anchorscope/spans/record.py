@@ -1,0 +1,52 @@
+"""What one row of the `spans` table is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anchorscope.store.table import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """One row of the `spans` table. Tokens are indices into prompt ids + answer ids, a BOS included."""
+
+    id: str
+    """the question's id"""
+    prefix: list[int]
+    """[start, end) of the prefix, BOS included"""
+    context: list[int]
+    """[start, end) of the context; empty list where there is none"""
+    question: list[int]
+    """[start, end) of the question's line"""
+    cue: list[int]
+    """[start, end) of the cue"""
+    answer: list[int]
+    """[start, end) of the answer"""
+    exact_question: list[int]
+    """tokens of the question's core elements, ascending"""
+    exact_question_text: list[int]
+    """start and end of each core element in the question"""
+    exact_answer: list[int]
+    """tokens of the answer's entity, ascending"""
+    exact_answer_text: list[int]
+    """[start, end) of that entity in the answer, characters"""
+    answer_last: int
+    """last exact answer token; -1 if dropped"""
+    final: int
+    """last token of the answer's text; -1 if dropped"""
+    prompt_last: int
+    """last token before the answer; -1 if dropped"""
+    control_question_exact: list[int]
+    """exact question tokens paired for control_question"""
+    control_question_control: list[int]
+    """their partners: other tokens of the question"""
+    control_random_exact: list[int]
+    """exact question tokens paired for control_random"""
+    control_random_control: list[int]
+    """their partners: near tokens after the prefix"""
+    dropped: str | None
+    """why the sample cannot be used; its lists are then empty"""
+
+
+SPANS = Kind("spans", Spans)

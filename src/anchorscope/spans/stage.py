@@ -1,0 +1,56 @@
+"""The third stage: from answers to the `spans` table.
+
+A sample without valid spans is dropped with its reason; what the table holds says how many each reason took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anchorscope.answers.record import ANSWERS, Answer
+from anchorscope.errors import StoreError
+from anchorscope.models.load import Model
+from anchorscope.models.prompts import Prompter
+from anchorscope.questions.record import QUESTIONS, Question
+from anchorscope.spans.find import find_spans
+from anchorscope.spans.record import SPANS, Spans
+from anchorscope.store import Sharded, Store
+from anchorscope.study import Study
+
+
+def spans_stage(model: Model, dataset: str, store: Store) -> Sharded[Spans]:
+    """The `spans` table of one model and dataset."""
+    study, cell = store.study, store.results(model.name, dataset)
+    questions, answers = store.questions(dataset).table(QUESTIONS), cell.table(ANSWERS)
+    begun = cell.entry(ANSWERS)
+    assert begun is not None
+    inputs = {"answers": begun["inputs"], "spans": study.spans.model_dump(mode="json"), "seed": study.seed}
+    table = cell.begin(SPANS, answers.plan, inputs, {})
+    prompter = Prompter(model.tokenizer, study.prompt_for(model.spec), model.wants_bos)
+    return Sharded(
+        f"{model.name}, {dataset}: finding exact tokens",
+        (table,),
+        lambda shard: [_spans(questions.read(shard), answers.read(shard), prompter, study)],
+    )
+
+
+def _spans(questions: Sequence[Question], answers: Sequence[Answer], prompter: Prompter, study: Study) -> list[Spans]:
+    """The spans of some samples, in prompts made again and compared with those that were answered."""
+    spans = []
+    prompts = prompter.many([(q.question, a.context) for q, a in zip(questions, answers, strict=True)])
+    for question, answer, prompt in zip(questions, answers, prompts, strict=True):
+        if prompt.ids != prompter.shared_ids + answer.prompt_ids:
+            raise StoreError(f"the prompt of question '{question.id}' is not the one that was answered")
+        spans.append(
+            find_spans(
+                prompt,
+                answer.answer_ids,
+                answer.answer,
+                question,
+                prompter.tokenizer,
+                study.spans.exact_question,
+                study.spans.controls,
+                study.seed,
+            )
+        )
+    return spans

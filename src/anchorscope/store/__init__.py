@@ -1,0 +1,9 @@
+"""What a run keeps: its directory with manifests, its tables, and stages as values that fill them."""
+
+from __future__ import annotations
+
+from anchorscope.store.rundir import Cell, Store
+from anchorscope.store.stage import Forward, Sharded, Whole
+from anchorscope.store.table import Kind, Plan, Table
+
+__all__ = ["Cell", "Forward", "Kind", "Plan", "Sharded", "Store", "Table", "Whole"]

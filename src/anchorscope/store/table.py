@@ -1,0 +1,186 @@
+"""A table: one typed record, many Parquet shards, each whole or absent.
+
+A shard is written under a temporary name, flushed to disk and renamed. Whatever stops the writer, a file under
+its final name is complete; what is missing is computed again, and gives the same bytes. Reading streams.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from anchorscope.errors import StoreError
+from anchorscope.store.files import write_whole
+from anchorscope.study.terms import ReadPoint
+
+R = TypeVar("R")
+READ_ROWS = 256  # rows decoded at a time
+
+_TYPES: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    list[str]: pa.list_(pa.string()),
+    list[int]: pa.list_(pa.int64()),
+    list[float]: pa.list_(pa.float64()),
+    list[np.float32]: pa.list_(pa.float32()),
+}
+
+
+@dataclass(frozen=True)
+class Kind(Generic[R]):
+    """A kind of table: what it is called, and what one row of it is."""
+
+    name: str
+    """The folder of its shards, and its entry in the manifest."""
+    record: type[R]
+    """A dataclass; the text under each field documents the column."""
+
+    def at(self, point: ReadPoint) -> Kind[R]:
+        """The table of one read point."""
+        return replace(self, name=f"{self.name}-{point.key}")
+
+
+def schema_of(record: type[Any]) -> pa.Schema:
+    """The Parquet schema of a record type; each column carries its documentation."""
+    hints, docs, columns = get_type_hints(record), field_docs(record), []
+    for field in dataclasses.fields(record):
+        hint = hints[field.name]
+        options = [option for option in get_args(hint) if option is not type(None)]
+        nullable = type(None) in get_args(hint)
+        column = _TYPES[options[0] if nullable else hint]
+        columns.append(pa.field(field.name, column, nullable, metadata={"doc": docs[field.name]}))
+    return pa.schema(columns)
+
+
+_docs: dict[type[Any], dict[str, str]] = {}
+
+
+def field_docs(record: type[Any]) -> dict[str, str]:
+    """What stands under each field of a record, in one line each: the documentation of its columns."""
+    if record not in _docs:
+        _docs[record] = _read_docs(record)
+    return _docs[record]
+
+
+def _read_docs(record: type[Any]) -> dict[str, str]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
+    assert isinstance(definition, ast.ClassDef)
+    docs: dict[str, str] = {}
+    for named, below in pairwise(definition.body):
+        if isinstance(named, ast.AnnAssign) and isinstance(named.target, ast.Name) and isinstance(below, ast.Expr):
+            docs[named.target.id] = " ".join(str(ast.literal_eval(below.value)).split())
+    return docs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many rows a table will have, and how they are dealt to shards. A pure function of its inputs."""
+
+    rows: int
+    """In all shards together."""
+    shard_rows: int
+    """In each shard but the last, which may have fewer."""
+
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+        return -(-self.rows // self.shard_rows)
+
+    def rows_of(self, shard: int) -> range:
+        """The rows of one shard."""
+        return range(shard * self.shard_rows, min(self.rows, (shard + 1) * self.shard_rows))
+
+
+@dataclass(frozen=True)
+class Table(Generic[R]):
+    """The shards of one table in one folder."""
+
+    folder: Path
+    """Where they are."""
+    record: type[R]
+    """What one row is."""
+    plan: Plan
+    """How rows are dealt to shards."""
+
+    def path(self, shard: int) -> Path:
+        """The file of one shard."""
+        return self.folder / f"part-{shard:06d}.parquet"
+
+    def missing(self) -> list[int]:
+        """The shards that are still to be made: those that are not there or are not whole."""
+        return [shard for shard in range(self.plan.shards) if self.rows_in(shard) != len(self.plan.rows_of(shard))]
+
+    def rows_in(self, shard: int) -> int | None:
+        """How many rows a shard's file says it has; None when it is not there, -1 when it is damaged."""
+        try:
+            return int(pq.read_metadata(self.path(shard)).num_rows)
+        except FileNotFoundError:
+            return None
+        except (pa.ArrowException, OSError):
+            return -1
+
+    def write(self, shard: int, records: Sequence[R]) -> None:
+        """Write one shard, whole."""
+        expected = len(self.plan.rows_of(shard))
+        if len(records) != expected:
+            raise ValueError(f"shard {shard} of {self.folder.name} takes {expected} rows, got {len(records)}")
+        schema = schema_of(self.record)
+        columns = [pa.array([getattr(r, f.name) for r in records], type=f.type) for f in schema]
+        table = pa.Table.from_arrays(columns, schema=schema)
+        write_whole(self.path(shard), lambda stream: pq.write_table(table, stream, compression="zstd"))
+
+    def remove(self, shard: int) -> None:
+        """Remove one shard, so that it is made again."""
+        self.path(shard).unlink(missing_ok=True)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows in order, some at a time. The table must be complete."""
+        missing = self.missing()
+        if missing:
+            raise StoreError(
+                f"{self.folder}: {len(missing)} of {self.plan.shards} shards are missing",
+                "Run the stage that makes this table again; it does only what is missing.",
+            )
+        for shard in range(self.plan.shards):
+            yield from self._shard(shard, columns)
+
+    def __iter__(self) -> Iterator[R]:
+        for batch in self.batches():
+            for row in batch.to_pylist():
+                yield self.record(**row)
+
+    def read(self, shard: int) -> list[R]:
+        """The rows of one shard."""
+        return [self.record(**row) for batch in self._shard(shard, None) for row in batch.to_pylist()]
+
+    def _shard(self, shard: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        path, expected = self.path(shard), len(self.plan.rows_of(shard))
+        try:
+            with pq.ParquetFile(path) as file:
+                if not file.schema_arrow.equals(schema_of(self.record)):
+                    raise StoreError(f"{path}: written by another version of anchorscope (its columns differ)")
+                if file.metadata.num_rows != expected:
+                    raise StoreError(f"{path}: has {file.metadata.num_rows} rows instead of {expected}")
+                yield from file.iter_batches(batch_size=READ_ROWS, columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            raise StoreError(f"{path}: damaged ({error})", "Delete this file and run the stage again.") from None
+
+
+def as_arrays(column: Any) -> list[NDArray[np.float32]]:
+    """The lists of an Arrow column as arrays."""
+    values, ends = column.values.to_numpy(), column.offsets.to_numpy()
+    return [values[start:end] for start, end in pairwise(ends)]

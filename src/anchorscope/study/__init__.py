@@ -1,0 +1,12 @@
+"""What is asked and measured: one typed object that is the YAML file, the Python argument and the saved record."""
+
+from __future__ import annotations
+
+from anchorscope.study.asking import AnswersSpec, DatasetSpec, Example, ModelSpec, PromptSpec
+from anchorscope.study.measuring import MapSpec, ProbeSpec, SpansSpec, TraceSpec
+from anchorscope.study.study import Study
+
+__all__ = [
+    "AnswersSpec", "DatasetSpec", "Example", "MapSpec", "ModelSpec", "ProbeSpec", "PromptSpec", "SpansSpec", "Study",
+    "TraceSpec",
+]  # fmt: skip

@@ -1,0 +1,102 @@
+"""What is measured: which tokens are cut, what is read under each condition, and how probes read it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, FiniteFloat, model_validator
+
+from anchorscope.study.terms import CONDITIONS, Condition, Control, ExactRule, Into, Position, ReadPoint, Site, Spec
+
+
+class SpansSpec(Spec):
+    """Which tokens are cut, and which are cut instead of them as controls."""
+
+    exact_question: ExactRule = "content"
+    """content: the content words of the question. dataset: what the set itself marks (PopQA: subject and property)."""
+    controls: list[Control] = ["control_question", "control_random"]
+    """Control spans, each paired token by token with the exact question tokens."""
+
+
+class TraceSpec(Spec):
+    """Forward passes under each condition: what is cut, what is read, and of how many samples."""
+
+    sites: Annotated[list[Site], Field(min_length=1)] = ["mlp"]
+    """Where activations are read: attn and mlp (the block's output), resid (the layer's)."""
+    positions: Annotated[list[Position], Field(min_length=1)] = ["answer_last"]
+    """Which token is read: the last exact answer token, the answer's last, or the prompt's last."""
+    conditions: list[Condition] = list(CONDITIONS)
+    """The passes. Each control cuts other tokens; matched_… cuts as many exact tokens for the same queries."""
+    into: Into = "after"
+    """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
+    correct: Annotated[int, Field(ge=1)] = 1000
+    """At most so many samples with a right answer, per model and set."""
+    wrong: Annotated[int, Field(ge=1)] = 1000
+    """At most so many samples with a wrong answer. Each keeps the probability with which it was drawn."""
+    memory: Annotated[FiniteFloat, Field(gt=0)] = 1.0
+    """Gigabytes that one batch may take beside the weights (docs/performance.md). A longer sample runs alone."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TraceSpec:
+        for name, values in (("sites", self.sites), ("positions", self.positions), ("conditions", self.conditions)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} names something twice")
+        if self.conditions[:2] != ["clean", "knockout"]:
+            raise ValueError("conditions begins with clean, knockout: everything is compared with them")
+        for control in ("question", "random"):
+            pair = {f"control_{control}", f"matched_{control}"} & set(self.conditions)
+            if len(pair) == 1:
+                raise ValueError(f"control_{control} and matched_{control} go together: they are compared")
+        return self
+
+    @property
+    def points(self) -> list[ReadPoint]:
+        """Every site at every position: probes, read-outs and pathways are made for each."""
+        return [ReadPoint(site, position) for site in self.sites for position in self.positions]
+
+
+class MapSpec(Spec):
+    """The layer × layer map: cut in some layers, read in every layer from there on."""
+
+    layers: Literal["single", "window"] = "window"
+    """In which layers the cut holds: one, or `width` layers around one. Single layers often have others to stand in."""
+    width: Annotated[int, Field(ge=1)] = 5
+    """Layers in a window."""
+    into: Into = "after"
+    """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
+    conditions: Annotated[
+        list[Literal["knockout", "control_question", "control_random", "matched_question", "matched_random"]],
+        Field(min_length=1),
+    ] = ["knockout", "control_question"]
+    """What is cut, each on a map of its own: the exact question tokens, and as a control others."""
+    correct: Annotated[int, Field(ge=1)] = 300
+    """At most so many of the traced samples with a right answer."""
+    wrong: Annotated[int, Field(ge=1)] = 300
+    """At most so many with a wrong one."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MapSpec:
+        if self.conditions[0] != "knockout" or len(set(self.conditions)) < len(self.conditions):
+            raise ValueError("conditions begins with knockout, and names each once")
+        return self
+
+
+class ProbeSpec(Spec):
+    """The linear probes that read correctness from activations, one per layer."""
+
+    repeats: Annotated[int, Field(ge=1)] = 5
+    """How often folds and halves are drawn anew."""
+    folds: Annotated[int, Field(ge=2)] = 5
+    """Every read-out is out of fold; questions with the same text or subject share a fold."""
+    strengths: Annotated[list[Annotated[FiniteFloat, Field(gt=0)]], Field(min_length=1)] = [
+        1e-4,
+        3e-4,
+        1e-3,
+        3e-3,
+        1e-2,
+        3e-2,
+        1e-1,
+    ]
+    """Regularisation strengths (C) to choose from: one for all layers, by inner log-loss."""
+    resamples: Annotated[int, Field(ge=100)] = 1000
+    """Bootstrap resamples, over questions and repeats, behind every interval."""

@@ -1,0 +1,68 @@
+"""The method's words as types. Code, study files, tables, figures and errors use these and no others."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple, get_args
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+Site = Literal["attn", "mlp", "resid"]
+"""Where an activation is read: what the attention block or the MLP puts out, before any post-norm; or the layer."""
+
+Position = Literal["answer_last", "final", "prompt_last"]
+"""Which token is read: the last exact answer token, the last token of the answer, the last one before the answer."""
+
+Condition = Literal[
+    "clean", "knockout", "control_question", "control_random", "matched_question", "matched_random", "answer_only"
+]
+"""What the forward pass was. A control cuts other tokens; `matched_…` as many exact tokens, for the same queries."""
+
+Control = Literal["control_question", "control_random"]
+"""Which tokens are cut instead of the exact question tokens: others of the question, or near ones behind the prefix."""
+
+SpanName = Literal["exact_question", "control_question", "control_random", "matched_question", "matched_random"]
+"""The sets of tokens that a knockout takes by name."""
+
+ExactRule = Literal["content", "dataset"]
+"""How exact question tokens are found: the question's content words, or what the set itself marks."""
+
+Into = Literal["after", "answer"]
+"""Which queries lose sight of what is cut: those of all later tokens, or the answer's."""
+
+LayerRule = Literal["cumulative", "window", "single"]
+"""In which layers a cut holds: up to the one that is read, in some around a layer, or in one."""
+
+SITES: tuple[Site, ...] = get_args(Site)
+CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+QUESTION_ONLY: Position = "prompt_last"
+"""Before any answer exists: always read in the clean pass, for the question-only baseline."""
+
+
+class ReadPoint(NamedTuple):
+    """Where and at which token activations are read: what probes, read-outs and pathways are of."""
+
+    site: Site
+    """Where in the layer."""
+    position: Position
+    """At which token."""
+
+    @property
+    def key(self) -> str:
+        """As folders and files are called."""
+        return f"{self.site}-{self.position}"
+
+    def __str__(self) -> str:
+        return f"{self.site} at {self.position}"
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+"""A name that becomes a folder: letters, digits, dot, dash and underscore, and it does not start with a dot."""
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+"""A text that is not empty."""
+
+
+class Spec(BaseModel):
+    """One part of a study: unknown keys are refused, values are not converted, instances do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)

@@ -1,0 +1,124 @@
+"""From a YAML file to a typed object, with errors for the person who wrote the file.
+
+A mistyped key is refused with the nearest right one, and every complaint carries its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from anchorscope.errors import StudyError, did_you_mean, printable, shown
+from anchorscope.study.yamlfile import YamlFile
+
+MAX_ERRORS = 20  # said at once
+T = TypeVar("T", bound=BaseModel)
+Loc = tuple[int | str, ...]
+
+
+def validate(kind: type[T], file: YamlFile) -> T:
+    """Turn the file into a `kind`; StudyError lists everything that is wrong with it."""
+    if not isinstance(file.data, dict):
+        what = "empty" if file.data is None else "not a mapping of keys to values"
+        raise StudyError(f"{file.path}: the file is {what}", f"It should start with: {_required(kind)}")
+    try:
+        return kind.model_validate(file.data)
+    except ValidationError as error:
+        lines = explain(kind, error, file)
+    except RecursionError:
+        lines = [f"{file.path}: nested too deeply"]
+    raise StudyError("\n".join(lines))
+
+
+def explain(kind: type[BaseModel], error: ValidationError, file: YamlFile) -> list[str]:
+    """One line for each thing that is wrong: file, line, field, and what to write instead."""
+    by_place: dict[Loc, list[Any]] = {}
+    items = error.errors(include_url=False)
+    for item in items[:MAX_ERRORS]:
+        by_place.setdefault(_real_loc(item["loc"], file.data), []).append(item)
+    lines = [(file.line(loc) or 0, _message(kind, loc, items)) for loc, items in by_place.items()]
+    lines.sort(key=lambda pair: pair[0])
+    said = [f"{file.path}:{line}: {text}" if line else f"{file.path}: {text}" for line, text in lines]
+    return said + ([f"… and {len(items) - MAX_ERRORS:,} more"] if len(items) > MAX_ERRORS else [])
+
+
+def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
+    """What is wrong at one place. Several items are the branches of a union, none of which fitted."""
+    item, field = items[0], printable(_dotted(loc))
+    given = shown(item["input"])
+    if item["type"] == "extra_forbidden":
+        parent, key = _model_at(kind, loc[:-1]), str(loc[-1])
+        return f"unknown key '{printable(key)}'; {did_you_mean(key, parent.model_fields if parent else ())}"
+    if item["type"] == "invalid_key":
+        return f"{_dotted(loc[:-1])}: {shown(loc[-1])} cannot be a key (1,000 is written 1000)"
+    if item["type"] == "string_too_short":
+        return f"{field} is empty"
+    if item["type"] == "missing":
+        return f"{field} is missing"
+    if item["type"] == "value_error":
+        problem = str(item["msg"]).removeprefix("Value error, ")
+        return f"{field}: {problem}" if field else problem
+    if item["type"] == "literal_error":
+        choices = [choice.strip(" '") for choice in item["ctx"]["expected"].replace(" or ", ", ").split(",")]
+        return f"{field}: {given} is not possible; {did_you_mean(shown(item['input']), choices)}"
+    if item["type"] == "string_pattern_mismatch" and loc[-1] == "id":
+        return f"{field}: should be owner/name, not {given}"
+    if item["type"] == "string_pattern_mismatch" and loc[-1] == "device":
+        return f"{field}: should be auto, cpu, mps, cuda or cuda:N, not {given}"
+    if item["type"] == "string_pattern_mismatch":
+        return f"{field}: use letters, digits, dot, dash and underscore, starting with a letter or digit, not {given}"
+    expected = dict.fromkeys(str(each["msg"]).removeprefix("Input should be ") for each in items)
+    return f"{field}: should be {' or '.join(expected)}, not {given}"
+
+
+def _real_loc(loc: Sequence[int | str], data: Any) -> Loc:
+    """`loc` without the names pydantic adds for the branches of a union."""
+    real: list[int | str] = []
+    for index, part in enumerate(loc):
+        if _has(data, part):
+            data = data[part]
+            real.append(part)
+        elif index == len(loc) - 1 and isinstance(data, dict) and str(part).isidentifier():
+            real.append(part)  # a key that is missing
+    return tuple(real)
+
+
+def _has(data: Any, part: int | str) -> bool:
+    if isinstance(data, dict):
+        return part in data
+    return isinstance(data, list) and isinstance(part, int) and part < len(data)
+
+
+def _model_at(kind: type[BaseModel], loc: Loc) -> type[BaseModel] | None:
+    """The model whose keys stand at `loc`."""
+    model: type[BaseModel] | None = kind
+    for part in loc:
+        if isinstance(part, int) or model is None:
+            continue
+        info = model.model_fields.get(part)
+        model = _model_in(info.annotation) if info else None
+    return model
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The first model inside list[…], … | None, Annotated[…]."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in get_args(annotation):
+        model = _model_in(argument)
+        if model:
+            return model
+    return None
+
+
+def _dotted(loc: Loc) -> str:
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _required(kind: type[BaseModel]) -> str:
+    return ", ".join(f"{name}:" for name, info in kind.model_fields.items() if info.is_required())

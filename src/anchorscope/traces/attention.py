@@ -1,0 +1,148 @@
+"""Attention over a flat list of slots: laid in rows, each with the keys it sees, attended, and flat again.
+
+transformers lets a model attend by any registered function. The one here is given all queries, keys and values of a
+layer, gathers them into the rows of a layout, and attends with the code the model would have used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from anchorscope.models.load import Model
+from anchorscope.models.prefix import Prefix
+from anchorscope.traces.layout import PADDING, Layout
+
+NAME = "anchorscope_rows"
+MASKS = 2  # kept at a time: of layers with and without a window
+BEYOND_SDPA = ("softcap", "s_aux", "position_bias")  # what some models add to attention
+
+
+@contextmanager
+def attention_as(model: Model, implementation: str) -> Iterator[None]:
+    """Run a model with another attention code for a while."""
+    config = model.network.config
+    before = config._attn_implementation
+    config._attn_implementation = implementation
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+@contextmanager
+def attention_in_rows(model: Model, layout: Layout, prefix: Prefix) -> Iterator[None]:
+    """Within it, the model attends over one flat list of slots, in the rows of a layout."""
+    token = _ROWS.set(_Rows(layout, prefix, model.windows, model.network.config._attn_implementation))
+    try:
+        with attention_as(model, NAME):
+            yield
+    finally:
+        _ROWS.reset(token)
+
+
+class _Rows:
+    """What attention is in one pass."""
+
+    def __init__(self, layout: Layout, prefix: Prefix, windows: Sequence[int | None], implementation: str) -> None:
+        self.layout, self.prefix, self.windows, self.implementation = layout, prefix, windows, implementation
+        self._masks: dict[Any, torch.Tensor] = {}
+        self._indices: dict[Any, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
+
+    def __call__(
+        self,
+        module: torch.nn.Module,
+        query: torch.Tensor,  # (1, head, slot, width)
+        key: torch.Tensor,  # (1, key head, slot, width)
+        value: torch.Tensor,
+        attention_mask: Any,
+        scaling: float | None = None,
+        **given: Any,
+    ) -> tuple[torch.Tensor, None]:
+        layer: Any = module.layer_idx
+        queries, keys, back = self._index(layer, query.device)
+        q = _picked(query[0].transpose(0, 1), queries)  # (row, query, head, width)
+        k, v = (self._gathered(each, part, layer, keys) for part, each in enumerate((key, value)))
+        if self.implementation == "sdpa" and all(given.get(name) is None for name in BEYOND_SDPA):
+            group = query.shape[1] // key.shape[1]
+            out = _attend(q, k, v, self._mask(layer, query.dtype, query.device, group), scaling)
+        else:
+            attend = _code(module, self.implementation)
+            mask = self._mask(layer, query.dtype, query.device)
+            out, _ = attend(module, q.transpose(1, 2), k, v, mask, scaling=scaling, **given)
+        return out.flatten(0, 1).index_select(0, back)[None], None
+
+    def _gathered(self, own: torch.Tensor, part: int, layer: int, keys: torch.Tensor) -> torch.Tensor:
+        """(row, key head, key, width): keys, or values, of the prefix and of the slots, as they stand in the rows."""
+        flat = own[0].transpose(0, 1)
+        if self.prefix:
+            flat = torch.cat([self.prefix[layer][part][0].transpose(0, 1).to(own.device), flat])
+        return _picked(flat, keys).transpose(1, 2)
+
+    def _index(self, layer: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The slots of the queries and the numbers of the keys in the rows, and where each slot then stands.
+
+        For those that have not joined, and for padding, any stands there: nobody sees or reads them.
+        """
+        count = self.layout.counts[layer]
+        if (count, device) not in self._indices:
+            rows = self.layout.rows(layer)
+            queries, keys = self.layout.queries[:rows], self.layout.keys[:rows]
+            queries = np.where((queries == PADDING) | (queries >= count), 0, queries)
+            keys = np.where((keys == PADDING) | (keys >= self.layout.shared + count), 0, keys)
+            back = np.zeros(self.layout.filled(layer), dtype=np.int64)
+            back[:count] = self.layout.stands[:count]
+            made = [torch.from_numpy(each).to(device) for each in (queries, keys, back)]
+            self._indices[count, device] = (made[0], made[1], made[2])
+        return self._indices[count, device]
+
+    def _mask(self, layer: int, dtype: torch.dtype, device: torch.device, group: int = 1) -> torch.Tensor:
+        key = (self.layout.cut_in(layer), self.layout.counts[layer], self.windows[layer], dtype, device, group)
+        if key not in self._masks:
+            if len(self._masks) == MASKS:  # a map has one for each layer: let the old ones go
+                self._masks.clear()
+            mask = _additive(self.layout, layer, self.windows[layer], dtype)
+            self._masks[key] = mask.repeat_interleave(group, dim=2).to(device)
+        return self._masks[key]
+
+
+_ROWS: ContextVar[_Rows] = ContextVar("rows of the pass that runs")
+AttentionInterface.register(NAME, lambda *args, **given: _ROWS.get()(*args, **given))
+
+
+def _picked(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """values[index] for (row, column) of an index; several times as fast."""
+    return values.index_select(0, index.flatten()).view(*index.shape, *values.shape[1:])
+
+
+def _attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float | None
+) -> torch.Tensor:
+    """(row, query, head, width). Heads that share their keys are queries side by side: no key is copied for each."""
+    rows, queries, heads, width = query.shape
+    shared, group = key.shape[1], heads // key.shape[1]
+    grouped = query.view(rows, queries, shared, group, width).transpose(1, 2).flatten(2, 3)
+    out = scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=scaling)
+    return out.reshape(rows, shared, queries, group, -1).transpose(1, 2).flatten(2, 3)
+
+
+def _code(module: torch.nn.Module, implementation: str) -> Callable[..., Any]:
+    """The attention code of that name; the one called eager is the model's own."""
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager)
+    return attend
+
+
+def _additive(layout: Layout, layer: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
+    """0 where a query sees a key, −inf where not: (row, 1, query, key)."""
+    seen = torch.from_numpy(layout.visible(layer, window))
+    return torch.full(seen.shape, float("-inf"), dtype=dtype).masked_fill_(seen, 0.0)[:, None]

@@ -1,0 +1,36 @@
+"""What each condition makes of a sample: the tokens computed, the edges cut, the places read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anchorscope.spans.record import Spans
+from anchorscope.study.terms import Condition, Into, Position, SpanName
+from anchorscope.traces.knockout import Knockout
+from anchorscope.traces.layout import Stream, clean_stream, cut_stream
+
+CUTS: dict[Condition, SpanName] = {
+    "knockout": "exact_question",
+    "control_question": "control_question",
+    "control_random": "control_random",
+    "matched_question": "matched_question",
+    "matched_random": "matched_random",
+}
+"""The span each condition cuts."""
+
+
+def stream_of(condition: Condition, ids: Sequence[int], spans: Spans, shared: int, into: Into, layers: int) -> Stream:
+    """One condition of one sample. `ids` are prompt and answer, the first `shared` of them the shared prefix."""
+    if condition == "clean":
+        return clean_stream(ids, shared)
+    if condition == "answer_only":
+        # the question and the context are taken out; what follows moves up behind the prefix
+        return Stream(tuple(ids[spans.cue[0] :]), spans.prefix[1])
+    knockout = Knockout(CUTS[condition], into)
+    return cut_stream(ids, shared, knockout.cut(spans), knockout.variants(layers)[0])
+
+
+def place_of(condition: Condition, spans: Spans, position: Position) -> int:
+    """The token that is read."""
+    place: int = getattr(spans, position)
+    return place - (spans.cue[0] - spans.prefix[1]) if condition == "answer_only" else place

@@ -1,0 +1,313 @@
+"""How all conditions of some samples share one forward pass: the one place where reuse is decided.
+
+A condition differs from the clean pass only from its first cut query on. So a sample becomes several *streams*:
+
+    shared prefix | clean: the sample's own tokens | knockout: tokens from its first cut on | control: … | …
+    (keys and values, computed once for all samples)
+
+A stream's queries see the clean keys before its start, its own keys after it, and nothing of other streams. Every
+distinct (token, condition) is computed once; nothing is approximated. A stream whose cut begins at a later layer (a
+window, a single layer) joins at that layer with copies of the clean states, which until then are its own: so the
+variants of a layer × layer map are in the same pass, each from its layer on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.traces.knockout import NOTHING, Cut
+
+PREFIX, PADDING = -1, -2  # streams of keys that are not a condition's own
+WIDTH = 64  # queries in a row of attention: more waste edges, fewer waste copies of keys
+KEYS = 16  # keys in a row are a multiple: up to four times as fast in bfloat16 as an odd number of them
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One condition's own tokens. Tokens are counted from the start of the sample's sequence, BOS included."""
+
+    ids: tuple[int, ...]
+    """The tokens that are computed for it."""
+    start: int
+    """The place of the first of them. Places before it are the clean stream's."""
+    cut: Cut = NOTHING
+    """The edges that are cut in it."""
+    layers: range = range(0)
+    """The layers in which the cut holds. The stream joins at the first of them."""
+
+    @property
+    def joins(self) -> int:
+        """The layer at which it joins."""
+        return self.layers.start if self.cut.keys else 0
+
+    @property
+    def end(self) -> int:
+        """One past its last place."""
+        return self.start + len(self.ids)
+
+
+def clean_stream(ids: Sequence[int], shared: int) -> Stream:
+    """The sample as it is; its first `shared` tokens are the shared prefix."""
+    return Stream(tuple(ids[shared:]), shared)
+
+
+def cut_stream(ids: Sequence[int], shared: int, cut: Cut, layers: range) -> Stream:
+    """The same sample under a cut, from its first changed token on.
+
+    The last token is computed at least, so that an empty cut is a pass like any other.
+    """
+    start = min(max(cut.first, shared), len(ids) - 1)
+    return Stream(tuple(ids[start:]), start, cut, layers)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A batch of samples, laid out for one pass.
+
+    Its tokens are **slots** of one flat list, in the order in which they join: all that treats tokens one by one sees
+    no padding. Attention alone sees **rows**: some queries, of streams side by side, and the keys that these see.
+    """
+
+    ids: NDArray[np.int64]
+    """(slot,)"""
+    places: NDArray[np.int64]
+    """(slot,): the token's place in its sequence, which is its position id."""
+    streams: NDArray[np.int64]
+    """(slot,): the number of its stream, counted through all samples."""
+    sources: NDArray[np.int64]
+    """(slot,): for a slot that joins after layer 0, the clean slot it is a copy of; else 0."""
+    queries: NDArray[np.int64]
+    """(row, column): the slots that attend in a row; PADDING where none does. Rows are in the order of joining."""
+    keys: NDArray[np.int64]
+    """(row, column): the keys of a row, counted from the start of the prefix: key shared + i is slot i's."""
+    counts: tuple[int, ...]
+    """(layer,): how many slots have joined."""
+    shared: int
+    """Length of the shared prefix."""
+    samples: tuple[tuple[Stream, ...], ...]
+    """The streams of each sample, the clean one first."""
+    firsts: tuple[tuple[int, ...], ...]
+    """The first slot of each stream of each sample."""
+    _uncut: dict[int | None, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
+    """By the length of a sliding window: what each query sees where nothing is cut, (R, Q, K)."""
+
+    def filled(self, layer: int) -> int:
+        """Slots at a layer with those that fill the list up: few lengths, as a CPU compiles a kernel for each.
+
+        Sixteen between a number and its double, so that a thirtieth is filled up on average.
+        """
+        count = self.counts[layer]
+        return _up(count, max(64, 2 ** (count.bit_length() - 1) // 16))
+
+    def rows(self, layer: int) -> int:
+        """How many rows attend at a layer: those in which some slot has joined."""
+        return int((self.queries[:, 0] < self.counts[layer]).sum())
+
+    @cached_property
+    def stands(self) -> NDArray[np.int64]:
+        """(slot,): where it is among the queries of all rows, counted through."""
+        there = np.flatnonzero(self.queries != PADDING)
+        return there[np.argsort(self.queries.ravel()[there])]
+
+    def slot(self, sample: int, stream: int, place: int) -> int:
+        """The slot of a place under a stream: its own, or before its start the clean one."""
+        if place < self.samples[sample][stream].start:
+            stream = 0
+        mine = self.samples[sample][stream]
+        if not mine.start <= place < mine.end:
+            raise ValueError(f"place {place} is not among the computed tokens of stream {stream}")
+        return self.firsts[sample][stream] + place - mine.start
+
+    def visible(self, layer: int, window: int | None = None) -> NDArray[np.bool_]:
+        """Which keys of its row each query sees at a layer: (row, query, key)."""
+        if window not in self._uncut:
+            self._uncut[window] = self._without_cuts(window)
+        seen = self._uncut[window][: self.rows(layer)].copy()
+        _, places = self._keys
+        for i, s in self.cut_in(layer):
+            stream = self.samples[i][s]
+            first = self.firsts[i][s]
+            rows, columns = np.divmod(self.stands[first : first + len(stream.ids)], self.queries.shape[1])
+            blind = stream.cut.blind_from(int(places[rows].max()) + 1)
+            seen[rows, columns] &= np.arange(stream.start, stream.end)[:, None] < blind[places[rows]]
+        return seen
+
+    def cut_in(self, layer: int) -> tuple[tuple[int, int], ...]:
+        """Samples and streams whose cuts hold at a layer."""
+        return tuple((i, s) for i, s, layers in self._cuts if layer in layers)
+
+    @cached_property
+    def _cuts(self) -> list[tuple[int, int, range]]:
+        """Samples and streams with a cut, and its layers."""
+        every = [(i, s, stream) for i, sample in enumerate(self.samples) for s, stream in enumerate(sample)]
+        return [(i, s, stream.layers) for i, s, stream in every if stream.cut.keys]
+
+    @cached_property
+    def _keys(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The streams and the places of the keys: (row, key) each."""
+        before = np.arange(self.shared)
+        streams = np.concatenate([np.full_like(before, PREFIX), self.streams])
+        places = np.concatenate([before, self.places])
+        return _at(streams, self.keys), _at(places, self.keys)
+
+    def _starts(self) -> NDArray[np.int32]:
+        """(stream,): where each starts."""
+        return np.array([stream.start for sample in self.samples for stream in sample], dtype=np.int32)
+
+    def _without_cuts(self, window: int | None) -> NDArray[np.bool_]:
+        """(row, query, key): what each query sees where nothing is cut. Who has not joined is seen by no other."""
+        streams, places = self._keys
+        query_streams, query_places = _at(self.streams, self.queries), _at(self.places, self.queries)
+        sizes = [len(sample) for sample in self.samples]
+        clean = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes).astype(np.int32)[np.maximum(query_streams, 0)]
+        start = self._starts()[np.maximum(query_streams, 0)]
+        seen: NDArray[np.bool_] = streams[:, None, :] == query_streams[:, :, None]
+        seen &= places[:, None, :] <= query_places[:, :, None]
+        base = (streams[:, None, :] == PREFIX) | (streams[:, None, :] == clean[:, :, None])
+        seen |= base & (places[:, None, :] < start[:, :, None])
+        if window is not None:
+            seen &= query_places[:, :, None] - places[:, None, :] < window
+        nobody = query_streams == PADDING
+        seen &= ~nobody[:, :, None]
+        seen[:, :, 0] |= nobody  # no query is without a key
+        return seen
+
+
+def _up(count: int, step: int) -> int:
+    """The next multiple."""
+    return -(-count // step) * step
+
+
+def _at(values: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The values at an index; PADDING where that is."""
+    return np.where(index == PADDING, PADDING, values[np.maximum(index, 0)]).astype(np.int32)
+
+
+def lay_out(samples: Sequence[Sequence[Stream]], shared: int, layers: int) -> Layout:
+    """Lay samples, each some streams, out for one pass."""
+    if any(sample[0].joins != 0 or sample[0].start != shared for sample in samples):
+        raise ValueError("the first stream of a sample is the clean one")
+    # 1. in which order streams join, and the first slot of each
+    joining = sorted((stream.joins, i, s) for i, sample in enumerate(samples) for s, stream in enumerate(sample))
+    first: dict[tuple[int, int], int] = {}
+    counts = np.zeros(layers, dtype=np.int64)
+    slots = 0
+    for layer, i, s in joining:
+        first[i, s] = slots
+        slots += len(samples[i][s].ids)
+        counts[layer:] = slots
+    # 2. what each slot is
+    numbers = np.cumsum([0] + [len(sample) for sample in samples])  # of the first stream of each sample
+    ids: list[int] = []
+    places, streams, sources = [], [], []
+    for layer, i, s in joining:
+        stream = samples[i][s]
+        own = np.arange(stream.start, stream.end)
+        clean = first[i, 0] + own - shared  # the clean slots of the same places
+        ids += stream.ids
+        places.append(own)
+        streams.append(np.full(len(own), numbers[i] + s))
+        sources.append(clean if layer else np.zeros_like(own))
+    # 3. who attends to whom, in rows
+    queries, keys = _rows(samples, shared, first)
+    return Layout(
+        ids=np.array(ids, dtype=np.int64),
+        places=np.concatenate(places),
+        streams=np.concatenate(streams),
+        sources=np.concatenate(sources),
+        queries=queries,
+        keys=keys,
+        counts=tuple(counts.tolist()),
+        shared=shared,
+        samples=tuple(tuple(sample) for sample in samples),
+        firsts=tuple(tuple(first[i, s] for s in range(len(sample))) for i, sample in enumerate(samples)),
+    )
+
+
+Slots = NDArray[np.int64]
+
+
+class _Piece(NamedTuple):
+    """Tokens of a sample that attend in one row."""
+
+    joins: int
+    """The layer from which on the first of them attend."""
+    queries: Slots
+    """Their slots."""
+    keys: Slots
+    """The slots that they see, their own among them."""
+
+
+def _rows(
+    samples: Sequence[Sequence[Stream]], shared: int, first: dict[tuple[int, int], int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The queries (R, Q) and the keys (R, K) of each row of attention.
+
+    Streams of a sample share a row as far as they fit, as they see the same clean keys; a long one takes several rows;
+    and what is short stands side by side, as long as a row has no more keys than the largest piece.
+    """
+    # 1. pieces: what of a sample fits into one row
+    pieces = [
+        _piece(sample, some, [first[i, s] for s in range(len(sample))])
+        for i, sample in enumerate(samples)
+        for some in _fitting(sample)
+    ]
+    # 2. each to the first row with room for it, early and large ones first
+    width = _up(max(len(piece.queries) for piece in pieces), 8)
+    most = max(len(piece.keys) for piece in pieces)
+    rows: list[list[_Piece]] = []
+    room: list[tuple[int, int]] = []  # left in each row, for queries and for keys
+    for piece in sorted(pieces, key=lambda piece: (piece.joins, -len(piece.queries))):
+        needed = len(piece.queries), len(piece.keys)
+        row = next((r for r, left in enumerate(room) if left[0] >= needed[0] and left[1] >= needed[1]), len(room))
+        if row == len(room):
+            room.append((width, most))
+            rows.append([])
+        room[row] = room[row][0] - needed[0], room[row][1] - needed[1]
+        rows[row].append(piece)
+    # 3. their queries side by side; their keys behind the prefix, once each: two pieces of a sample share clean ones
+    queries = [np.concatenate([piece.queries for piece in row]) for row in rows]
+    before = np.arange(shared)
+    keys = [np.unique(np.concatenate([before, *(shared + piece.keys for piece in row)])) for row in rows]
+    return _table(queries, width), _table(keys, _up(max(map(len, keys)), KEYS))
+
+
+def _fitting(sample: Sequence[Stream]) -> Iterator[list[tuple[int, range]]]:
+    """Streams of a sample in the order in which they join, and which of their tokens: as many as fit into a row."""
+    some: list[tuple[int, range]] = []
+    room = WIDTH
+    for s in sorted(range(len(sample)), key=lambda s: (sample[s].joins, s)):
+        size = len(sample[s].ids)
+        if some and min(size, WIDTH) > room:
+            yield some
+            some, room = [], WIDTH
+        for begin in range(0, size, WIDTH):
+            if begin:
+                yield some
+                some, room = [], WIDTH
+            some.append((s, range(begin, min(begin + WIDTH, size))))
+        room -= len(some[-1][1])
+    yield some
+
+
+def _piece(sample: Sequence[Stream], some: Sequence[tuple[int, range]], first: Sequence[int]) -> _Piece:
+    """Some tokens of a sample's streams, with the keys that they see: their own and clean ones."""
+    queries = [np.arange(first[s] + tokens.start, first[s] + tokens.stop) for s, tokens in some]
+    own = [np.arange(first[s], first[s] + tokens.stop) for s, tokens in some]
+    clean = max(0, *(sample[s].start - sample[0].start for s, _ in some))
+    keys = np.unique(np.concatenate([*own, np.arange(first[0], first[0] + clean)]))
+    return _Piece(min(sample[s].joins for s, _ in some), np.concatenate(queries), keys)
+
+
+def _table(rows: Sequence[Slots], width: int) -> NDArray[np.int64]:
+    """(row, width): the numbers of each row; PADDING behind them."""
+    made = np.full((len(rows), width), PADDING, dtype=np.int64)
+    for row, numbers in zip(made, rows, strict=True):
+        row[: len(numbers)] = numbers
+    return made

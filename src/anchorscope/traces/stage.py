@@ -1,0 +1,127 @@
+"""The fourth stage: from samples to the `traces` table and the activations beside it.
+
+Models here answer a few percent right, so wrong answers are drawn: every row keeps the probability with which it was.
+Activations are safetensors shards, one tensor `condition/site/position` of shape (layer, sample, width) each, in the
+order of the table; they are read a layer at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import save
+
+from anchorscope.models.batches import plan_batches
+from anchorscope.models.heap import give_back
+from anchorscope.models.load import Model
+from anchorscope.spans import SPANS, Sample
+from anchorscope.store import Forward, Plan, Sharded, Store
+from anchorscope.store.files import write_bytes
+from anchorscope.study import TraceSpec
+from anchorscope.study.terms import QUESTION_ONLY, Condition, Position, ReadPoint
+from anchorscope.traces.activations import activations_path, tensor_name
+from anchorscope.traces.budget import ENOUGH, Budget, make_budget
+from anchorscope.traces.choose import choose
+from anchorscope.traces.conditions import place_of, stream_of
+from anchorscope.traces.layout import Stream
+from anchorscope.traces.record import TRACES, Trace
+from anchorscope.traces.tracer import Read, Tracer
+
+SHARD_ROWS = 256  # what a stopped run traces again, at most
+
+
+def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Store) -> Sharded[Trace]:
+    """The `traces` table of one model and dataset; a shard's activations are written before its rows."""
+    spec, cell = store.study.traces, store.results(model.name, dataset)
+    chosen = choose(store, model.name, dataset)
+    inputs = {
+        "spans": cell.origin(SPANS),
+        "traces": spec.model_dump(mode="json"),
+        "seed": store.study.seed,
+        "chosen": chosen.digest,
+    }
+    tracer = Tracer(model, shared_ids, spec.sites)
+    facts = {
+        "batch_plan": {"rows": "of similar length, within a shard", **budget_of(tracer, spec).record()},
+        "attention": model.fingerprint["attention"],
+    }
+    table = cell.begin(TRACES, Plan(len(chosen.clusters), SHARD_ROWS), inputs, facts)
+    samples = Forward(table.plan, lambda: chosen.samples(store, model.name, dataset))
+
+    def trace(shard: int) -> list[list[Trace]]:
+        some = samples(shard)
+        write_bytes(activations_path(cell, shard), save(trace_samples(tracer, some, spec)))
+        return [[chosen.row(sample) for sample in some]]
+
+    return Sharded(f"{model.name}, {dataset}: tracing", (table,), trace)
+
+
+class _Kept(NamedTuple):
+    """What is read of every sample."""
+
+    stream: int
+    """The number of a condition among those of the study, and of its stream in a sample."""
+    position: Position
+    """At which token."""
+
+
+def trace_samples(tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec) -> dict[str, torch.Tensor]:
+    """The activations of samples: (layer, sample, width) for each `condition/site/position`."""
+    kept = _kept(spec)
+    # 1. the streams of each sample
+    rows = [_streams(tracer, sample, spec, kept) for sample in samples]
+    # 2. where what is read will stay, made before any pass: no holes in the heap
+    network = tracer.model.network
+    dtype = torch.float32 if network.dtype == torch.float64 else network.dtype
+    names = {
+        (site, each): tensor_name(spec.conditions[each.stream], ReadPoint(site, each.position))
+        for site in tracer.sites
+        for each in kept
+    }
+    shape = (tracer.layers, len(samples), network.config.get_text_config().hidden_size)
+    activations = {name: torch.empty(shape, dtype=dtype) for name in names.values()}
+    # 3. batch by batch
+    budget = budget_of(tracer, spec)
+    lengths = [sum(len(stream.ids) for stream in row) for row in rows]
+    for batch in plan_batches(lengths, budget.memory, budget.cost, enough=ENOUGH):
+        reads = [
+            Read(i, each.stream, place_of(spec.conditions[each.stream], samples[row].spans, each.position))
+            for each in kept
+            for i, row in enumerate(batch)
+        ]
+        for site, states in tracer([rows[row] for row in batch], reads).items():
+            for each, block in zip(kept, torch.split(states, len(batch), dim=1), strict=True):
+                activations[names[site, each]][:, batch] = block.to(dtype)
+        del states, block
+        give_back()
+    return activations
+
+
+def _streams(tracer: Tracer, sample: Sample, spec: TraceSpec, kept: Sequence[_Kept]) -> list[Stream]:
+    """One stream for each condition. Tokens after the last that is read change nothing."""
+    shared = tracer.shared_ids
+    end = 1 + max(place_of("clean", sample.spans, each.position) for each in kept)
+    ids = [*shared, *sample.answer.prompt_ids, *sample.answer.answer_ids][:end]
+    return [stream_of(c, ids, sample.spans, len(shared), spec.into, tracer.layers) for c in spec.conditions]
+
+
+def budget_of(tracer: Tracer, spec: TraceSpec) -> Budget:
+    """What a batch of samples may take."""
+    return make_budget(tracer.model, spec.memory, len(tracer.shared_ids), len(_kept(spec)) * len(spec.sites))
+
+
+def _kept(spec: TraceSpec) -> list[_Kept]:
+    """Every condition at every position."""
+    return [
+        _Kept(stream, position)
+        for stream, condition in enumerate(spec.conditions)
+        for position in _positions(spec, condition)
+    ]
+
+
+def _positions(spec: TraceSpec, condition: Condition) -> list[Position]:
+    """The positions read under a condition."""
+    extra = [QUESTION_ONLY] if condition == "clean" and QUESTION_ONLY not in spec.positions else []
+    return [*spec.positions, *extra]

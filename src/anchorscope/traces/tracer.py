@@ -1,0 +1,181 @@
+"""Forward passes under conditions, and the activations at the read positions. Hooks live here and nowhere else.
+
+One pass carries all conditions of a batch of samples (layout.py). Two kinds of hook do it, beside attention in rows
+(attention.py): before a layer, streams join; after a site, the read positions are picked out. Nothing else leaves the
+device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from anchorscope.errors import ModelError
+from anchorscope.models.load import Model
+from anchorscope.models.prefix import compute_prefix
+from anchorscope.models.sites import site_modules
+from anchorscope.study.terms import Site
+from anchorscope.traces.attention import attention_in_rows
+from anchorscope.traces.layout import Layout, Stream, lay_out
+
+PLACED = ("position_ids", "position_embeddings")  # what a layer gets with the states of each slot
+
+
+@dataclass(frozen=True)
+class Read:
+    """One activation to keep: of which sample of the batch, under which of its streams, at which place."""
+
+    sample: int
+    """The number of the sample in the batch."""
+    stream: int
+    """The number of the stream in the sample."""
+    place: int
+    """The token's place in its sequence."""
+
+
+class Tracer:
+    """Runs samples, each some streams, through one model and reads its sites."""
+
+    def __init__(self, model: Model, shared_ids: Sequence[int], sites: Sequence[Site]) -> None:
+        self.model, self.shared_ids = model, list(shared_ids)
+        self.sites = tuple(sites)
+        kind = model.source.architecture
+        self._layers = site_modules(model.network, kind, "resid")
+        self._modules = {site: site_modules(model.network, kind, site) for site in self.sites}
+        self._prefix = compute_prefix(model, self.shared_ids)
+
+    @property
+    def layers(self) -> int:
+        """How many layers the model has."""
+        return len(self._layers)
+
+    @torch.inference_mode()
+    def __call__(self, samples: Sequence[Sequence[Stream]], reads: Sequence[Read]) -> dict[Site, torch.Tensor]:
+        """The activations of each site: (layer, read, width), on the CPU, in the model's dtype.
+
+        A stream that joins at a later layer is the clean one until then, and is read there.
+        """
+        if not reads:
+            raise ValueError("nothing is read")
+        layout = lay_out(samples, len(self.shared_ids), self.layers)
+        readings = _Readings(self.sites, self.layers)
+        device = self.model.device
+        with ExitStack() as stack:
+            for handle in self._hooks(layout, _slots(layout, reads, self.layers), readings):
+                stack.callback(handle.remove)
+            stack.enter_context(attention_in_rows(self.model, layout, self._prefix))
+            self.model.network.get_decoder()(
+                _filled(layout.ids, layout).to(device),
+                attention_mask=torch.zeros(1, 1, 1, 1, device=device),  # each layer has its own, in attention.py
+                position_ids=_filled(layout.places, layout).to(device),
+                use_cache=False,
+            )
+        return readings.complete(self.model.name)
+
+    def _hooks(self, layout: Layout, slots: NDArray[np.int64], readings: _Readings) -> Iterator[Any]:
+        for layer in range(self.layers):
+            yield self._layers[layer].register_forward_pre_hook(partial(_join, layout, layer), with_kwargs=True)
+            picked = torch.from_numpy(slots[layer])
+            for site in self.sites:
+                yield self._modules[site][layer].register_forward_hook(partial(readings.pick, site, layer, picked))
+
+
+def _filled(values: NDArray[np.int64], layout: Layout) -> torch.Tensor:
+    """(1, slot): what comes with each slot, and again the first's for those that fill the list up."""
+    extra = layout.filled(-1) - len(values)
+    return torch.from_numpy(np.concatenate([values, np.repeat(values[:1], extra)]))[None]
+
+
+def _slots(layout: Layout, reads: Sequence[Read], layers: int) -> NDArray[np.int64]:
+    """(layer, read): which slot is read. Before it joins, a stream is read where the clean one is."""
+    slots = np.empty((layers, len(reads)), dtype=np.int64)
+    for number, read in enumerate(reads):
+        joins = layout.samples[read.sample][read.stream].joins
+        slots[:joins, number] = layout.slot(read.sample, 0, read.place) if joins else 0
+        slots[joins:, number] = layout.slot(read.sample, read.stream, read.place)
+    return slots
+
+
+def _join(layout: Layout, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Before a layer: streams that join here get copies of the clean states; what comes with slots is theirs only."""
+    if layout.counts[0] == layout.counts[-1]:
+        return None  # all streams are there from the start
+    named = "hidden_states" in kwargs
+    states = kwargs["hidden_states"] if named else args[0]
+    count, before = layout.counts[layer], layout.counts[layer - 1] if layer else layout.counts[0]
+    size = layout.filled(layer)
+    if layer == 0 or count > before:
+        joining = states[:, torch.from_numpy(layout.sources[before:count]).to(states.device)]
+        filling = states[:, :1].expand(-1, size - count, -1)
+        states = torch.cat([states[:, :before], joining, filling], dim=1)
+    placed = {name: _first(kwargs[name], size) for name in PLACED if kwargs.get(name) is not None}
+    kwargs = {**kwargs, **placed}
+    if named:
+        kwargs["hidden_states"] = states
+    else:
+        args = (states, *args[1:])
+    return args, kwargs
+
+
+def _first(value: Any, size: int) -> Any:
+    """What comes with the first slots: of (1, slot, …), or of several of these."""
+    return tuple(each[:, :size] for each in value) if isinstance(value, tuple) else value[:, :size]
+
+
+class _Readings:
+    """Collects what is read, layer by layer; nothing waits for the device until the end.
+
+    On the CPU it goes where it will stay at once: kept in pieces, it would leave holes in the heap that no later layer
+    fits into.
+    """
+
+    def __init__(self, sites: Sequence[Site], layers: int) -> None:
+        self._layers = layers
+        self._made: dict[Site, torch.Tensor] = {}
+        self._waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._missing = {(site, layer) for site in sites for layer in range(layers)}
+
+    def pick(self, site: Site, layer: int, slots: torch.Tensor, module: nn.Module, inputs: Any, output: Any) -> None:
+        """After a site: keep the read positions."""
+        states = output[0] if isinstance(output, tuple) else output
+        picked = states[0].index_select(0, slots.to(states.device))
+        if site not in self._made:
+            self._made[site] = picked.new_empty(self._layers, *picked.shape, device="cpu")
+        place = self._made[site][layer]
+        if picked.device.type == "cpu":
+            place.copy_(picked)
+        else:
+            self._waiting.append((place, picked))
+        self._missing.discard((site, layer))
+
+    def complete(self, model: str) -> dict[Site, torch.Tensor]:
+        """(layer, read, width) of each site."""
+        if self._missing:
+            site, layer = min(self._missing)
+            raise ModelError(f"{model}: site {site} was not read in layer {layer}")
+        for place, picked in self._waiting:
+            place.copy_(picked)
+        return self._made
+
+
+@torch.inference_mode()
+def read_plain(
+    model: Model, ids: Sequence[int], places: Sequence[int], sites: Sequence[Site]
+) -> dict[Site, torch.Tensor]:
+    """Read (layer, place, width) the slow, obvious way: one sample, no cache, no padding, the model's own mask."""
+    modules = {site: site_modules(model.network, model.source.architecture, site) for site in sites}
+    readings, picked = _Readings(sites, len(next(iter(modules.values())))), torch.tensor(list(places))
+    with ExitStack() as stack:
+        for site in sites:
+            for layer, module in enumerate(modules[site]):
+                stack.callback(module.register_forward_hook(partial(readings.pick, site, layer, picked)).remove)
+        model.network.get_decoder()(torch.tensor([list(ids)], device=model.device), use_cache=False)
+    return readings.complete(model.name)

@@ -1,0 +1,421 @@
+"""A whole run of two tiny models on two sets and one that is too small, through the real command line, once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+from typer.testing import CliRunner
+
+import anchorscope.probes.stage as probing_module
+import anchorscope.run.pipeline as pipeline_module
+from anchorscope import Study
+from anchorscope.cli import app
+from anchorscope.errors import ModelError, StoreError
+from anchorscope.pathways.baselines import _within, within_auroc
+from anchorscope.pathways.headline import Curves, Number, headline, headlines
+from anchorscope.pathways.intervals import resample
+from anchorscope.pathways.lookup import read_pathways
+from anchorscope.pathways.record import PATHWAYS, Origin, Statistic
+from anchorscope.probes.folds import make_folds
+from anchorscope.probes.probe import load_probes
+from anchorscope.probes.readouts import drift
+from anchorscope.probes.record import READOUTS
+from anchorscope.probes.recorded import read_readouts
+from anchorscope.probes.text_only import text_only
+from anchorscope.report.charts import CHARTS
+from anchorscope.report.figures import write_figures
+from anchorscope.run.pipeline import Pipeline
+from anchorscope.run.status import expected, status_of
+from anchorscope.store import Store
+from anchorscope.study.terms import ReadPoint
+from anchorscope.traces.activations import Activations
+from anchorscope.traces.record import TRACES
+from filling import write_readouts
+from tiny_study import write_study
+
+pytestmark = pytest.mark.transformers
+
+POINT = ReadPoint("mlp", "answer_last")
+MODELS = {"one": "llama", "two": "gemma3_text"}
+SETS = {"north": (34, 40), "poor": (3, 9), "south": (36, 36)}
+GOOD = [(model, dataset) for model in MODELS for dataset in ("north", "south")]
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run and what it printed."""
+
+    folder: Path
+    study: Study
+    store: Store
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> Done:
+    folder = tmp_path_factory.mktemp("study")
+    probes = {"repeats": 2, "folds": 3, "strengths": [0.01, 0.1], "resamples": 100}
+    study = write_study(folder, MODELS, SETS, probes=probes)
+    command = [sys.executable, "-m", "anchorscope.cli", "run", str(folder / "study.yaml")]
+    env = {**os.environ, "COLUMNS": "200", "HF_HUB_OFFLINE": "1"}
+    ended = subprocess.run(
+        [*command, "--runs", str(folder / "runs")], cwd=folder, env=env, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return Done(folder, study, Store.open(folder / "runs" / "s"), ended.stdout, ended.stderr)
+
+
+def files(root: Path) -> dict[str, Path]:
+    found = sorted(path for path in root.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(root)): path for path in found}
+
+
+@pytest.fixture(scope="module")
+def table(done: Done) -> dict[tuple[str, str], list[Statistic]]:
+    """The rows of each model and set."""
+    found: dict[tuple[str, str], list[Statistic]] = {}
+    for row in read_pathways(done.store, POINT):
+        found.setdefault((row.model, row.dataset), []).append(row)
+    return found
+
+
+# --- the run as a person sees it --------------------------------------------------------------------------------
+
+
+def test_every_model_and_set_has_a_line_and_the_figures_a_folder(done: Done):
+    lines = [line.split()[:4] for line in done.stdout.splitlines()]
+    for model, dataset in GOOD:
+        right, wrong = SETS[dataset]
+        assert [model, dataset, str(right + wrong), str(right)] in lines
+    assert f"The charts are in:  {done.store.root / 'figures' / 'mlp-answer_last'}" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "one, north: 36 of 76" in done.stdout  # answered; the file leaves one out
+
+
+def test_a_set_with_too_few_right_answers_is_told_and_stops_nothing(done: Done, table):
+    for model in MODELS:
+        notices = [line for line in done.stderr.splitlines() if f"{model}, poor: too few questions" in line]
+        assert len(notices) == 1
+        assert "Sample more questions" in " ".join(done.stderr.split())
+        tables = done.store.results(model, "poor").manifest()["tables"]
+        assert set(tables) == {"answers", "spans", "traces"}
+    assert list(table) == GOOD
+
+
+def test_four_charts_of_five_files_each_are_written(done: Done):
+    folder = done.store.root / "figures" / "mlp-answer_last"
+    wanted = {f"{chart}.{suffix}" for chart in CHARTS for suffix in ("png", "svg", "pdf", "csv", "txt")}
+    assert {path.name for path in folder.iterdir()} == wanted
+    assert len(wanted) == 20
+    assert all(path.stat().st_size > 0 for path in folder.iterdir())
+    for chart in CHARTS:
+        numbers = (folder / f"{chart}.csv").read_text(encoding="utf-8")
+        assert all(f"{model},{dataset}," in numbers for model, dataset in GOOD)
+
+
+def test_a_second_run_computes_nothing_and_touches_nothing(done: Done, monkeypatch):
+    def no_model(*args: object) -> None:
+        raise AssertionError("a complete run loads no model")
+
+    before = {name: path.stat().st_mtime_ns for name, path in files(done.store.root).items()}
+    monkeypatch.setattr(pipeline_module, "load_model", no_model)
+    monkeypatch.setattr(pipeline_module, "write_figures", lambda *where: [])  # drawn anew always; the next test
+    notices: list[str] = []
+    with Store.writing(done.store.root, done.study) as store:
+        run = Pipeline(store, notice=notices.append)
+        assert run() == []
+    assert {name: path.stat().st_mtime_ns for name, path in files(done.store.root).items()} == before
+    assert [notice.split(":")[0] for notice in notices] == ["one, poor", "two, poor"]
+    assert set(run.times) == {"questions", "probes", "pathways", "figures"}
+
+
+def test_another_file_of_answers_is_noticed_though_all_is_traced(done: Done):
+    path = done.folder / "given.jsonl"
+    before = path.read_bytes()
+    path.write_bytes(before.replace(b"zebra", b"horse"))
+    try:
+        with (
+            Store.writing(done.store.root, done.study) as store,
+            pytest.raises(StoreError, match=r"inputs\.answers\.file"),
+        ):
+            Pipeline(store)()
+    finally:
+        path.write_bytes(before)
+
+
+def test_figure_draws_the_same_bytes(done: Done, tmp_path: Path):
+    ended = CliRunner().invoke(app, ["figure", str(done.store.root), "--into", str(tmp_path / "again")])
+    assert ended.exit_code == 0, ended.output
+    again, before = (
+        files(tmp_path / "again" / "mlp-answer_last"),
+        files(done.store.root / "figures" / "mlp-answer_last"),
+    )
+    assert {name: path.read_bytes() for name, path in again.items()} == {
+        name: path.read_bytes() for name, path in before.items()
+    }
+    assert ended.output.count(".png") == len(CHARTS)
+
+
+def test_figures_of_a_run_without_pathways_are_refused(done: Done, tmp_path: Path):
+    with Store.writing(tmp_path / "run", done.study) as store, pytest.raises(StoreError, match="no pathways at mlp"):
+        write_figures(store, POINT)
+
+
+def test_status_lists_every_table_and_what_is_missing(done: Done):
+    status = status_of(done.store)
+    assert [(table.part, table.table) for table in status.tables] == list(expected(done.study))
+    state = {(table.part, table.table): table.state for table in status.tables}
+    lacking = {(f"{model}/poor", kind.at(POINT).name) for model in MODELS for kind in (READOUTS, PATHWAYS)}
+    assert {key for key, value in state.items() if value == "not begun"} == lacking
+    assert {value for key, value in state.items() if key not in lacking} == {"complete"}
+    shown = CliRunner().invoke(app, ["status", str(done.store.root), "--exit-code"])
+    assert shown.exit_code == 1
+    for part, name in state:
+        assert any(line.split()[:2] == [part, name] for line in shown.output.splitlines()), shown.output
+
+
+def test_a_model_that_fails_its_examination_is_not_traced(done: Done, tmp_path: Path, monkeypatch):
+    def refuse(*args: object) -> None:
+        raise ModelError("tiny fails the check 'plain'")
+
+    monkeypatch.setattr(pipeline_module, "require_health", refuse)
+    study = done.study.model_copy(update={"datasets": done.study.datasets[1:2]}).based_at(done.folder)
+    with Store.writing(tmp_path / "run", study) as store:
+        with pytest.raises(ModelError, match="fails the check"):
+            Pipeline(store)()
+        assert set(store.results("one", "poor").manifest()["tables"]) == {"answers", "spans"}
+
+
+# --- read-outs --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_read_back_is_exactly_what_was_written(done: Done, tmp_path: Path, monkeypatch):
+    root = tmp_path / "run"
+    shutil.copytree(done.store.root, root)
+    written = {}
+    real = probing_module._records
+
+    def keep(rows, conditions, logits, drifts):
+        written.update({name: (logits[c], None if drifts is None else drifts[c]) for c, name in enumerate(conditions)})
+        return real(rows, conditions, logits, drifts)
+
+    monkeypatch.setattr(probing_module, "_records", keep)
+    monkeypatch.setattr(probing_module, "SHARD_ROWS", 100)  # rows of a condition lie in several files
+    manifest = root / "one" / "north" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"shard_rows": 4096', '"shard_rows": 100'))
+    folder = root / "one" / "north" / READOUTS.at(POINT).name
+    (folder / "part-000000.parquet").unlink()
+    with Store.writing(root, done.study) as store:
+        write_readouts(store, "one", "north", POINT)
+    assert len(list(folder.iterdir())) > 1
+    found = read_readouts(store, "one", "north", POINT)
+    conditions = tuple(done.study.traces.conditions)
+    assert found.readouts.conditions == conditions
+    assert found.readouts.logits.shape == found.readouts.drift.shape == (len(conditions), 2, 3, 74, 3)
+    for c, name in enumerate(conditions):
+        assert np.array_equal(found.readouts.logits[c], written[name][0])
+        assert np.array_equal(found.readouts.drift[c], written[name][1])
+        assert name == "clean" or np.abs(found.readouts.drift[c]).max() > 0
+    assert np.array_equal(found.question_only, written["question_only"][0][:, 0])
+    assert np.array_equal(found.text_only, written["text_only"][0][:, 0, :, 0])
+    first = read_readouts(done.store, "one", "north", POINT)  # written by another process, in one file
+    assert np.array_equal(first.readouts.logits, found.readouts.logits)
+    assert np.array_equal(first.question_only, found.question_only)
+
+
+def test_read_outs_of_other_samples_are_refused(done: Done, tmp_path: Path):
+    root = tmp_path / "run"
+    shutil.copytree(done.store.root / "one", root / "one")
+    shutil.copy(done.store.root / "study.yaml", root)
+    cell = Store.open(root).results("one", "south")
+    table = cell.table(TRACES)
+    rows = list(table)
+    table.write(0, [*rows[1:], rows[0]])
+    with pytest.raises(StoreError, match="of other samples"):
+        read_readouts(Store.open(root), "one", "south", POINT)
+
+
+@pytest.mark.parametrize(("model", "dataset"), GOOD)
+def test_read_outs_are_the_saved_probes_applied_out_of_fold(done: Done, model: str, dataset: str):
+    cell = done.store.results(model, dataset)
+    found = read_readouts(done.store, model, dataset, POINT)
+    rows, stored = found.rows, Activations(cell)
+    assert found.readouts.labels.tolist() == [row.correct for row in rows]
+    assert found.readouts.clusters.tolist() == [row.cluster for row in rows]
+    assert found.readouts.probability.tolist() == [row.probability for row in rows]
+    folds = make_folds(found.readouts.labels, found.readouts.clusters, 2, 3, seed=0)
+    layers, record = load_probes(cell.folder / "probes" / "mlp-answer_last")
+    before, _ = load_probes(cell.folder / "probes" / "mlp-prompt_last")
+    assert record["strength"]["C"] in (0.01, 0.1)
+    for layer, probes in enumerate(layers):
+        clean = stored.layer("clean", POINT, layer)
+        asked = stored.layer("clean", ReadPoint("mlp", "prompt_last"), layer)
+        for c, condition in enumerate(found.readouts.conditions):
+            states = stored.layer(condition, POINT, layer)
+            moved = drift(probes, clean, states, folds)
+            for repeat in range(2):
+                for sample in range(0, len(rows), 7):
+                    fold = folds.fold[repeat, sample]
+                    for part in range(3):
+                        logit = states[sample].astype(np.float64) @ probes.weight[repeat, fold, part]
+                        logit += probes.bias[repeat, fold, part]
+                        place = (c, repeat, part, sample, layer)
+                        assert found.readouts.logits[place] == pytest.approx(logit, rel=1e-4, abs=1e-4)
+                        assert found.readouts.drift[place] == pytest.approx(moved[repeat, fold, part], rel=1e-5)
+                    if condition == "clean":
+                        logit = asked[sample].astype(np.float64) @ before[layer].weight[repeat, fold, 0]
+                        logit += before[layer].bias[repeat, fold, 0]
+                        assert found.question_only[repeat, sample, layer] == pytest.approx(logit, rel=1e-4, abs=1e-4)
+
+
+def test_the_text_only_column_is_the_classifier_on_the_same_folds(done: Done):
+    found = read_readouts(done.store, "two", "south", POINT)
+    labels, clusters = found.readouts.labels, found.readouts.clusters
+    folds = make_folds(labels, clusters, 2, 3, seed=0)
+    texts = [row.question for row in found.rows], [row.answer for row in found.rows]
+    assert np.array_equal(found.text_only, text_only(*texts, labels, clusters, folds).astype(np.float32))
+
+
+# --- the tidy table ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model", "dataset"), GOOD)
+def test_the_baselines_stand_in_the_table_and_are_what_a_loop_finds(done: Done, table, model: str, dataset: str):
+    rows = table[model, dataset]
+    found = read_readouts(done.store, model, dataset, POINT)
+    labels = found.readouts.labels
+    relations = [row.relation for row in found.rows]
+
+    def line(name: str) -> dict[int, Statistic]:
+        chosen = [row for row in rows if row.statistic == name and row.stratum == "all"]
+        assert all(
+            (row.condition, row.split, row.group, row.n) == ("clean", "none", "all", len(labels)) for row in chosen
+        )
+        return {row.layer: row for row in chosen}
+
+    questions, texts = line("auroc_question_only"), line("auroc_text_only")
+    within = {name: line(f"auroc{name}_within_relation") for name in ("", "_question_only")}
+    assert set(questions) == set(within[""]) == set(within["_question_only"]) == {0, 1, 2}
+    assert set(texts) == {-1}
+    scores = {"": found.readouts.logits[0, :, 0], "_question_only": found.question_only}
+    for layer in range(3):
+        areas = [roc_auc_score(labels, each[:, layer]) for each in found.question_only]
+        assert questions[layer].value == pytest.approx(np.mean(areas), abs=1e-6)
+        for name, of_repeats in scores.items():
+            areas = [within_auroc(labels, each[:, layer], relations) for each in of_repeats]
+            assert within[name][layer].value == pytest.approx(np.mean(areas), abs=1e-6)
+    areas = [roc_auc_score(labels, each) for each in found.text_only]
+    assert texts[-1].value == pytest.approx(np.mean(areas), abs=1e-6)
+    for row in (*questions.values(), *texts.values(), *within[""].values()):
+        assert row.low <= row.value <= row.high
+
+
+def test_the_pathways_of_every_condition_are_there(done: Done, table):
+    for rows in table.values():
+        changed = {row.condition for row in rows if row.statistic == "delta_p"}
+        assert {*done.study.traces.conditions[1:]} <= changed
+        assert {"matched_question-control_question", "matched_random-control_random"} <= changed
+        assert {row.layer for row in rows} == {-1, 0, 1, 2}
+        assert {(row.site, row.position) for row in rows} == {POINT}
+
+
+def test_within_relations_equals_the_statistic_of_the_rows_drawn():
+    """Resampled rows are written out here, repeats included; pairs of a relation may be missing from a draw."""
+    rng = np.random.default_rng(4)
+    n, repeats = 24, 3
+    labels, relations = rng.random(n) < 0.4, np.array(["r", "s", "t", "only"])[rng.integers(0, 3, n)]
+    relations[5], labels[5] = "only", True  # a relation without a pair
+    scores = rng.integers(0, 6, (repeats, n, 2)).astype(np.float32)  # ties
+    drawn = resample(rng.integers(0, 7, n), repeats, 60, seed=2)
+    found = _within(labels, scores, relations, drawn.samples, drawn.repeats)
+    assert found.shape == (61, 2)
+    for draw in range(len(drawn)):
+        rows = np.repeat(np.arange(n), drawn.samples[draw].astype(int))
+        for layer in range(2):
+            areas = []
+            for repeat in np.repeat(np.arange(repeats), drawn.repeats[draw].astype(int)):
+                areas.append(within_auroc(labels[rows], scores[repeat][rows, layer], relations[rows]))
+            expected_value = np.nan if None in areas else np.mean(areas)
+            assert found[draw, layer] == pytest.approx(expected_value, abs=1e-6, nan_ok=True)
+    assert np.array_equal(drawn.samples[0], np.ones(n))
+
+
+def test_within_relations_is_undefined_where_a_draw_has_no_pair():
+    labels, relations = np.array([True, False, True]), np.array(["r", "r", "s"])
+    weights = np.array([[1, 1, 1], [2, 0, 1]], np.float32)
+    found = _within(labels, np.array([[[1.0], [0.0], [5.0]]]), relations, weights, np.ones((2, 1), np.float32))
+    assert found[0, 0] == 1
+    assert np.isnan(found[1, 0])
+
+
+# --- the first numbers ------------------------------------------------------------------------------------------
+
+
+def test_headlines_are_numbers_of_the_table(done: Done, table):
+    found = list(headlines(done.store, POINT))
+    assert [(each.model, each.dataset) for each in found] == GOOD
+    for each in found:
+        rows = table[each.model, each.dataset]
+        assert (each.right, each.n) == (SETS[each.dataset][0], sum(SETS[each.dataset]))
+        clean = [r for r in rows if (r.statistic, r.condition, r.group, r.stratum) == ("auroc", "clean", "all", "all")]
+        best = max(r.value for r in clean if r.split == "none")
+        assert each.numbers["auroc"].value == best
+        assert each.numbers["auroc_text_only"].layer is None
+
+
+ROW = Statistic(
+    "m", "d", "mlp", "answer_last", "knockout", "none", "none", "none", "all", "all", 0, "delta_auroc", 0, 0, 0, 50
+)
+
+
+def curve(values: list[float | None], **where: object) -> list[Statistic]:
+    return [
+        replace(ROW, layer=layer, value=v, low=None if v is None else v - 1, high=None if v is None else v + 1, **where)
+        for layer, v in enumerate(values)
+    ]
+
+
+def test_a_headline_takes_the_best_and_the_lowest_layer_and_what_stands_there():
+    where = {"split": "layer", "statistic": "delta_p"}
+    rows = [
+        *curve([0.6, 0.9, 0.7], statistic="auroc", condition="clean"),
+        *curve([0.5, 0.55, 0.8], statistic="auroc_within_relation", condition="clean"),
+        *curve([0.1, -0.3, -0.2]),
+        *curve([-0.01, -0.02, -0.5], condition="control_question"),
+        *curve([-5.0, -40.04, None], group="Q", **where),
+        *curve([-1.0, -2.0, 3.0], group="A", **where),
+        *curve([None, -38.0, None], group="Q-A", **where),
+        *curve([0.1, 0.25, 0.5], group="Q", **(where | {"statistic": "share"})),
+        *curve([-9.0], split="anchor_half", anchor="best", statistic="delta_p", group="A"),
+    ]
+    found = headline(Origin("m", "d", POINT), reversed(rows), samples=60, right=20)
+    assert (found.n, found.right) == (60, 20)
+    numbers = found.numbers
+
+    def around(value: float) -> Number:
+        return Number(value, value - 1, value + 1, 1)
+
+    assert numbers["auroc"] == around(0.9)
+    assert numbers["auroc_within_relation"] == around(0.55)  # at the best layer, not its own best
+    assert numbers["delta_auroc_lowest"] == around(-0.3)
+    assert numbers["delta_auroc_control_question"].value == -0.02  # at the knockout's lowest layer
+    assert found.curves["published"] == Curves(around(0.25), around(-40.04), around(-2.0), around(-38.0), (-2.0, 3.0))
+    assert found.curves["halves"] == Curves(None, None, None, None, (-9.0, -9.0))  # too few
+    for name in ("auroc_question_only", "auroc_text_only", "kappa", "placebo_question", "placebo_random"):
+        assert numbers[name] is None
+
+
+def test_a_headline_without_numbers_says_so_everywhere():
+    found = headline(Origin("m", "d", POINT), curve([None, None], statistic="auroc", condition="clean"), 5, 1)
+    assert len(found.curves) == 9
+    assert set(found.curves.values()) == {Curves(None, None, None, None, None)}
+    assert set(found.numbers.values()) == {None}

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope import AnchorscopeError
+from anchorscope.store import Plan, Table
+from anchorscope.store.files import write_whole
+from anchorscope.store.table import schema_of
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    """a name"""
+    numbers: list[int]
+    """numbers"""
+    score: float | None
+    """a score"""
+
+
+@dataclass(frozen=True)
+class Other:
+    name: str
+    """a name"""
+
+
+ROWS = [Row(f"r{i}", list(range(i)), None if i % 2 else i / 3) for i in range(10)]
+
+
+def full(folder: Path) -> Table[Row]:
+    table = Table(folder, Row, Plan(10, 4))
+    for shard in table.missing():
+        table.write(shard, [ROWS[i] for i in table.plan.rows_of(shard)])
+    return table
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path):
+    table = full(tmp_path)
+    assert list(table) == ROWS
+    assert [batch.num_rows for batch in table.batches(["name"])] == [4, 4, 2]
+
+
+def test_columns_carry_their_documentation(tmp_path: Path):
+    full(tmp_path)
+    schema = pq.read_schema(tmp_path / "part-000000.parquet")
+    assert schema.field("score").metadata == {b"doc": b"a score"}
+    assert schema.field("score").nullable
+    assert not schema.field("name").nullable
+
+
+@given(st.integers(0, 500), st.integers(1, 60))
+def test_a_plan_deals_every_row_to_one_shard(rows: int, shard_rows: int):
+    plan = Plan(rows, shard_rows)
+    dealt = [row for shard in range(plan.shards) for row in plan.rows_of(shard)]
+    assert dealt == list(range(rows))
+
+
+def test_an_incomplete_table_is_not_read(tmp_path: Path):
+    table = full(tmp_path)
+    table.path(1).unlink()
+    with pytest.raises(AnchorscopeError, match="1 of 3 shards are missing"):
+        list(table)
+    assert table.missing() == [1]
+
+
+def test_a_shard_of_the_wrong_length_is_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match="takes 4 rows, got 3"):
+        Table(tmp_path, Row, Plan(10, 4)).write(0, ROWS[:3])
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path):
+    table = full(tmp_path)
+    table.path(1).write_bytes(table.path(1).read_bytes()[:-30])
+    assert table.missing() == [1]
+    with pytest.raises(AnchorscopeError, match="1 of 3 shards are missing"):
+        list(table)
+    content = bytearray(full(tmp_path).path(1).read_bytes())
+    content[10:40] = bytes(30)  # the footer is whole, the rows are not
+    table.path(1).write_bytes(content)
+    with pytest.raises(AnchorscopeError, match=r"part-000001\.parquet: damaged"):
+        list(table)
+
+
+def test_a_shard_of_another_plan_or_record_is_refused(tmp_path: Path):
+    full(tmp_path)
+    assert Table(tmp_path, Row, Plan(10, 5)).missing() == [0, 1]
+    with pytest.raises(AnchorscopeError, match="its columns differ"):
+        list(Table(tmp_path, Other, Plan(10, 4)))
+    assert schema_of(Other).names == ["name"]
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path):
+    def fail(stream):
+        stream.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(AnchorscopeError, match="No space left on device"):
+        write_whole(tmp_path / "a" / "f", fail)
+    assert list((tmp_path / "a").iterdir()) == []
+
+
+def test_a_file_is_never_seen_half_written(tmp_path: Path):
+    target = tmp_path / "f"
+    seen = []
+
+    def write(stream):
+        stream.write(b"half")
+        stream.flush()
+        seen.append(target.exists())
+        stream.write(b"whole")
+
+    write_whole(target, write)
+    assert seen == [False]
+    assert target.read_bytes() == b"halfwhole"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_a_readable_error(tmp_path: Path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(AnchorscopeError, match="Permission denied"):
+        write_whole(tmp_path / "f", lambda stream: None)

@@ -1,0 +1,82 @@
+"""Reuse against no reuse: what is shared, packed or begun at a later layer gives the numbers of each pass alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anchorscope.traces.byhand import attention_by_hand
+from anchorscope.traces.knockout import Cut, Knockout
+from anchorscope.traces.layout import WIDTH, clean_stream, cut_stream, lay_out
+from anchorscope.traces.tracer import Read, Tracer, read_plain
+from tiny import FAMILIES, SITES, difference, load_tiny
+
+pytestmark = pytest.mark.transformers
+TOLERANCES = {"float64": 1e-9, "float32": 1e-5}
+
+
+@st.composite
+def batches(draw):
+    """A shared prefix, samples behind it with cuts of some tokens into later ones, and the layers cut."""
+    token = st.integers(3, 250)
+    prefix = draw(st.lists(token, max_size=9))
+    samples = []
+    for _ in range(draw(st.integers(1, 4))):
+        own = draw(st.lists(token, min_size=4, max_size=80))
+        length = len(prefix) + len(own)
+        answer = draw(st.integers(len(prefix) + 2, length - 1))
+        keys = draw(st.lists(st.integers(max(1, len(prefix)), answer - 1), min_size=1, max_size=4, unique=True))
+        into_answer = draw(st.booleans())
+        cut = Cut(tuple(keys), tuple(max(key + 1, answer if into_answer else 0) for key in keys))
+        place = draw(st.integers(answer, length - 1))
+        samples.append((prefix + own, cut, place))
+    rule = draw(st.sampled_from([("cumulative", 1), ("single", 1), ("window", 2), ("window", 3)]))
+    return prefix, samples, Knockout(layers=rule[0], width=rule[1])
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=TOLERANCES)
+def model(request, family, tmp_path_factory):
+    return load_tiny(family, tmp_path_factory.mktemp(family), request.param), TOLERANCES[request.param]
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(batches())
+def test_reuse_equals_no_reuse(model, batch):
+    network, tolerance = model
+    prefix, samples, knockout = batch
+    tracer = Tracer(network, prefix, SITES)
+    variants = knockout.variants(tracer.layers)
+    rows, reads, wanted = [], [], []
+    for i, (ids, cut, place) in enumerate(samples):
+        streams = [cut_stream(ids, len(prefix), cut, layers) for layers in variants]
+        rows.append([clean_stream(ids, len(prefix)), *streams])
+        for s in range(1 + len(variants)):
+            reads.append(Read(i, s, place))
+            wanted.append((ids, place, cut, variants[s - 1] if s else range(0)))
+    found = tracer(rows, reads)
+    for j, (ids, place, cut, layers) in enumerate(wanted):
+        with attention_by_hand(network, cut, layers):
+            expected = read_plain(network, ids, [place], SITES)
+        for site in SITES:
+            assert difference(found[site][:, j : j + 1], expected[site]) < tolerance
+
+
+@settings(max_examples=200, deadline=None)
+@given(batches())
+def test_every_token_of_a_condition_is_computed_once_and_only_from_its_layer_on(batch):
+    prefix, samples, knockout = batch
+    layers = 4
+    rows = [
+        [clean_stream(i, len(prefix)), *(cut_stream(i, len(prefix), c, each) for each in knockout.variants(layers))]
+        for i, c, _ in samples
+    ]
+    layout = lay_out(rows, len(prefix), layers)
+    assert sorted(layout.queries[layout.queries >= 0].tolist()) == list(range(len(layout.ids)))
+    assert layout.queries.shape[1] <= WIDTH
+    assert sum(layout.counts) == sum(len(stream.ids) * (layers - stream.joins) for row in rows for stream in row)

@@ -1,0 +1,270 @@
+"""What is stored against the slow way: one sample, one condition, one pass, attention written out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import anchorscope.traces.stage as activations_module
+from anchorscope import ModelSpec
+from anchorscope.answers.stage import Answerer
+from anchorscope.errors import StoreError
+from anchorscope.models.load import Model, load_model
+from anchorscope.spans.samples import read_samples
+from anchorscope.store import Store
+from anchorscope.study.terms import CONDITIONS, ReadPoint
+from anchorscope.traces.activations import Activations, activations_path
+from anchorscope.traces.byhand import attention_by_hand
+from anchorscope.traces.choose import choose, cluster
+from anchorscope.traces.conditions import CUTS
+from anchorscope.traces.knockout import Knockout
+from anchorscope.traces.stage import trace_samples
+from anchorscope.traces.tracer import Tracer, read_plain
+from filling import write_traces
+from tiny_study import trace_all, write_study
+
+LAST = ReadPoint("resid", "answer_last")
+pytestmark = pytest.mark.transformers
+
+SITES = ("attn", "mlp", "resid")
+POSITIONS = ("answer_last", "final")
+SHARD_ROWS = 3
+FAMILIES = {"llama": "after", "gemma3_text": "answer"}
+
+
+class Run:
+    """One traced set; `into` differs by family, so that both are seen."""
+
+    def __init__(self, family: str, folder: Path) -> None:
+        traces = {
+            "sites": list(SITES), "positions": list(POSITIONS), "into": FAMILIES[family],
+            "correct": 3, "wrong": 5, "memory": 0.002,
+        }  # fmt: skip
+        self.study = write_study(folder, {"tiny": family}, {"north": (9, 12)}, traces=traces, shard_rows=8)
+        spec = self.study.models[0].model_copy(update={"dtype": "float64"})
+        self.study = self.study.model_copy(update={"models": [spec]})
+        self.model: Model = load_model(spec)
+        self.root = folder / "run"
+        self.store = self.write()
+        self.cell = self.store.results("tiny", "north")
+        self.chosen = choose(self.store, "tiny", "north")
+        self.samples = list(self.chosen.samples(self.store, "tiny", "north"))
+        self.shared_ids = Answerer(self.model, self.study).prompter.shared_ids
+
+    def write(self) -> Store:
+        with Store.writing(self.root, self.study) as store:
+            trace_all(self.model, store)
+        return store
+
+    def files(self) -> dict[str, bytes]:
+        folders = (self.cell.folder / "traces", self.cell.folder / "activations")
+        return {path.name: path.read_bytes() for folder in folders for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def run(request, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(activations_module, "SHARD_ROWS", SHARD_ROWS)  # several shards of a few samples
+        yield Run(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def slowly(run: Run, condition: str, positions: Sequence[str], sample) -> dict[str, torch.Tensor]:
+    """(layer, position, width) of each site."""
+    ids = [*run.shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
+    before = len(ids) - len(sample.answer.answer_ids)
+    known = {"answer_last": sample.spans.answer_last, "final": sample.spans.final, "prompt_last": before - 1}
+    places = [known[position] for position in positions]
+    by_hand = nullcontext()
+    if condition == "answer_only":
+        to_end = [len(ids) - place for place in places]
+        ids = ids[: sample.spans.prefix[1]] + ids[sample.spans.cue[0] :]
+        places = [len(ids) - steps for steps in to_end]
+    elif condition != "clean":
+        cut = Knockout(CUTS[condition], run.study.traces.into).cut(sample.spans)
+        by_hand = attention_by_hand(run.model, cut, range(3))
+    with by_hand:
+        return read_plain(run.model, ids, places, SITES)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_stored_activations_are_those_of_one_slow_pass_each(run: Run, condition):
+    stored = Activations(run.cell)
+    positions = [*POSITIONS, "prompt_last"] if condition == "clean" else POSITIONS
+    slow = [slowly(run, condition, positions, sample) for sample in run.samples]
+    for p, position in enumerate(positions):
+        assert stored.layers(ReadPoint("mlp", position)) == 3
+        for site in SITES:
+            for layer in range(3):
+                wanted = torch.stack([each[site][layer, p] for each in slow]).numpy()
+                found = stored.layer(condition, ReadPoint(site, position), layer)
+                assert found.dtype == np.float32
+                assert found.shape == (8, 32)
+                np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
+
+
+def test_conditions_are_not_all_the_same(run: Run):
+    """Else the comparison above would say little."""
+    stored = Activations(run.cell)
+    clean = stored.layer("clean", LAST, 2)
+    for condition in CONDITIONS[1:]:
+        assert np.abs(stored.layer(condition, LAST, 2) - clean).max() > 1e-3
+    assert any(sample.spans.context for sample in run.samples)
+
+
+def test_numbers_do_not_depend_on_the_batches(run: Run):
+    tracer, spec = Tracer(run.model, run.shared_ids, SITES), run.study.traces
+    found = [
+        trace_samples(tracer, run.samples, spec.model_copy(update={"memory": gigabytes})) for gigabytes in (1e-9, 10)
+    ]
+    assert list(found[0]) == list(found[1])
+    for name, alone in found[0].items():
+        torch.testing.assert_close(alone, found[1][name], rtol=1e-6, atol=1e-7)
+
+
+def test_rows_stand_in_the_order_of_their_activations(run: Run):
+    rows = list(Activations(run.cell).table)
+    assert rows == [run.chosen.row(sample) for sample in run.samples]
+    order = [sample.question.id for sample in read_samples(run.store, "tiny", "north")]
+    assert [row.id for row in rows] == [name for name in order if name in {row.id for row in rows}]
+    for row, sample in zip(rows, run.samples, strict=True):
+        assert (row.id, row.answer) == (sample.question.id, sample.answer.answer)
+        assert row.cut_tokens == len(sample.spans.exact_question)
+        assert row.relation == sample.question.relation
+
+
+def test_what_is_missing_is_made_again_the_same(run: Run):
+    before = run.files()
+    assert len(before) == 6  # three shards of either kind
+    (run.cell.folder / "traces" / "part-000001.parquet").unlink()
+    activations_path(run.cell, 1).unlink()
+    (run.cell.folder / "traces" / "part-000002.parquet").unlink()  # stopped between the two writes
+    run.write()
+    assert run.files() == before
+    (run.cell.folder / "answers" / "part-000001.parquet").unlink()  # with it go its spans, and traces drawn from them
+    run.write()
+    assert run.files() == before
+
+
+def test_a_complete_table_is_left_alone(run: Run, monkeypatch):
+    monkeypatch.setattr(activations_module, "trace_samples", None)
+    with Store.writing(run.root, run.study) as store:
+        write_traces(run.model, run.shared_ids, "north", store)
+
+
+@pytest.mark.parametrize("damage", ["cut short", "not safetensors", "gone", "another tensor"])
+def test_damaged_activations_are_said_with_what_to_do(run: Run, damage):
+    path, before = activations_path(run.cell, 1), run.files()
+    if damage == "gone":
+        path.unlink()
+    elif damage == "another tensor":
+        path.write_bytes(before[path.name].replace(b"clean/mlp/answer_last", b"clean/mlp/answer_lost"))
+    else:
+        path.write_bytes(before[path.name][:-5] if damage == "cut short" else b"no such thing")
+    with pytest.raises(StoreError, match=r"part-000001\.safetensors: cannot be read") as failure:
+        Activations(run.cell).layer("clean", ReadPoint("mlp", "answer_last"), 0)
+    row = run.cell.folder / "traces" / "part-000001.parquet"
+    assert f"Delete {row} too" in str(failure.value.hint)
+    row.unlink()
+    run.write()  # the advice helps
+    assert run.files() == before
+
+
+MAPS = {
+    "later layers on the disk": {"model.embed_tokens": "cpu", "model.layers.0": "cpu", "lm_head": "cpu"},
+    "all but one layer on the disk": {"model.layers.1": "cpu"},
+}  # where input and output embeddings are one, they have to lie together
+
+
+@pytest.mark.parametrize("device_map", MAPS.values(), ids=MAPS)
+def test_a_sharded_model_gives_the_same(run: Run, device_map):
+    parts = ["model.embed_tokens", *(f"model.layers.{i}" for i in range(3)), "model.norm", "lm_head"]
+    places = {part: device_map.get(part, "disk") for part in parts} | {"model.rotary_emb": "cpu"}
+    spec = ModelSpec(id=run.study.models[0].id, name="tiny", dtype="float64", device_map=places)
+    sharded = load_model(spec)
+    assert next(sharded.network.model.layers[2].parameters()).device.type == "meta"  # read when it is needed
+    assert sharded.fingerprint == run.model.fingerprint
+    found, expected = (
+        trace_samples(Tracer(model, run.shared_ids, SITES), run.samples[:3], run.study.traces)
+        for model in (sharded, run.model)
+    )
+    assert list(found) == list(expected)
+    for name, states in expected.items():
+        assert torch.equal(found[name], states)
+
+
+# --- which samples are traced -----------------------------------------------------------------------------------
+
+
+def drawn(run: Run, seed: int = 0, **limits: int):
+    traces = run.study.traces.model_copy(update=limits)
+    study = run.study.model_copy(update={"traces": traces, "seed": seed})
+    store = replace(run.store, study=study)
+    chosen = choose(store, "tiny", "north")
+    return [chosen.row(sample) for sample in chosen.samples(store, "tiny", "north")]
+
+
+def test_each_class_is_drawn_with_the_probability_it_says(run: Run):
+    usable = [s for s in read_samples(run.store, "tiny", "north") if s.spans.dropped is None]
+    available = {label: sum(s.answer.correct is label for s in usable) for label in (True, False)}
+    assert available == {True: 9, False: 12}
+    for limits in ({True: 4, False: 6}, {True: 100, False: 3}, {True: 1, False: 12}):
+        rows = drawn(run, correct=limits[True], wrong=limits[False])
+        for label, limit in limits.items():
+            expected = min(limit, available[label])
+            of_class = [row for row in rows if row.correct is label]
+            assert len(of_class) == expected
+            assert {row.probability for row in of_class} == {expected / available[label]}
+
+
+def test_dropped_samples_are_never_drawn(run: Run):
+    rows = drawn(run, correct=1000, wrong=1000)
+    assert {row.id for row in rows} == {f"q{i}" for i in range(21)}
+    assert {row.probability for row in rows} == {1.0}
+    dropped = [s for s in read_samples(run.store, "tiny", "north") if s.spans.dropped is not None]
+    assert len(dropped) == 3
+    assert any(s.answer.correct for s in dropped)  # a right answer alone does not help
+
+
+def test_the_draw_is_nested_and_depends_on_the_seed_alone(run: Run):
+    ids = [{row.id for row in drawn(run, correct=n, wrong=n)} for n in range(1, 13)]
+    assert all(small <= large for small, large in pairwise(ids))
+    assert drawn(run) == drawn(run)
+    assert any({row.id for row in drawn(run, seed)} != {row.id for row in drawn(run)} for seed in (1, 2, 3))
+
+
+def test_samples_of_one_subject_share_a_cluster(run: Run):
+    rows = drawn(run, correct=1000, wrong=1000)
+    number = {row.id: row.cluster for row in rows}
+    assert len(set(number.values())) == 11
+    for i in range(0, 20, 2):
+        assert number[f"q{i}"] == number[f"q{i + 1}"]
+
+
+KEYS = st.lists(st.tuples(st.sampled_from([None, *"abcdefg"]), st.sampled_from([None, *"abcdefg"])), max_size=14)
+
+
+@given(KEYS)
+def test_clusters_are_what_a_walk_over_shared_keys_reaches(keys):
+    number: dict[int, int] = {}
+    for start in range(len(keys)):
+        if start in number:
+            continue
+        found = 1 + max(number.values(), default=-1)
+        waiting = [start]
+        while waiting:
+            row = waiting.pop()
+            number[row] = found
+            for other in range(len(keys)):
+                shared = any(a is not None and a == b for a, b in zip(keys[row], keys[other], strict=True))
+                if shared and other not in number:
+                    waiting.append(other)
+    assert cluster(keys) == [number[row] for row in range(len(keys))]
