@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from anchorscope.pathways.intervals import Auroc, FloatArray, interval, resample
 from anchorscope.pathways.record import MAPSTATS, MapStatistic
-from anchorscope.pathways.splits import Shift, resampled, shift_of, sigmoid, split
+from anchorscope.pathways.splits import Shift, resampled, shift_of, split
 from anchorscope.pathways.statistics import MIN_GROUP, mean_auroc
 from anchorscope.probes.folds import PARTS
 from anchorscope.probes.readouts import Readouts
@@ -114,7 +115,7 @@ def map_statistics(
         for condition in conditions:
             first, logits = maps.cuts[condition, cut]
             before = maps.clean[..., first:]
-            change = 100 * (sigmoid(logits) - sigmoid(before))
+            change = 100 * (expit(logits) - expit(before))
             groups = split(base, Shift(flipped, np.stack([change, logits - before])), "best", True, ("all",))
             area = mean_auroc(base, logits, auroc) - clean_area[:, first:]
             curves[condition, "all", "delta_auroc"] = area, np.full(area.shape[1], len(readouts.labels))

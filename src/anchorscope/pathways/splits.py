@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average
 
@@ -69,12 +70,6 @@ class Resampled:
         return int(self.clean.shape[-1])
 
 
-def sigmoid(logits: FloatArray) -> FloatArray:
-    """P of "correct"; in the form that cannot overflow."""
-    value: FloatArray = 0.5 * (1 + np.tanh(0.5 * logits))
-    return value
-
-
 def resampled(readouts: Readouts, resamples: Resamples, auroc: Auroc) -> Resampled:
     """Choose the anchor layers, anew in every resample of the samples: the interval then covers that choice too."""
     clean = readouts.logits[0].astype(np.float32)
@@ -89,7 +84,7 @@ def resampled(readouts: Readouts, resamples: Resamples, auroc: Auroc) -> Resampl
         half_anchors[name] = np.full((len(resamples), repeats, 2), layer)
     inverse = (1 / readouts.probability).astype(np.float32)
     labels = readouts.labels.astype(bool)
-    return Resampled(labels, inverse, clean, sigmoid(clean), resamples, anchors, half_anchors)
+    return Resampled(labels, inverse, clean, expit(clean), resamples, anchors, half_anchors)
 
 
 def shift_of(readouts: Readouts, base: Resampled, condition: str, correction: str) -> Shift:
@@ -98,7 +93,7 @@ def shift_of(readouts: Readouts, base: Resampled, condition: str, correction: st
     logits = readouts.logits[index].astype(np.float32)
     if correction == "drift":
         logits = logits - readouts.drift[index].astype(np.float32)
-    delta = np.stack([100 * (sigmoid(logits) - base.probability), logits - base.clean])
+    delta = np.stack([100 * (expit(logits) - base.probability), logits - base.clean])
     return Shift((logits > 0) != (base.clean > 0), delta)
 
 

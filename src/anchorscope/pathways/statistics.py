@@ -13,6 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import expit
 
 from anchorscope.errors import ProbeError
 from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average, interval, resample
@@ -30,7 +31,6 @@ from anchorscope.pathways.splits import (
     kappa,
     resampled,
     shift_of,
-    sigmoid,
     split,
 )
 
@@ -237,5 +237,5 @@ def memberships(readouts: Readouts, condition: str = "knockout", correction: str
     layer = int(base.anchors["best"][0])
     shift = shift_of(readouts, base, condition, correction)
     flipped = shift.flipped[:, WHOLE, :, layer].mean(axis=0)
-    probability = sigmoid(base.clean[:, WHOLE, :, layer]).mean(axis=0)
+    probability = expit(base.clean[:, WHOLE, :, layer]).mean(axis=0)
     return Memberships(layer, flipped, flipped >= 0.5, probability >= 0.5, probability)

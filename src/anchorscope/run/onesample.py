@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from anchorscope.errors import ModelError, ProbeError
 from anchorscope.models.load import Model, load_model
@@ -79,7 +80,7 @@ def _probabilities(states: NDArray[np.float64], probes: Path) -> NDArray[np.floa
     """P(correct), the mean over the run's probes, which were fitted on all training questions: (layer, condition)."""
     layers, _ = load_probes(probes)
     logits = [read_out_new(each, state)[:, 0].mean(axis=0) for each, state in zip(layers, states, strict=True)]
-    probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-np.stack(logits)))
+    probabilities: NDArray[np.float64] = expit(np.stack(logits))
     return probabilities
 
 
