@@ -15,8 +15,24 @@ from anchorscope import ModelSpec
 from anchorscope.models.load import Model, load_model
 from anchorscope.study.terms import Site
 
-FAMILIES = ["llama", "qwen2", "qwen3", "mistral", "gemma3_text", "phi3", "olmo2", "gpt_neox", "gpt2"]
+FAMILIES = [
+    "llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2", "granite",
+    "smollm3", "cohere", "cohere2", "gpt_neox", "gpt2",
+]  # fmt: skip
+WINDOWED = {"mistral", "mixtral", "phi3", "gemma2", "gemma3_text", "cohere2"}
 SITES: tuple[Site, ...] = ("attn", "mlp", "resid")
+# what a family does that others do not, set so that it matters
+OWN: dict[str, dict[str, Any]] = {
+    "gemma2": {"attn_logit_softcapping": 4.0, "final_logit_softcapping": 6.0, "query_pre_attn_scalar": 16},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "mlp_only_layers": [1]},
+    "granite": {
+        "embedding_multiplier": 3.0, "logits_scaling": 2.0, "residual_multiplier": 0.5, "attention_multiplier": 0.3
+    },
+    "smollm3": {"no_rope_layers": [1, 0, 1]},
+    "cohere": {"logit_scale": 0.5},
+    "cohere2": {"logit_scale": 0.5},
+}  # fmt: skip
 LINES = ["Q: Who wrote Hamlet?\nA: Shakespeare\n\n", "Q: Which planet is closest to the Sun?\nA: Mercury\n\n"]
 
 
@@ -47,13 +63,13 @@ def tiny_config(family: str, vocabulary: int) -> Any:
         sizes |= {"max_position_embeddings": 512}
     if family not in ("gpt2", "gpt_neox"):
         sizes |= {"num_key_value_heads": 2}
-    if family in ("qwen3", "gemma3_text"):
+    if family in ("qwen3", "qwen3_moe", "gemma2", "gemma3_text"):
         sizes |= {"head_dim": 16}
-    if family in ("mistral", "phi3"):
+    if family in WINDOWED:
         sizes |= {"sliding_window": 32}
-    if family == "gemma3_text":
-        sizes |= {"sliding_window": 32, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
-    return AutoConfig.for_model(family, vocab_size=vocabulary, **sizes, **special)
+    if family in ("gemma2", "gemma3_text", "cohere2"):
+        sizes |= {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+    return AutoConfig.for_model(family, vocab_size=vocabulary, **sizes, **OWN.get(family, {}), **special)
 
 
 def save_tiny(family: str, folder: Path) -> Path:
@@ -73,6 +89,11 @@ def save_tiny(family: str, folder: Path) -> Path:
 def load_tiny(family: str, folder: Path, dtype: str = "float32", name: str = "tiny", **fields: Any) -> Model:
     """Save a random model and load it as a study does."""
     return load_model(ModelSpec(id=str(save_tiny(family, folder)), name=name, dtype=dtype, **fields))
+
+
+def exactness(model: Model) -> float:
+    """How near two ways to the same activations must be: eager's softmax is in float32 whatever the model is in."""
+    return 1e-5 if model.attention == "eager" or model.network.dtype == torch.float32 else 1e-9
 
 
 def difference(found: torch.Tensor, expected: torch.Tensor) -> float:

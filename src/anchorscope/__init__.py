@@ -1,36 +1,84 @@
 """anchorscope: by which route do a language model's hidden states know that its answer is true?
 
-The public names are those below; everything else is private and may change.
+The house, from the ground up; a room imports only rooms above it in this list:
+
+    errors, progress   errors a person can mend; how a stage tells how far it is
+    study/             what is asked and measured, as one typed object; the method's words as types
+    store/             the run directory, tables of typed records, stages as values
+    models/            loading, where sites are, prompts, batches
+    questions/         sets, their rows, a seeded sample
+    answers/           generated or given, and graded
+    spans/             which tokens are what: exact tokens, controls, read positions
+    traces/            knockouts and conditions, all in one pass; activations; the doctor
+    probes/            linear probes out of fold, read-outs, the layer × layer map
+    pathways/          who is Q- and who A-Anchored, ΔP, ΔAUROC, with intervals
+    report/            charts, captions, numbers as CSV, one sample in colour
+    run/               whole runs, from a study to figures; opened runs; one sample by itself
+    cli/               the command line
+
+Two ways in: a study, for whole runs (`load_study`, `run_study`, `open_run`); and Python, for people with a model of
+their own (`open_model`, `trace`, `cut`, `Probe`). The public names are those of `__all__`, imported when first used;
+everything else is private and may change.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from anchorscope.errors import AnchorscopeError
-from anchorscope.run.studyfile import load_study
-from anchorscope.study import DatasetSpec, ModelSpec, PromptSpec, Study
-
-if TYPE_CHECKING:
-    from anchorscope.models.load import Model
-    from anchorscope.report.onesample import TracedSample
-
 
 __version__ = "0.1.0.dev0"
 
+if TYPE_CHECKING:
+    from anchorscope.errors import AnchorscopeError
+    from anchorscope.models.load import Model
+    from anchorscope.models.opened import open_model
+    from anchorscope.report.onesample import TracedSample
+    from anchorscope.run.estimator import Probe
+    from anchorscope.run.library import doctor, open_run, run_study
+    from anchorscope.run.onesample import trace
+    from anchorscope.run.opened import Run
+    from anchorscope.run.studyfile import load_study
+    from anchorscope.spans.asked import Asked
+    from anchorscope.study import DatasetSpec, ModelSpec, PromptSpec, Sites, Study
+    from anchorscope.traces.cutting import CutPrompt, cut, tokens
 
-def trace(model: Model | str | Path, question: str, answer: str, **options: Any) -> TracedSample:
-    """Trace one question and answer: clean, knocked out, and under the controls.
+_PLACES = {
+    "AnchorscopeError": "errors",
+    "Asked": "spans.asked",
+    "CutPrompt": "traces.cutting",
+    "DatasetSpec": "study",
+    "Model": "models.load",
+    "ModelSpec": "study",
+    "Probe": "run.estimator",
+    "PromptSpec": "study",
+    "Run": "run.opened",
+    "Sites": "study",
+    "Study": "study",
+    "TracedSample": "report.onesample",
+    "cut": "traces.cutting",
+    "doctor": "run.library",
+    "load_study": "run.studyfile",
+    "open_model": "models.opened",
+    "open_run": "run.library",
+    "run_study": "run.library",
+    "tokens": "traces.cutting",
+    "trace": "run.onesample",
+}
 
-    `model` is a hub id, a folder, a .gguf file, or a loaded Model. `run=` takes a run directory whose probes give
-    P(correct) by layer (and `dataset=` which of its sets'); without it the curves say how far each cut moves the state.
-    A question the run was fitted on is read by probes that know it. More options: site, position, into, prompt,
-    conditions. The result prints, draws and shows itself in a notebook.
-    """
-    from anchorscope.run.onesample import trace_one
-
-    return trace_one(model, question, answer, **options)
+__all__ = [
+    "AnchorscopeError", "Asked", "CutPrompt", "DatasetSpec", "Model", "ModelSpec", "Probe", "PromptSpec", "Run",
+    "Sites", "Study", "TracedSample", "__version__", "cut", "doctor", "load_study", "open_model", "open_run",
+    "run_study", "tokens", "trace",
+]  # fmt: skip
 
 
-__all__ = ["AnchorscopeError", "DatasetSpec", "ModelSpec", "PromptSpec", "Study", "__version__", "load_study", "trace"]
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'anchorscope' has no attribute '{name}'")
+    thing = getattr(import_module(f"anchorscope.{_PLACES[name]}"), name)
+    globals()[name] = thing  # found without this function from now on
+    return thing
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.answers.generate import Generator, stop_tokens
+from anchorscope.errors import ModelError
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.load import Model
 from tiny import FAMILIES, load_tiny
@@ -90,13 +91,12 @@ def test_stop_tokens_are_line_ends_and_ends_of_text(model: Model):
         assert bool(stops[token]) == ("\n" in text)
 
 
-def test_a_model_saved_as_float16_is_refused(tmp_path: Path):
-    from anchorscope import AnchorscopeError, ModelSpec
-    from anchorscope.models.load import load_model
-
-    load_tiny("llama", tmp_path).network.half().save_pretrained(tmp_path)
-    with pytest.raises(AnchorscopeError, match="float16, which overflows"):
-        load_model(ModelSpec(id=str(tmp_path), name="m"))
+def test_what_is_not_a_number_is_an_error_not_a_token(tmp_path: Path):
+    model = load_tiny("llama", tmp_path)
+    with torch.no_grad():
+        model.network.model.layers[1].mlp.down_proj.weight[0, 0] = float("nan")
+    with pytest.raises(ModelError, match="not a number"):
+        Generator(model, [], max_new_tokens=3, batch_tokens=100)([[5, 6, 7]])
 
 
 @given(

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from anchorscope import AnchorscopeError, ModelSpec
+from anchorscope import AnchorscopeError, ModelSpec, PromptSpec, Sites
 from anchorscope.answers.generate import stop_tokens
 from anchorscope.models.load import load_model
-from anchorscope.models.sites import architecture_of, site_modules
+from anchorscope.models.prompts import Prompter
+from anchorscope.models.sites import site_modules, sites_of
+from anchorscope.traces.doctor import Doctor
 from tiny import FAMILIES, load_tiny, save_tiny
 
 pytestmark = pytest.mark.transformers
@@ -21,7 +23,7 @@ def test_the_sites_of_every_family_are_where_the_table_says(family: str, tmp_pat
     model = load_tiny(family, tmp_path)
     seen: dict[str, list[torch.Tensor]] = {"attn": [], "mlp": [], "resid": []}
     for site, outputs in seen.items():
-        for module in site_modules(model.network, model.source.architecture, site):  # type: ignore[arg-type]
+        for module in site_modules(model.network, model.sites, site):  # type: ignore[arg-type]
             module.register_forward_hook(
                 lambda _m, _i, out, outputs=outputs: outputs.append(out[0] if isinstance(out, tuple) else out)
             )
@@ -35,7 +37,7 @@ def test_the_sites_of_every_family_are_where_the_table_says(family: str, tmp_pat
 
 def test_the_fingerprint_tells_weights_configuration_and_tokenizer_apart(tmp_path: Path):
     one = load_tiny("llama", tmp_path / "one").fingerprint
-    same = load_model(ModelSpec(id=str(tmp_path / "one"), name="other-name")).fingerprint
+    same = load_model(ModelSpec(id=str(tmp_path / "one"), name="other-name", dtype="float32")).fingerprint
     assert one == same
     other = load_tiny("mistral", tmp_path / "two").fingerprint
     assert one["files"] != other["files"]
@@ -55,7 +57,7 @@ def test_a_model_of_an_unknown_family_is_refused_before_its_weights(tmp_path: Pa
     with pytest.raises(AnchorscopeError, match="does not know where the sites"):
         load_model(ModelSpec(id=str(tmp_path), name="m"))
     with pytest.raises(AnchorscopeError, match="did you mean 'qwen3'"):
-        architecture_of("qwen33")
+        sites_of("qwen33")
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt2"])
@@ -103,6 +105,41 @@ def test_dtype_and_attention_are_as_asked(tmp_path: Path):
     assert model.network.dtype == torch.bfloat16
     assert model.fingerprint["attention"] == "eager"
     assert model.device == torch.device("cpu")
+
+
+def test_dtype_auto_is_what_multiplies_fast_here(tmp_path: Path, monkeypatch):
+    save_tiny("llama", tmp_path)
+    for fast in ("bfloat16", "float32"):
+        monkeypatch.setattr("anchorscope.models.speed.fastest_dtype", lambda device, fast=fast: fast)
+        for weights in (True, False):
+            assert load_model(ModelSpec(id=str(tmp_path), name="m"), weights=weights).fingerprint["dtype"] == fast
+
+
+def test_weights_saved_as_float16_are_never_computed_with_as_such(tmp_path: Path):
+    load_tiny("llama", tmp_path).network.half().save_pretrained(tmp_path)
+    assert load_model(ModelSpec(id=str(tmp_path), name="m")).fingerprint["dtype"] in ("bfloat16", "float32")
+
+
+def test_gemma_2_attends_with_its_softcap_whatever_is_asked(tmp_path: Path):
+    """transformers 5.16's sdpa leaves it out without a word."""
+    assert load_tiny("gemma2", tmp_path).attention == "eager"
+    with pytest.raises(AnchorscopeError, match="leaves out the softcap") as failure:
+        load_model(ModelSpec(id=str(tmp_path), name="m", attention="sdpa"))
+    assert "attention: eager" in failure.value.hint
+
+
+def test_a_family_that_is_not_in_the_table_can_be_described(tmp_path: Path):
+    """A table entry: three paths of modules; a wrong one is refused with its name."""
+    save_tiny("stablelm", tmp_path)
+    with pytest.raises(AnchorscopeError, match="does not know where the sites of 'stablelm' models are"):
+        load_model(ModelSpec(id=str(tmp_path), name="m"))
+    sites = Sites(layers="model.layers", attn="self_attn", mlp="mlp")
+    model = load_model(ModelSpec(id=str(tmp_path), name="m", sites=sites, dtype="float64"))
+    assert model.fingerprint["sites"] == sites.model_dump()
+    checks = Doctor(model, Prompter(model.tokenizer, PromptSpec(), model.wants_bos)).examine()
+    assert all(check.passed for check in checks), checks
+    with pytest.raises(AnchorscopeError, match="there is no such module"):
+        site_modules(model.network, sites.model_copy(update={"mlp": "feed_forward"}), "mlp")
 
 
 def test_gemma_gets_its_bos_though_the_tokenizer_does_not_add_it(tmp_path: Path):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from typer.testing import CliRunner, Result
 
 import anchorscope.report.saved as files_module
 import anchorscope.traces.doctor as doctor_module
-from anchorscope import ModelSpec, PromptSpec, Study
-from anchorscope.answers.generate import Generator
+from anchorscope import ModelSpec, Study
 from anchorscope.cli import app
 from anchorscope.errors import ModelError, QuestionsError
-from anchorscope.models.load import Model, load_model
-from anchorscope.models.prompts import Prompter
+from anchorscope.models.load import Model
 from anchorscope.questions.definition import known_sets
 from anchorscope.report.charts import CHARTS
 from anchorscope.run.demo import MIXED, demo_study, words
@@ -26,8 +22,7 @@ from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
 from anchorscope.traces.doctor import CHECKS
 from anchorscope.traces.record import TRACES
-from conftest import write_jsonl
-from tiny import save_tiny
+from speaker import make_speaker, write_sets
 
 pytestmark = pytest.mark.transformers
 
@@ -38,36 +33,12 @@ def command(*arguments: object) -> Result:
 
 @pytest.fixture(scope="module")
 def speaker(tmp_path_factory) -> Model:
-    """A tiny model that can say nothing but letters, spaces and line ends."""
-    folder = save_tiny("llama", tmp_path_factory.mktemp("models") / "speaker")
-    spec = ModelSpec(id=str(folder), name="speaker", dtype="float32")
-    model = load_model(spec)
-    with torch.no_grad():
-        for token in range(len(model.tokenizer)):
-            if not re.fullmatch(r" ?[A-Za-z]+|\n", model.tokenizer.decode([token])):
-                model.network.lm_head.weight[token] = 0  # some other one is always above
-    model.network.save_pretrained(folder)
-    return load_model(spec)
+    return make_speaker(tmp_path_factory.mktemp("models") / "speaker")
 
 
 @pytest.fixture(scope="module")
 def data(speaker: Model, tmp_path_factory) -> Path:
-    """60 questions of each set; of every second one, what the model will say is an accepted answer."""
-    folder = tmp_path_factory.mktemp("data")
-    prompter = Prompter(speaker.tokenizer, PromptSpec(), speaker.wants_bos)
-    generate = Generator(speaker, prompter.shared_ids, 24, 8192)
-    for name in known_sets():
-        texts = [f"Which {'river' if i % 3 else 'hill'} is near {name} {i}?" for i in range(60)]
-        said = [
-            speaker.tokenizer.decode(made.ids, skip_special_tokens=True).strip()
-            for made in generate([prompter(text).ids for text in texts])
-        ]
-        rows = [
-            {"id": f"q{i}", "question": text, "answers": ["Danube", *([said[i]] if i % 2 and said[i] else [])]}
-            for i, text in enumerate(texts)
-        ]
-        write_jsonl(folder / f"{name}.jsonl", [row | {"subject": f"{name} {row['id']}"} for row in rows])
-    return folder
+    return write_sets(speaker, tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from anchorscope.pathways.record import PATHWAYS, Origin, Statistic
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.probe import load_probes
 from anchorscope.probes.readouts import drift
-from anchorscope.probes.record import READOUTS
+from anchorscope.probes.record import READOUTS, TEXT_ONLY
 from anchorscope.probes.recorded import read_readouts
 from anchorscope.probes.text_only import text_only
 from anchorscope.report.charts import CHARTS
@@ -174,7 +174,8 @@ def test_status_lists_every_table_and_what_is_missing(done: Done):
     status = status_of(done.store)
     assert [(table.part, table.table) for table in status.tables] == list(expected(done.study))
     state = {(table.part, table.table): table.state for table in status.tables}
-    lacking = {(f"{model}/poor", kind.at(POINT).name) for model in MODELS for kind in (READOUTS, PATHWAYS)}
+    names = (TEXT_ONLY.name, READOUTS.at(POINT).name, PATHWAYS.at(POINT).name)
+    lacking = {(f"{model}/poor", name) for model in MODELS for name in names}
     assert {key for key, value in state.items() if value == "not begun"} == lacking
     assert {value for key, value in state.items() if key not in lacking} == {"complete"}
     shown = CliRunner().invoke(app, ["status", str(done.store.root), "--exit-code"])
@@ -205,7 +206,7 @@ def test_what_is_read_back_is_exactly_what_was_written(done: Done, tmp_path: Pat
     real = probing_module._records
 
     def keep(rows, conditions, logits, drifts):
-        written.update({name: (logits[c], None if drifts is None else drifts[c]) for c, name in enumerate(conditions)})
+        written.update({name: (logits[c], drifts[c]) for c, name in enumerate(conditions)})
         return real(rows, conditions, logits, drifts)
 
     monkeypatch.setattr(probing_module, "_records", keep)
@@ -226,7 +227,6 @@ def test_what_is_read_back_is_exactly_what_was_written(done: Done, tmp_path: Pat
         assert np.array_equal(found.readouts.drift[c], written[name][1])
         assert name == "clean" or np.abs(found.readouts.drift[c]).max() > 0
     assert np.array_equal(found.question_only, written["question_only"][0][:, 0])
-    assert np.array_equal(found.text_only, written["text_only"][0][:, 0, :, 0])
     first = read_readouts(done.store, "one", "north", POINT)  # written by another process, in one file
     assert np.array_equal(first.readouts.logits, found.readouts.logits)
     assert np.array_equal(first.question_only, found.question_only)

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from anchorscope import AnchorscopeError
 from anchorscope.store import Plan, Table
 from anchorscope.store.files import write_whole
-from anchorscope.store.table import schema_of
+from anchorscope.store.table import as_arrays, schema_of
 
 
 @dataclass(frozen=True)
@@ -126,3 +127,25 @@ def test_a_folder_without_permission_is_a_readable_error(tmp_path: Path):
     tmp_path.chmod(0o500)
     with pytest.raises(AnchorscopeError, match="Permission denied"):
         write_whole(tmp_path / "f", lambda stream: None)
+
+
+@dataclass(frozen=True)
+class Nested:
+    cube: list[list[list[np.float32]]]
+    """(repeat, part, layer)"""
+
+
+shapes = st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4)) | st.just((0, 0, 0))
+
+
+@given(st.lists(shapes, min_size=1, max_size=8))
+def test_arrays_of_any_shape_come_back_as_they_were(tmp_path_factory, shape_of):
+    """Written from arrays, read as lists in lists and as arrays; a row may be empty, and rows may differ."""
+    rng = np.random.default_rng(len(shape_of))
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shape_of]
+    table = Table(tmp_path_factory.mktemp("nested"), Nested, Plan(len(arrays), 3))
+    for shard in range(table.plan.shards):
+        table.write(shard, [Nested(arrays[i]) for i in table.plan.rows_of(shard)])
+    assert [row.cube for row in table] == [array.tolist() for array in arrays]
+    back = [array for batch in table.batches() for array in as_arrays(batch.column("cube"))]
+    assert all(np.array_equal(one, other) for one, other in zip(back, arrays, strict=True))

@@ -37,7 +37,9 @@ def failed(model: Model) -> list[str]:
 def test_a_healthy_model_passes_every_check(family, dtype, tmp_path):
     checks = doctor_of(load_tiny(family, tmp_path, dtype)).examine()
     assert [check.name for check in checks] == list(CHECKS)
-    assert all(check.passed for check in checks), [check for check in checks if not check.passed]
+    left_out = {"eager"} if family == "gemma2" else set()  # which has no sdpa to compare with
+    assert {check.name for check in checks if not check.passed} == left_out, checks
+    assert all(check.passed is None for check in checks if check.name in left_out)
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,9 @@ from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.knockout import Cut, Knockout
 from anchorscope.traces.layout import WIDTH, clean_stream, cut_stream, lay_out
 from anchorscope.traces.tracer import Read, Tracer, read_plain
-from tiny import FAMILIES, SITES, difference, load_tiny
+from tiny import FAMILIES, SITES, difference, exactness, load_tiny
 
 pytestmark = pytest.mark.transformers
-TOLERANCES = {"float64": 1e-9, "float32": 1e-5}
 
 
 @st.composite
@@ -40,17 +39,16 @@ def family(request):
     return request.param
 
 
-@pytest.fixture(scope="module", params=TOLERANCES)
+@pytest.fixture(scope="module", params=["float64", "float32"])
 def model(request, family, tmp_path_factory):
-    return load_tiny(family, tmp_path_factory.mktemp(family), request.param), TOLERANCES[request.param]
+    return load_tiny(family, tmp_path_factory.mktemp(family), request.param)
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(batches())
 def test_reuse_equals_no_reuse(model, batch):
-    network, tolerance = model
     prefix, samples, knockout = batch
-    tracer = Tracer(network, prefix, SITES)
+    tracer = Tracer(model, prefix, SITES)
     variants = knockout.variants(tracer.layers)
     rows, reads, wanted = [], [], []
     for i, (ids, cut, place) in enumerate(samples):
@@ -61,10 +59,10 @@ def test_reuse_equals_no_reuse(model, batch):
             wanted.append((ids, place, cut, variants[s - 1] if s else range(0)))
     found = tracer(rows, reads)
     for j, (ids, place, cut, layers) in enumerate(wanted):
-        with attention_by_hand(network, cut, layers):
-            expected = read_plain(network, ids, [place], SITES)
+        with attention_by_hand(model, cut, layers):
+            expected = read_plain(model, ids, [place], SITES)
         for site in SITES:
-            assert difference(found[site][:, j : j + 1], expected[site]) < tolerance
+            assert difference(found[site][:, j : j + 1], expected[site]) < exactness(model)
 
 
 @settings(max_examples=200, deadline=None)

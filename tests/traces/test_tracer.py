@@ -13,7 +13,7 @@ from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.knockout import NOTHING, Cut
 from anchorscope.traces.layout import Stream, clean_stream, cut_stream, lay_out
 from anchorscope.traces.tracer import Read, Tracer, read_plain
-from tiny import FAMILIES, SITES, difference, load_tiny
+from tiny import FAMILIES, SITES, difference, exactness, load_tiny
 
 pytestmark = pytest.mark.transformers
 
@@ -69,7 +69,7 @@ def test_all_conditions_of_a_batch_equal_attention_by_hand(model, into, rule):
     for j, (ids, cut, layers) in enumerate(wanted):
         expected = by_hand(model, ids, [len(ids) - 2, len(ids) - 1], cut, layers)
         for site in SITES:
-            assert difference(found[site][:, 2 * j : 2 * j + 2], expected[site]) < 1e-9
+            assert difference(found[site][:, 2 * j : 2 * j + 2], expected[site]) < exactness(model)
 
 
 def test_the_clean_stream_is_the_plain_pass(model):
@@ -81,7 +81,7 @@ def test_the_clean_stream_is_the_plain_pass(model):
     for i, (ids, _) in enumerate(samples):
         expected = read_plain(model, ids, [len(ids) - 1], SITES)
         for site in SITES:
-            assert difference(found[site][:, i : i + 1], expected[site]) < 1e-9
+            assert difference(found[site][:, i : i + 1], expected[site]) < exactness(model)
 
 
 def test_a_stream_of_other_tokens_stands_behind_the_prefix_alone(model):
@@ -96,7 +96,7 @@ def test_a_stream_of_other_tokens_stands_behind_the_prefix_alone(model):
         alone = prefix[:-2] + ids[-4:]
         expected = read_plain(model, alone, [len(alone) - 1], SITES)
         for site in SITES:
-            assert difference(found[site][:, i : i + 1], expected[site]) < 1e-9
+            assert difference(found[site][:, i : i + 1], expected[site]) < exactness(model)
 
 
 def test_without_a_shared_prefix(model):
@@ -107,7 +107,7 @@ def test_without_a_shared_prefix(model):
         [[clean_stream(i, 6), cut_stream(i, 6, c["after"], range(3))] for i, c in samples], reads
     )
     for site, found in Tracer(model, [], SITES)(rows, reads).items():
-        assert difference(found, packed[site]) < 1e-9
+        assert difference(found, packed[site]) < exactness(model)
 
 
 def test_eager_takes_the_same_masks(model):
@@ -130,7 +130,7 @@ def test_an_empty_cut_changes_nothing_and_a_real_one_does(model):
     reads = [Read(i, s, len(ids) - 1) for s in range(3) for i, (ids, _) in enumerate(samples)]
     for found in Tracer(model, prefix, SITES)(rows, reads).values():
         clean, empty, cut = found.split(3, dim=1)
-        assert difference(empty, clean) < 1e-12
+        assert difference(empty, clean) < (1e-12 if model.attention == "sdpa" else 1e-5)
         assert difference(cut, clean) > 1e-3
 
 
@@ -143,7 +143,7 @@ def test_a_row_does_not_depend_on_its_batch(model):
     for i in range(4):
         alone = tracer([rows[i]], [Read(0, 1, reads[i].place)])
         for site in SITES:
-            assert difference(together[site][:, i : i + 1], alone[site]) < 1e-9
+            assert difference(together[site][:, i : i + 1], alone[site]) < exactness(model)
 
 
 def test_visible_is_what_the_definition_says():
@@ -176,6 +176,40 @@ def test_visible_is_what_the_definition_says():
                     found = keys[seen[r, q]].tolist()
                     assert len(set(found)) == len(found)
                     assert set(found) == visible_keys(layout, slot, layer, window)
+
+
+def test_a_cut_may_hold_for_some_heads_and_for_layers_apart(model):
+    """Heads that share their keys are told apart, also where each layer has heads of its own."""
+    prefix, samples = make_samples(10, count=2)
+    heads = {0: frozenset({1}), 2: frozenset({0, 3})}
+    rows, reads = [], []
+    for i, (ids, cuts) in enumerate(samples):
+        rows.append([clean_stream(ids, 6), cut_stream(ids, 6, cuts["after"], (0, 2), heads)])
+        reads.append(Read(i, 1, len(ids) - 1))
+    found = Tracer(model, prefix, SITES)(rows, reads)
+    for i, (ids, cuts) in enumerate(samples):
+        with attention_by_hand(model, cuts["after"], heads):
+            expected = read_plain(model, ids, [len(ids) - 1], SITES)
+        with attention_by_hand(model, cuts["after"], (0, 2)):
+            all_heads = read_plain(model, ids, [len(ids) - 1], SITES)
+        for site in SITES:
+            assert difference(found[site][:, i : i + 1], expected[site]) < exactness(model)
+            assert difference(all_heads[site], expected[site]) > 1e-3
+
+
+def test_the_next_token_is_predicted_as_the_model_does(model):
+    """With whatever a family does to its logits: softcap, scale."""
+    prefix, samples = make_samples(11)
+    rows = [[clean_stream(i, 6), cut_stream(i, 6, c["after"], range(1, 3))] for i, c in samples]
+    reads = [Read(i, s, len(ids) - 2) for i, (ids, _) in enumerate(samples) for s in range(2)]
+    states, logits = Tracer(model, prefix, SITES).with_logits(rows, reads)
+    for site, each in Tracer(model, prefix, SITES)(rows, reads).items():
+        assert torch.equal(each, states[site])
+    for row, (i, s) in enumerate((i, s) for i in range(len(samples)) for s in range(2)):
+        ids, cuts = samples[i]
+        with attention_by_hand(model, cuts["after"], range(1, 3) if s else ()), torch.inference_mode():
+            expected = model.network(torch.tensor([ids]), use_cache=False).logits[0, -2]
+        assert (logits[row] - expected).abs().max() / expected.abs().max() < exactness(model)
 
 
 def visible_keys(layout, query, layer, window):

@@ -137,11 +137,11 @@ class Generator:
         own = [length - len(self.shared_ids) for length in lengths]
         # a sliding window is counted in cache slots; where it matters, no row may hold a padded slot
         window, longest = self.model.window, max(lengths, default=0) + self.max_new_tokens
+        fits = window is None or longest <= window
+        # a padded slot that sees nothing at all is not a number in eager's softmax, which casts float64 to float32
+        wide = self.model.attention == "eager" and self.model.network.dtype == torch.float64
         return plan_batches(
-            own,
-            self.batch_tokens,
-            lambda tokens: tokens + self.max_new_tokens,
-            padding=window is None or longest <= window,
+            own, self.batch_tokens, lambda tokens: tokens + self.max_new_tokens, padding=fits and not wide
         )
 
     @torch.inference_mode()
@@ -210,6 +210,11 @@ class _Steps:
         )
         logits = output.logits[:, -1].float()
         best = logits.max(dim=-1)
+        if not torch.isfinite(best.values).all():
+            raise ModelError(
+                f"{self.generator.model.name}: what it predicts is not a number",
+                "Examine it with: anchorscope doctor MODEL --dtype float32",
+            )
         chosen = best.indices.to(self.mask.device)
         return chosen, (best.values - logits.logsumexp(dim=-1)).to(self.mask.device)
 

@@ -108,10 +108,10 @@ def _print_cost(study: Study) -> None:
 
 def models() -> None:
     """List the families of models whose sites are known."""
-    from anchorscope.models.sites import ARCHITECTURES
+    from anchorscope.models.sites import FAMILIES
 
     table = table_of("model type", "layers", "attn", "mlp", "resid")
-    for name, parts in ARCHITECTURES.items():
+    for name, parts in FAMILIES.items():
         table.add_row(name, parts.layers, parts.attn, parts.mlp, "the layer")
     out.print(table)
     out.print("\nAny checkpoint of these types works: from the hub, a folder or a .gguf file.", style="dim")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from anchorscope.errors import AnchorscopeError, ModelError, hub_errors, reason_of
 from anchorscope.models.heap import bound_kernels, hold_heap
-from anchorscope.models.sites import architecture_of
+from anchorscope.models.sites import sites_of
 from anchorscope.models.source import ModelSource, find_model
-from anchorscope.study import ModelSpec
+from anchorscope.study import ModelSpec, Sites
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Network = Any  # transformers.PreTrainedModel; its own types are too loose to check against
 Tokenizer = Any  # transformers.PreTrainedTokenizerBase
 
+# Families whose attention sdpa cannot compute: it has no softcap.
+EAGER_FAMILIES = frozenset({"gemma2"})
 # Families that were trained with a BOS in front of every text, whatever their tokenizer file says.
 BOS_FAMILIES = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text"})
 
@@ -41,6 +43,8 @@ class Model:
     """The weights, as transformers' causal LM."""
     tokenizer: Tokenizer
     """transformers' tokenizer."""
+    sites: Sites
+    """Where its attention, MLPs and layers are."""
     wants_bos: bool
     """Whether a text starts with one BOS token."""
     fingerprint: dict[str, Any]
@@ -66,6 +70,11 @@ class Model:
         return device
 
     @property
+    def attention(self) -> str:
+        """The attention code it computes with: sdpa or eager."""
+        return str(self.network.config._attn_implementation)
+
+    @property
     def windows(self) -> list[int | None]:
         """Each layer's sliding window in tokens; None where a layer sees everything before it."""
         config = self.network.config.get_text_config()
@@ -87,12 +96,18 @@ def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True) -> Mo
     bound_kernels()
     hold_heap()
     source = find_model(spec, base)
-    architecture_of(source.architecture)  # before the weights, which may take minutes
+    sites = spec.sites or sites_of(source.architecture)  # before the weights, which may take minutes
     tokenizer = load_tokenizer(spec, source)
     network = _load_network(spec, source) if weights else _empty_network(spec, source)
     network.eval()
     return Model(
-        spec, source, network, tokenizer, wants_bos(tokenizer, source), _fingerprint(source, network, tokenizer)
+        spec,
+        source,
+        network,
+        tokenizer,
+        sites,
+        wants_bos(tokenizer, source),
+        fingerprint(spec, source, network, tokenizer),
     )
 
 
@@ -144,17 +159,15 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
     folder, options = _where(spec, source)
     if "gguf_file" in options:
         options |= _unpacked()
-    device = spec.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    device = _device(spec)
     try:
         with hub_errors(spec.id, "model"):
             network: Network = AutoModelForCausalLM.from_pretrained(
                 folder,
                 **options,
-                dtype=spec.dtype if spec.dtype == "auto" else getattr(torch, spec.dtype),
+                dtype=_dtype(spec),
                 device_map=spec.device_map or {"": device},
-                attn_implementation=spec.attention,
+                attn_implementation=_attention(spec, source),
                 trust_remote_code=False,
                 **({} if "gguf_file" in options else {"use_safetensors": True}),  # never a pickle
             )
@@ -167,8 +180,9 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
     except Exception as error:  # noqa: BLE001 broken weights fail in many ways
         reason = reason_of(error)
         raise ModelError(f"{spec.name}: cannot be loaded ({reason})") from None
-    if network.dtype == torch.float16:
-        raise ModelError(f"{spec.name} is saved as float16, which overflows", "Give dtype: bfloat16 or float32.")
+    text = network.config.get_text_config()
+    if network.dtype == torch.float64 and any(hasattr(text, name) for name in ("num_experts", "num_local_experts")):
+        network.set_experts_implementation("eager")  # the fast code of experts has no float64
     return network
 
 
@@ -179,16 +193,41 @@ def _empty_network(spec: ModelSpec, source: ModelSource) -> Network:
     folder, options = _where(spec, source)
     with hub_errors(spec.id, "model"):
         config = AutoConfig.from_pretrained(folder, **options)
-        dtype = getattr(config, "dtype", None) or torch.float32
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(
-                config,
-                dtype=dtype if spec.dtype == "auto" else getattr(torch, spec.dtype),
-                attn_implementation=spec.attention,
+                config, dtype=_dtype(spec), attn_implementation=_attention(spec, source)
             )
         if "gguf_file" not in options:
             network.generation_config = GenerationConfig.from_pretrained(folder, **options)
     return network
+
+
+def _device(spec: ModelSpec) -> str:
+    """Where a model goes that is not sharded."""
+    import torch
+
+    if spec.device != "auto":
+        return spec.device
+    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _dtype(spec: ModelSpec) -> torch.dtype:
+    """The number type asked for, or what is fast on the device it goes to."""
+    import torch
+
+    from anchorscope.models.speed import fastest_dtype
+
+    name = spec.dtype if spec.dtype != "auto" else fastest_dtype(torch.device(_device(spec)))
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def _attention(spec: ModelSpec, source: ModelSource) -> str:
+    """The attention code asked for, or the best one that the family has."""
+    eager_only = source.architecture in EAGER_FAMILIES
+    if eager_only and spec.attention == "sdpa":
+        raise ModelError(f"{spec.name}: sdpa leaves out the softcap of {source.architecture}", "Say attention: eager.")
+    return spec.attention if spec.attention != "auto" else "eager" if eager_only else "sdpa"
 
 
 def _unpacked() -> dict[str, Any]:
@@ -200,19 +239,21 @@ def _unpacked() -> dict[str, Any]:
     return {"quantization_config": GgufConfig(dequantize=True)}
 
 
-def _fingerprint(source: ModelSource, network: Any, tokenizer: Any) -> dict[str, Any]:
+def fingerprint(spec: ModelSpec, source: ModelSource, network: Network, tokenizer: Tokenizer) -> dict[str, Any]:
     """Commit or file hashes, configuration and tokenizer."""
     config = {k: v for k, v in network.config.to_dict().items() if k not in ("_name_or_path", "transformers_version")}
     words = [tokenizer.backend_tokenizer.to_str(), tokenizer.chat_template, tokenizer.special_tokens_map]
+    local = source.kind in ("folder", "gguf")
     return {
         "kind": source.kind,
-        "id": source.location if source.kind == "hub" else Path(source.location).name,
+        "id": Path(source.location).name if local else source.location,
         "commit": source.commit,
-        "files": None if source.kind == "hub" else _file_hashes(Path(source.location)),
+        "files": _file_hashes(Path(source.location)) if local else None,
         "config": _hash(json.dumps(config, sort_keys=True, default=str).encode()),
         "tokenizer": _hash(json.dumps(words, sort_keys=True, default=str).encode()),
         "dtype": str(network.dtype).removeprefix("torch."),
         "attention": network.config._attn_implementation,
+        "sites": spec.sites.model_dump() if spec.sites else None,
         "ends": sorted(end_tokens(network, tokenizer)),
     }
 

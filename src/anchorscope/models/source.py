@@ -19,10 +19,10 @@ from anchorscope.study import ModelSpec
 class ModelSource:
     """A model that was found."""
 
-    kind: Literal["hub", "folder", "gguf"]
-    """Where it is."""
+    kind: Literal["hub", "folder", "gguf", "object"]
+    """Where it is: on the hub, in a folder, in a file; or an object that was handed over."""
     location: str
-    """Hub id, folder or file."""
+    """Hub id, folder or file; of an object the name it goes by."""
     commit: str | None
     """Commit on the hub; None for local ones."""
     architecture: str

@@ -17,7 +17,6 @@ from anchorscope.pathways.intervals import Auroc, FloatArray, interval, resample
 from anchorscope.pathways.record import MAPSTATS, MapStatistic
 from anchorscope.pathways.splits import Shift, resampled, shift_of, split
 from anchorscope.pathways.statistics import MIN_GROUP, mean_auroc
-from anchorscope.probes.folds import PARTS
 from anchorscope.probes.readouts import Readouts
 from anchorscope.probes.record import CLEAN, MAPS, mapped
 from anchorscope.probes.recorded import read_readouts
@@ -42,12 +41,11 @@ class Mapped:
 
 def read_map(store: Store, model: str, dataset: str, point: ReadPoint) -> Mapped:
     """The map's read-outs, samples in the order they were traced."""
-    repeats = store.study.probes.repeats
     cuts: dict[tuple[str, int], tuple[int, list[NDArray[np.float32]]]] = {}
     for batch in store.results(model, dataset).table(MAPS.at(point)).batches():
         columns = (batch.column(name).to_pylist() for name in ("condition", "cut", "first"))
-        for condition, cut, first, flat in zip(*columns, as_arrays(batch.column("logits")), strict=True):
-            cuts.setdefault((condition, cut), (first, []))[1].append(flat.reshape(repeats, len(PARTS), -1))
+        for condition, cut, first, logits in zip(*columns, as_arrays(batch.column("logits")), strict=True):
+            cuts.setdefault((condition, cut), (first, []))[1].append(logits)
     cubes = {key: (first, np.stack(samples, axis=2)) for key, (first, samples) in cuts.items()}
     return Mapped(cubes.pop(("clean", CLEAN))[1], cubes)
 

@@ -106,15 +106,18 @@ def fit_layer(
     strength: SupportsFloat,
     inner: int = INNER,
     seed: int = 0,
+    parts: int = len(PARTS),
 ) -> LayerProbes:
     """Fit the probes of one layer on clean activations (sample, width), for every repeat, fold and part.
+
+    `parts`: how many of PARTS; 1 fits on whole training sets alone.
 
     The temperature comes from inner folds of the part's own training samples. Their fits share the part's
     standardisation, which sees no label, and its C.
     """
     right, cluster = checked_labels(labels, clusters)
     clean = _checked_activations(clean, folds.fold.shape[1], "clean activations")
-    shape = (folds.repeats, folds.count, len(PARTS))
+    shape = (folds.repeats, folds.count, parts)
     weight = np.empty((*shape, clean.shape[1]), np.float32)
     bias, temperature = np.empty(shape), np.empty(shape)
     for place in np.ndindex(*shape):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from anchorscope.errors import ProbeError
 from anchorscope.probes.logistic import BoolArray, FloatArray
+from anchorscope.study import ProbeSpec
+from anchorscope.traces.record import Trace
 
 IntArray = NDArray[np.int64]
 
@@ -40,8 +43,13 @@ class Folds:
         return mask if part == 0 else mask & (self.half[repeat] == part)
 
 
-def make_folds(labels: ArrayLike, clusters: ArrayLike, repeats: int = 5, folds: int = 5, seed: int = 0) -> Folds:
-    """Deal the samples to folds and halves, anew in each repeat; a cluster is never split over either."""
+def make_folds(
+    labels: ArrayLike, clusters: ArrayLike, repeats: int = 5, folds: int = 5, seed: int = 0, halves: bool = True
+) -> Folds:
+    """Deal the samples to folds and halves, anew in each repeat; a cluster is never split over either.
+
+    Without `halves` samples may be too few for them: probes are then fitted on whole training sets alone.
+    """
     right, cluster = checked_labels(labels, clusters)
     if repeats < 1 or not 2 <= folds <= 127:
         raise ProbeError(f"cannot make {repeats} repeats of {folds} folds", "Use at least 1 repeat and 2 to 127 folds.")
@@ -59,21 +67,28 @@ def make_folds(labels: ArrayLike, clusters: ArrayLike, repeats: int = 5, folds: 
             half[repeat, of_fold] = dealt + 1
             so_far += [counts[of_fold[dealt == side]].sum(axis=0) for side in range(2)]
     made = Folds(fold[:, cluster], half[:, cluster])
-    _check_halves(Folds(fold, half), counts)
+    _check_parts(Folds(fold, half), counts, (1, 2) if halves else (0,))
     return made
 
 
-def _check_halves(by_cluster: Folds, counts: IntArray) -> None:
-    """Each half must hold both classes even when an inner fold is left out: at least two clusters of each."""
+def folds_of(rows: Sequence[Trace], spec: ProbeSpec, seed: int) -> tuple[BoolArray, IntArray, Folds]:
+    """The labels, the clusters and the folds of traced samples, as their study deals them."""
+    labels, clusters = np.array([row.correct for row in rows]), np.array([row.cluster for row in rows])
+    return labels, clusters, make_folds(labels, clusters, spec.repeats, spec.folds, seed)
+
+
+def _check_parts(by_cluster: Folds, counts: IntArray, parts: Sequence[int]) -> None:
+    """Each part must hold both classes even when an inner fold is left out: at least two clusters of each."""
     for repeat in range(by_cluster.repeats):
         for fold in range(by_cluster.count):
-            for part in (1, 2):
+            for part in parts:
                 fewest = int((counts[by_cluster.training(repeat, fold, part)] > 0).sum(axis=0).min())
                 if fewest < 2:
                     wrong, right = (int(number) for number in (counts > 0).sum(axis=0))
                     raise ProbeError(
-                        f"too few questions to halve the training sets: {right} with a correct answer, {wrong} with a "
-                        f"wrong one, of which some half would hold {fewest}",
+                        f"too few questions to {'halve' if part else 'make'} the training sets: {right} with a correct "
+                        f"answer, {wrong} with a wrong one, of which some {'half' if part else 'set'} would hold "
+                        f"{fewest}",
                         "Sample more questions (at least ten of either kind, better a hundred), or use fewer folds.",
                     )
 

@@ -7,7 +7,7 @@ layer on; activations would be layers² per sample, so probes are applied at onc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
-from anchorscope.probes.folds import Folds, make_folds
+from anchorscope.probes.folds import Folds, folds_of
 from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem
 from anchorscope.probes.readouts import read_out_some
 from anchorscope.probes.record import CLEAN, MAPS, READOUTS, MapReadout, mapped
@@ -47,8 +47,7 @@ def map_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Stor
     # 1. which samples, and who read them out
     rows = list(cell.table(TRACES))
     members = mapped(rows, spec, study.seed)
-    labels, clusters = np.array([row.correct for row in rows]), np.array([row.cluster for row in rows])
-    folds = make_folds(labels, clusters, study.probes.repeats, study.probes.folds, study.seed)
+    folds = folds_of(rows, study.probes, study.seed)[2]
     probes = {point: load_probes(probes_stem(cell, point))[0] for point in study.traces.points}
     tracer = Tracer(model, shared_ids, study.traces.sites)
     mapper = Mapper(tracer, spec, study.traces.positions, folds, study.traces.memory, probes)
@@ -174,9 +173,9 @@ class Mapper:
 
     def _records(self, name: str, logits: NDArray[np.float32]) -> Iterator[MapReadout]:
         """The rows of one sample, from (stream, repeat, part, layer)."""
-        clean: list[np.float32] = logits[0].ravel()
+        clean: Any = logits[0]
         yield MapReadout(name, "clean", CLEAN, 0, clean)
         for variant, values in zip(self.variants, logits[1:], strict=True):
             first = variant.layers.start
-            flat: list[np.float32] = values[..., first:].ravel()
-            yield MapReadout(name, variant.condition, variant.cut, first, flat)
+            later: Any = values[..., first:]
+            yield MapReadout(name, variant.condition, variant.cut, first, later)

@@ -76,7 +76,7 @@ def read_out(probes: LayerProbes, x: FloatArray, folds: Folds) -> NDArray[np.flo
     """(repeat, part, sample): each sample of x (sample, width) by the probe of the fold in which it is tested."""
     _check_width(probes, x)
     _check_folds(probes, x, folds)
-    out = np.empty((folds.repeats, len(PARTS), len(x)))
+    out = np.empty((folds.repeats, probes.weight.shape[2], len(x)))
     for repeat in range(folds.repeats):
         for fold in range(folds.count):
             tested = folds.fold[repeat] == fold
@@ -117,7 +117,7 @@ def drift(probes: LayerProbes, clean: FloatArray, other: FloatArray, folds: Fold
     out = np.empty(probes.bias.shape)
     for repeat, fold in np.ndindex(*out.shape[:2]):
         read = probes.weight[repeat, fold].astype(np.float64) @ change  # (part, sample)
-        for part in range(len(PARTS)):
+        for part in range(probes.weight.shape[2]):
             out[repeat, fold, part] = read[part, folds.training(repeat, fold, part)].mean()
     return out
 

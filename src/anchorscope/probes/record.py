@@ -23,11 +23,21 @@ class Readout:
     id: str
     """the question's id"""
     condition: str
-    """the condition; or question_only, text_only"""
-    logits: list[np.float32]
-    """(repeat, part, layer), flat; of text_only (repeat)"""
-    drift: list[np.float32]
+    """the condition; or question_only: the clean pass before any answer exists"""
+    logits: list[list[list[np.float32]]]
+    """(repeat, part, layer); parts are whole, first_half, second_half; of question_only whole alone"""
+    drift: list[list[list[np.float32]]]
     """what drift correction subtracts, likewise; empty where nothing"""
+
+
+@dataclass(frozen=True, slots=True)
+class TextReadout:
+    """One row of the `text_only` table: the out-of-fold logits of one sample by a classifier that sees words alone."""
+
+    id: str
+    """the question's id"""
+    logits: list[np.float32]
+    """(repeat)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +52,11 @@ class MapReadout:
     """the layer the cut is centred on; -1 for the clean pass"""
     first: int
     """the first layer in which it holds, and the first that is read"""
-    logits: list[np.float32]
-    """(repeat, part, layer from `first` on), flat"""
+    logits: list[list[list[np.float32]]]
+    """(repeat, part, layer from `first` on)"""
 
 
+TEXT_ONLY = Kind("text_only", TextReadout)
 READOUTS = Kind("readouts", Readout)  # of a read point: READOUTS.at(point)
 MAPS = Kind("map", MapReadout)  # likewise
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.errors import StoreError
-from anchorscope.probes.folds import PARTS
 from anchorscope.probes.readouts import Readouts
-from anchorscope.probes.record import READOUTS
+from anchorscope.probes.record import READOUTS, TEXT_ONLY
 from anchorscope.store import Store
 from anchorscope.store.table import as_arrays
 from anchorscope.study.terms import ReadPoint
@@ -36,34 +35,31 @@ def read_readouts(store: Store, model: str, dataset: str, point: ReadPoint) -> R
     """Read the read-outs back."""
     cell = store.results(model, dataset)
     rows = list(cell.table(TRACES))
-    conditions, repeats = tuple(store.study.traces.conditions), store.study.probes.repeats
-    # 1. flat lists by condition, in the order of the samples
+    conditions = tuple(store.study.traces.conditions)
+    # 1. by condition, in the order of the samples: (repeat, part, layer) each
     logits: defaultdict[str, list[NDArray[np.float32]]] = defaultdict(list)
     drifts: defaultdict[str, list[NDArray[np.float32]]] = defaultdict(list)
     ids: defaultdict[str, list[str]] = defaultdict(list)
     for batch in cell.table(READOUTS.at(point)).batches():
         names, samples = batch.column("condition").to_pylist(), batch.column("id").to_pylist()
-        flat = as_arrays(batch.column("logits")), as_arrays(batch.column("drift"))
-        for name, sample, logit, drift in zip(names, samples, *flat, strict=True):
+        arrays = as_arrays(batch.column("logits")), as_arrays(batch.column("drift"))
+        for name, sample, logit, drift in zip(names, samples, *arrays, strict=True):
             ids[name].append(sample)
             logits[name].append(logit)
             drifts[name].append(drift)
+    words = list(cell.table(TEXT_ONLY))
     expected = [row.id for row in rows]
-    if any(samples != expected for samples in ids.values()):
+    if any(samples != expected for samples in (*ids.values(), [row.id for row in words])):
         raise StoreError(f"{cell.folder}: traces and read-outs are of other samples", f"Delete {cell.folder}.")
-
-    # 2. in their shape
-    def cube(lists: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-        """(repeat, part, sample, layer)"""
-        return np.stack(lists, axis=1).reshape(repeats, len(PARTS), -1, len(rows)).transpose(0, 1, 3, 2)
-
-    clean, *others = (cube(logits[name]) for name in conditions)
+    # 2. samples side by side: (condition, repeat, part, sample, layer)
+    clean, *others = (np.stack(logits[name], axis=2) for name in conditions)
     readouts = Readouts(
         np.array([row.correct for row in rows]),
         np.array([row.cluster for row in rows]),
         np.array([row.probability for row in rows]),
         conditions,
         np.stack([clean, *others]),
-        np.stack([np.zeros_like(clean), *(cube(drifts[name]) for name in conditions[1:])]),
+        np.stack([np.zeros_like(clean), *(np.stack(drifts[name], axis=2) for name in conditions[1:])]),
     )
-    return Recorded(rows, readouts, cube(logits["question_only"])[:, 0], np.stack(logits["text_only"], axis=1))
+    question_only = np.stack(logits["question_only"], axis=2)[:, 0]  # its only part
+    return Recorded(rows, readouts, question_only, np.array([row.logits for row in words], np.float32).T)

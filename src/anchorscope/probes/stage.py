@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from anchorscope.probes.fit import Strength, choose_strength, fit_layer
-from anchorscope.probes.folds import Folds, make_folds
+from anchorscope.probes.folds import PARTS, Folds, folds_of
 from anchorscope.probes.probe import LayerProbes, probes_stem, save_probes
 from anchorscope.probes.readouts import by_sample, drift, read_out
-from anchorscope.probes.record import READOUTS, Readout
+from anchorscope.probes.record import READOUTS, TEXT_ONLY, Readout, TextReadout
 from anchorscope.probes.text_only import text_only
 from anchorscope.progress import Advance, Notice, nobody
 from anchorscope.store import Cell, Store, Whole
@@ -41,15 +41,13 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
     def compute(advance: Advance) -> list[Readout]:
         # 1. who tests and who trains
         rows = list(activations.table)
-        labels, clusters = np.array([row.correct for row in rows]), np.array([row.cluster for row in rows])
-        folds = make_folds(labels, clusters, study.probes.repeats, study.probes.folds, study.seed)
-        # 2. probes of the answer, of the question alone, and of words alone
+        labels, clusters, folds = folds_of(rows, study.probes, study.seed)
+        # 2. probes of the answer, and of the question alone
         layers = activations.layers(point)
         fitter = Fitter(labels, clusters, folds, study.probes, study.seed, advance)
         of_answer = fitter(activations.reader(point), layers, conditions)
         before = ReadPoint(point.site, QUESTION_ONLY)
-        of_question = fitter(activations.reader(before), layers, ["clean"])
-        words = text_only([row.question for row in rows], [row.answer for row in rows], labels, clusters, folds)
+        of_question = fitter(activations.reader(before), layers, ["clean"], parts=1)
         # 3. what is kept of them
         strength = of_answer.strength
         if strength.edge:
@@ -57,17 +55,33 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
                 f"{model}, {dataset}: the {strength.edge} of probes.strengths, {strength.value:g}, is best for "
                 f"{point}; a wider range may give better probes"
             )
-        of_question.save(cell, before)
+        if before not in study.traces.points:  # which keeps its own
+            of_question.save(cell, before)
         of_answer.save(cell, point)
         return [
             *_records(rows, conditions, of_answer.logits, of_answer.drift),
-            *_records(rows, ["question_only"], of_question.logits, None),
-            *_records(rows, ["text_only"], words[None, :, None, :, None].astype(np.float32), None),
+            *_records(rows, ["question_only"], of_question.logits, of_question.drift),
         ]
 
     inputs = {"traces": cell.origin(TRACES), "probes": study.probes.model_dump(mode="json"), "seed": study.seed}
     title = f"{model}, {dataset}: probing {point}"
     return Whole(title, cell, READOUTS.at(point), inputs, compute, lambda: 4 * activations.layers(point), SHARD_ROWS)
+
+
+def text_only_stage(store: Store, model: str, dataset: str) -> Whole[TextReadout]:
+    """The `text_only` table of one model and dataset: what words alone give away, in the same folds as the probes."""
+    study, cell = store.study, store.results(model, dataset)
+
+    def compute(advance: Advance) -> list[TextReadout]:
+        rows = list(cell.table(TRACES))
+        labels, clusters, folds = folds_of(rows, study.probes, study.seed)
+        logits = text_only([row.question for row in rows], [row.answer for row in rows], labels, clusters, folds)
+        flat: Any = logits.astype(np.float32).T  # (sample, repeat)
+        return [TextReadout(row.id, each) for row, each in zip(rows, flat, strict=True)]
+
+    dealt = {"repeats": study.probes.repeats, "folds": study.probes.folds}
+    inputs = {"traces": cell.origin(TRACES), "probes": dealt, "seed": study.seed}
+    return Whole(f"{model}, {dataset}: reading words alone", cell, TEXT_ONLY, inputs, compute, shard_rows=SHARD_ROWS)
 
 
 def _tell_nobody(count: int) -> None:
@@ -115,7 +129,9 @@ class Fitter:
     advance: Advance = _tell_nobody
     """Told twice of every layer: when its strength was tried, and when it is fitted."""
 
-    def __call__(self, read: ReadLayer, layers: int, conditions: Sequence[Condition]) -> Fitted:
+    def __call__(
+        self, read: ReadLayer, layers: int, conditions: Sequence[Condition], parts: int = len(PARTS)
+    ) -> Fitted:
         """Choose the strength, fit each layer, read the conditions out. `read(condition, layer)`: (sample, width)."""
         with threadpool_limits(1):  # layers run side by side, each on one thread
             strength = choose_strength(
@@ -130,7 +146,9 @@ class Fitter:
             )
             self.advance(layers)
             with ThreadPoolExecutor(_jobs()) as pool:
-                fitted = list(pool.map(lambda layer: self._layer(read, layer, conditions, strength), range(layers)))
+                fitted = list(
+                    pool.map(lambda layer: self._layer(read, layer, conditions, strength, parts), range(layers))
+                )
         return Fitted(
             [probes for probes, _, _ in fitted],
             strength,
@@ -139,11 +157,11 @@ class Fitter:
         )
 
     def _layer(
-        self, read: ReadLayer, layer: int, conditions: Sequence[Condition], strength: Strength
+        self, read: ReadLayer, layer: int, conditions: Sequence[Condition], strength: Strength, parts: int
     ) -> tuple[LayerProbes, NDArray[np.float32], NDArray[np.float32]]:
         """The probes of one layer, read-outs and drifts: (condition, repeat, part, sample)."""
         clean = read("clean", layer)
-        probes = fit_layer(clean, self.labels, self.clusters, self.folds, strength, seed=self.seed)
+        probes = fit_layer(clean, self.labels, self.clusters, self.folds, strength, seed=self.seed, parts=parts)
         logits, drifts = [], []
         for condition in conditions:
             other = clean if condition == "clean" else read(condition, layer)
@@ -159,11 +177,12 @@ def _jobs() -> int:
 
 
 def _records(
-    rows: Sequence[Trace], conditions: Sequence[str], logits: NDArray[np.float32], drifts: NDArray[np.float32] | None
+    rows: Sequence[Trace], conditions: Sequence[str], logits: NDArray[np.float32], drifts: NDArray[np.float32]
 ) -> Iterator[Readout]:
-    """Rows of the table from (condition, repeat, part, sample, layer)."""
+    """Rows of the table from (condition, repeat, part, sample, layer). The clean pass does not drift."""
+    nothing: Any = np.empty((0, 0, 0), np.float32)
     for c, condition in enumerate(conditions):
         for i, row in enumerate(rows):
-            moved: Any = drifts[c, :, :, i].ravel() if drifts is not None and condition != "clean" else []
-            flat: Any = logits[c, :, :, i].ravel()
-            yield Readout(row.id, condition, flat, moved)
+            read: Any = logits[c, :, :, i]  # (repeat, part, layer)
+            moved: Any = drifts[c, :, :, i] if condition not in ("clean", "question_only") else nothing
+            yield Readout(row.id, condition, read, moved)

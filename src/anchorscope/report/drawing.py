@@ -6,6 +6,7 @@ chart, and a chart changes nothing for them. All names are drawn letter by lette
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.markers import TICKUP
 from matplotlib.text import Text
@@ -30,7 +31,7 @@ from anchorscope.report.palette import Look, looks, shorten
 COLUMNS = 3  # panels side by side before they wrap
 WIDTHS = {1: 4.4}  # inches; two and three panels take the text width of a page
 WIDTH = 7.2
-DPI = 200
+DPI, SCREEN_DPI = 200, 110
 INK, FAINT = "#333333", "#e4e4e4"
 LETTERS = "abcdefgh"  # of rows
 CHARACTERS = 14  # of a row's title, per inch
@@ -87,6 +88,24 @@ def style() -> AbstractContextManager[None]:
     return matplotlib.style.context(STYLE, after_reset=True)
 
 
+class ShownFigure(Figure):
+    """A figure that shows itself in a notebook, whatever backend that has, and that is saved in our style."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        FigureCanvasAgg(self)
+
+    def savefig(self, *args: Any, **kwargs: Any) -> None:
+        """As matplotlib's, in the style that it was drawn in."""
+        with style():
+            super().savefig(*args, **kwargs)
+
+    def _repr_png_(self) -> bytes:
+        stream = io.BytesIO()
+        self.savefig(stream, format="png", dpi=SCREEN_DPI)
+        return stream.getvalue()
+
+
 def rows_with_numbers(chart: Chart, numbers: Numbers, models: Sequence[str], datasets: Sequence[str]) -> list[Row]:
     """The rows of a chart that this run has numbers for; a run may lack some controls."""
     return [
@@ -118,8 +137,7 @@ def draw_chart(
     blocks = math.ceil(len(models) / COLUMNS)
     columns = math.ceil(len(models) / blocks)  # four models: two and two, not three and one
     width = WIDTHS.get(columns, WIDTH)
-    figure = Figure(figsize=(width, 3), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = ShownFigure(figsize=(width, 3), dpi=DPI, layout="constrained")
     legend_height = _legend(figure, chart, numbers, models, datasets)
     figure.set_size_inches(width, blocks * (chart.row_height * len(rows) + 0.2) + legend_height)
     look = looks(datasets)
@@ -135,6 +153,28 @@ def draw_chart(
     figure.draw_without_rendering()  # lays it out, once, so that all formats have the same layout
     figure.set_layout_engine("none")
     return figure
+
+
+def figure_under(axes: Axes) -> Figure:
+    """The figure that axes are on, also where they are on a part of it."""
+    figure = axes.figure
+    while isinstance(figure, SubFigure):
+        figure = figure.figure
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def draw_on(
+    axes: Axes, chart: Chart, row: Row, numbers: Numbers, model: str, datasets: Sequence[str], layers: int
+) -> None:
+    """One panel of a chart on axes of one's own; its lines carry labels for a legend."""
+    panel = Panel(axes, row, model, 0, foot=True, first=True, width=figure_under(axes).get_figwidth())
+    look = looks(datasets)
+    _draw_panel(panel, chart, numbers, look, layers)
+    _note_missing(panel, chart, numbers, look)
+    axes.set_xlabel("Layer")
+    axes.set_ylabel(row.label)
+    axes.set_title(shorten(model, 60))
 
 
 def _panels(figure: Figure, rows: Sequence[Row], models: Sequence[str], columns: int, blocks: int) -> Iterator[Panel]:

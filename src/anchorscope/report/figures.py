@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from anchorscope.errors import AnchorscopeError, did_you_mean
 from anchorscope.pathways.lookup import Numbers, collect, read_mapstats, read_pathways
 from anchorscope.pathways.record import Statistic
 from anchorscope.report.caption import caption_of
-from anchorscope.report.charts import CHARTS
+from anchorscope.report.charts import CHARTS, Chart
 from anchorscope.report.csv import to_csv
-from anchorscope.report.drawing import draw_chart, drawn_rows, rows_with_numbers, style
+from anchorscope.report.drawing import draw_chart, draw_on, drawn_rows, figure_under, rows_with_numbers, style
 from anchorscope.report.layermap import draw_maps
 from anchorscope.report.saved import saved_as, write_contents
 from anchorscope.store import Store
@@ -57,6 +61,40 @@ def draw(
         contents["txt"] = caption_of(chart, numbers, models, datasets, point).encode()
         written += write_contents(folder, name, contents)
     return written
+
+
+def figure_of(
+    name: str, rows: Iterable[Statistic], models: Sequence[str], datasets: Sequence[str], point: ReadPoint
+) -> Figure:
+    """One chart as a figure."""
+    chart = _chart(name)
+    numbers = collect(rows, chart.keys, models, datasets, point)
+    with style():
+        return draw_chart(chart, numbers, models, datasets, {model: _layers(numbers, model) for model in models})
+
+
+def panel_on(
+    axes: Axes,
+    name: str,
+    row: int,
+    rows: Iterable[Statistic],
+    model: str,
+    datasets: Sequence[str],
+    point: ReadPoint,
+) -> Figure:
+    """One panel of a chart, its row `row` for one model, on axes of one's own."""
+    chart = _chart(name)
+    if not 0 <= row < len(chart.rows):
+        raise AnchorscopeError(f"the chart {name} has no row {row}; its rows are 0 to {len(chart.rows) - 1}")
+    numbers = collect(rows, chart.keys, [model], datasets, point)
+    draw_on(axes, chart, chart.rows[row], numbers, model, datasets, _layers(numbers, model))
+    return figure_under(axes)
+
+
+def _chart(name: str) -> Chart:
+    if name not in CHARTS:
+        raise AnchorscopeError(f"there is no chart '{name}'; {did_you_mean(name, CHARTS)}")
+    return CHARTS[name]
 
 
 def _layers(numbers: Numbers, model: str) -> int:

@@ -14,59 +14,116 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from anchorscope.errors import ModelError, ProbeError
-from anchorscope.models.load import Model, load_model
-from anchorscope.models.prompts import Prompter, answer_ids
+from anchorscope.models.load import Model, Tokenizer
+from anchorscope.models.opened import open_model
 from anchorscope.probes.probe import load_probes
 from anchorscope.probes.readouts import read_out_new
-from anchorscope.questions.record import Question
 from anchorscope.report.onesample import TracedSample
-from anchorscope.spans.find import find_spans
+from anchorscope.spans import Spans
+from anchorscope.spans.asked import Asked, put
+from anchorscope.spans.marks import Marks
 from anchorscope.store import Store
 from anchorscope.study import ModelSpec, PromptSpec, Study
-from anchorscope.study.terms import CONDITIONS, Condition, Into, Position, Site
-from anchorscope.traces.conditions import place_of, stream_of
+from anchorscope.study.terms import CONDITIONS, Condition, Into, Position, ReadPoint, Site
+from anchorscope.study.validation import build, check_word
+from anchorscope.traces.conditions import CUTS, place_of, stream_of
+from anchorscope.traces.cutting import ModelLike
+from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.tracer import Read, Tracer
 
+SHOWN: tuple[Condition, ...] = ("clean", "knockout", "control_question", "control_random", "answer_only")
+_RUN = "Run: anchorscope run STUDY"
 
-def trace_one(
-    model: Model | str | Path,
+
+def trace(
+    model: ModelLike,
     question: str,
     answer: str,
+    *,
+    tokenizer: Tokenizer = None,
     run: str | Path | None = None,
     dataset: str | None = None,
     site: Site = "mlp",
-    position: Position = "answer_last",
+    position: Position | int = "answer_last",
     into: Into | None = None,
     prompt: PromptSpec | None = None,
-    conditions: Sequence[Condition] = ("clean", "knockout", "control_question", "control_random", "answer_only"),
+    conditions: Sequence[Condition] | None = None,
+    exact_question: Marks | None = None,
+    exact_answer: Marks | None = None,
 ) -> TracedSample:
-    """Trace one question and answer; see `anchorscope.trace`."""
-    named = model.spec if isinstance(model, Model) else ModelSpec.model_validate({"id": str(model)})
-    past = _Past.of(Path(run), named, dataset, site, position) if run is not None else None
-    loaded = model if isinstance(model, Model) else load_model(past.spec if past else named)
-    # the run's probes know the states of no other prompt and cut
-    prompt = prompt or (past.study.prompt_for(past.spec) if past else PromptSpec())
-    into = into or (past.study.traces.into if past else "after")
-    prompter = Prompter(loaded.tokenizer, prompt, loaded.wants_bos)
-    ids = prompter(question)
-    answered = answer_ids(prompter, ids, answer.strip())
-    row = Question.asked(question, [answer])
-    rule, seed = (past.study.spans.exact_question, past.study.seed) if past else ("content", 0)
-    spans = find_spans(ids, answered, answer.strip(), row, loaded.tokenizer, rule, seed=seed)
-    if spans.dropped is not None:
-        raise ModelError(f"this question and answer cannot be traced: {spans.dropped}")
-    wanted = [condition for condition in CONDITIONS if condition in conditions or condition == "clean"]
-    shared = prompter.shared_ids
-    tracer = Tracer(loaded, shared, [site])
-    whole = [*ids.ids, *answered]
-    streams = [stream_of(condition, whole, spans, len(shared), into, tracer.layers) for condition in wanted]
-    reads = [Read(0, i, place_of(condition, spans, position)) for i, condition in enumerate(wanted)]
+    """Trace one question and answer: clean, knocked out, and under the controls.
+
+    `model` is a hub id, a folder, a .gguf file, what `open_model` gave, or a transformers model with its `tokenizer`.
+    `run` takes a run directory whose probes give P(correct) by layer (and `dataset` which of its sets'); without it the
+    curves say how far each cut moves the state. A question the run was fitted on is read by probes that know it.
+    `exact_question`, `exact_answer`: tokens marked by hand, by text or place. `position`: answer_last, final,
+    prompt_last, or any place (negative from the end). The result prints, draws and shows itself in a notebook.
+    """
+    # 1. what is asked for
+    _check(site, position, into, conditions)
+    past = _Past.of(Path(run), model, dataset, site, position) if run is not None else None
+    opened = open_model(past.spec if past and isinstance(model, (str, Path)) else model, tokenizer)
+    # 2. the text and its spans; the run's probes know the states of no other prompt and cut
+    study = past.study if past else None
+    asked = Asked(
+        question,
+        answer,
+        prompt or (study.prompt_for(past.spec) if study and past else PromptSpec()),
+        exact_question=exact_question,
+        exact_answer=exact_answer,
+        rule=study.spans.exact_question if study else "content",
+        seed=study.seed if study else 0,
+    )
+    laid = put(opened, asked)
+    spans = laid.spans
+    assert spans is not None
+    cut_into: Into = into or (study.traces.into if study else "after")
+    place = laid.marked(position, "position")[0] if isinstance(position, int) else getattr(spans, position)
+    wanted = _possible(conditions, spans, place)
+    # 3. one pass under all conditions
+    tracer = Tracer(opened, laid.ids[: laid.shared], [site])
+    streams = [stream_of(c, laid.ids, spans, laid.shared, cut_into, tracer.layers) for c in wanted]
+    reads = [Read(0, i, place_of(condition, spans, place)) for i, condition in enumerate(wanted)]
     states = tracer([streams], reads)[site].double().numpy()  # (layer, condition, width)
-    probed = past is not None
+    # 4. what that says
     curves = _probabilities(states, past.probes) if past else _distances(states)
-    tokens = [loaded.tokenizer.decode([token]) for token in whole[len(shared) :]]
-    lines = {condition: curves[:, i] for i, condition in enumerate(wanted) if probed or condition != "clean"}
-    return TracedSample(question, answer.strip(), tokens, len(shared), spans, site, position, lines, probed)
+    lines = {condition: curves[:, i] for i, condition in enumerate(wanted) if past or condition != "clean"}
+    return TracedSample(
+        question=question,
+        answer=answer.strip(),
+        tokens=laid.tokens[laid.shared :],
+        first=laid.shared,
+        spans=spans,
+        site=site,
+        position=position,
+        curves=lines,
+        states={condition: states[:, i] for i, condition in enumerate(wanted)},
+        probed=past is not None,
+    )
+
+
+def _check(site: Site, position: Position | int, into: Into | None, conditions: Sequence[Condition] | None) -> None:
+    check_word("site", site, Site)
+    if not isinstance(position, int):
+        check_word("position", position, Position)
+    if into is not None:
+        check_word("into", into, Into)
+    for condition in conditions or ():
+        check_word("conditions", condition, Condition)
+
+
+def _possible(conditions: Sequence[Condition] | None, spans: Spans, place: int) -> list[Condition]:
+    """The conditions asked for, clean before all; of the usual ones those that this sample can have."""
+    impossible: dict[Condition, str] = {
+        condition: "no tokens are left for it" for condition, span in CUTS.items() if not Knockout(span).cut(spans).keys
+    }
+    if place < spans.cue[0]:
+        impossible["answer_only"] = "the token that is read stands in the question"
+    for condition in conditions or ():
+        if condition in impossible:
+            raise ModelError(f"conditions: {condition} cannot be had, since {impossible[condition]}")
+    chosen = set(conditions) if conditions is not None else set(SHOWN) - set(impossible)
+    return [condition for condition in CONDITIONS if condition in chosen | {"clean"}]
 
 
 def _distances(states: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -96,21 +153,29 @@ class _Past:
     """Where the probes are, without the suffix."""
 
     @classmethod
-    def of(cls, run: Path, model: ModelSpec, dataset: str | None, site: Site, position: Position) -> _Past:
+    def of(cls, run: Path, model: ModelLike, dataset: str | None, site: Site, position: Position | int) -> _Past:
         """Find the run's probes for a model: by its name, or by the folder or id it was loaded from."""
-        study = Store.open(run).study
-        names = [spec for spec in study.models if model.name == spec.name or model.id == spec.id]
-        if not names:
+        if isinstance(position, int):
+            raise ProbeError(f"{run} has probes for its own positions, not for place {position}")
+        point, study = ReadPoint(site, position), Store.open(run).study
+        name, place = _known_as(model)
+        specs = [spec for spec in study.models if name == spec.name or place == spec.id]
+        if not specs:
             listed = ", ".join(spec.name for spec in study.models)
-            raise ProbeError(f"{run} has no model {model.name}", f"It has: {listed}.")
-        files = sorted((run / names[0].name).glob(f"*/probes/{site}-{position}.json"))
+            raise ProbeError(f"{run} has no model {name}", f"It has: {listed}.")
+        files = sorted((run / specs[0].name).glob(f"*/probes/{point.key}.json"))
         sets = [path.parents[1].name for path in files]
         if not sets or (dataset is not None and dataset not in sets):
             where = f" on {dataset}" if dataset else ""
-            raise ProbeError(f"{run} has no probes of {names[0].name} for {site} at {position}{where}", _RUN)
+            raise ProbeError(f"{run} has no probes of {specs[0].name} for {point}{where}", _RUN)
         if dataset is None and len(sets) > 1:
             raise ProbeError(f"{run} has probes of several sets", f"Say which: dataset= one of {', '.join(sets)}.")
-        return cls(study, names[0], files[sets.index(dataset or sets[0])].with_suffix(""))
+        return cls(study, specs[0], files[sets.index(dataset or sets[0])].with_suffix(""))
 
 
-_RUN = "Run: anchorscope run STUDY"
+def _known_as(model: ModelLike) -> tuple[str, str]:
+    """By which name a run may know a model, and where it came from."""
+    if isinstance(model, Model):
+        return model.spec.name, model.spec.id
+    place = str(model) if isinstance(model, (str, Path)) else str(getattr(model, "name_or_path", "") or "object")
+    return build(ModelSpec, id=place).name, place

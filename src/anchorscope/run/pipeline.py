@@ -22,7 +22,7 @@ from anchorscope.pathways.layermap import mapstats_stage
 from anchorscope.pathways.stage import pathways_stage
 from anchorscope.probes.layermap import map_stage
 from anchorscope.probes.record import MAPS, READOUTS
-from anchorscope.probes.stage import readouts_stage
+from anchorscope.probes.stage import readouts_stage, text_only_stage
 from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.questions.stage import questions_stage
 from anchorscope.report.figures import write_figures
@@ -117,15 +117,17 @@ class Pipeline:
     def pathways(self, spec: ModelSpec) -> None:
         """One model's probes, read-outs and pathways."""
         for dataset in self.study.datasets:
-            for point in self.study.traces.points:
-                where = (self.store, spec.name, dataset.name, point)
-                try:
+            try:
+                with self._timed("probes"):
+                    make(text_only_stage(self.store, spec.name, dataset.name), self.progress)
+                for point in self.study.traces.points:
+                    where = (self.store, spec.name, dataset.name, point)
                     with self._timed("probes"):
                         make(readouts_stage(*where, self.notice), self.progress)
                     with self._timed("pathways"):
                         make(pathways_stage(*where), self.progress)
-                except ProbeError as error:  # one set with too few right answers does not stop the others
-                    self.notice(f"{spec.name}, {dataset.name}: {error.message}. {error.hint or ''}")
+            except ProbeError as error:  # one set with too few right answers does not stop the others
+                self.notice(f"{spec.name}, {dataset.name}: {error.message}. {error.hint or ''}")
             self.done("pathways", spec.name, dataset.name)
 
     def map(self, spec: ModelSpec) -> None:

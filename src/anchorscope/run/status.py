@@ -8,7 +8,7 @@ from typing import Any
 
 from anchorscope.answers.record import ANSWERS
 from anchorscope.pathways.record import MAPSTATS, PATHWAYS
-from anchorscope.probes.record import MAPS, READOUTS
+from anchorscope.probes.record import MAPS, READOUTS, TEXT_ONLY
 from anchorscope.questions.record import QUESTIONS
 from anchorscope.spans.record import SPANS
 from anchorscope.store import Kind, Plan, Store, Table
@@ -69,7 +69,7 @@ def expected(study: Study) -> Iterator[tuple[str, str]]:
         yield f"questions/{dataset.name}", QUESTIONS.name
     maps: list[Kind[Any]] = [MAPS, MAPSTATS] if study.map is not None else []
     measured: list[Kind[Any]] = [READOUTS, PATHWAYS, *maps]
-    kinds: list[Kind[Any]] = [ANSWERS, SPANS, TRACES]
+    kinds: list[Kind[Any]] = [ANSWERS, SPANS, TRACES, TEXT_ONLY]
     kinds += [kind.at(point) for point in study.traces.points for kind in measured]
     for model in study.models:
         for dataset in study.datasets:

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from anchorscope.spans.alignment import Range, align, continuation
+from anchorscope.spans.marks import ByHand, marked_tokens
 from anchorscope.spans.record import Spans
 from anchorscope.spans.words import answer_entity, content_words, words
 from anchorscope.study.terms import Control, ExactRule
@@ -49,10 +50,14 @@ def find_spans(
     rule: ExactRule = "content",
     controls: Iterable[Control] = ("control_question", "control_random"),
     seed: int = 0,
+    by_hand: ByHand = ByHand(),  # noqa: B008 — a value
 ) -> Spans:
-    """Locate everything in prompt + answer. `answer_ids` must say `answer`, with white space around it at most."""
+    """Locate everything in prompt + answer. `answer_ids` must say `answer`, with white space around it at most.
+
+    Exact tokens that are marked by hand may leave no tokens for a control; its lists are then empty.
+    """
     try:
-        return _find(prompt, answer_ids, answer, question, tokenizer, rule, controls, seed)
+        return _find(prompt, answer_ids, answer, question, tokenizer, rule, controls, seed, by_hand)
     except _Dropped as reason:
         empty: dict[str, list[int]] = {column.name: [] for column in fields(Spans) if column.type == "list[int]"}
         return Spans(id=question.id, answer_last=-1, final=-1, prompt_last=-1, dropped=str(reason), **empty)
@@ -67,6 +72,7 @@ def _find(
     rule: ExactRule,
     controls: Iterable[Control],
     seed: int,
+    by_hand: ByHand,
 ) -> Spans:
     # 1. which characters each token touches, and where the segments begin
     if not answer.strip() or not answer_ids:
@@ -77,17 +83,29 @@ def _find(
     cuttable = _cuttable(tokenizer, ids)
 
     # 2. the exact tokens of the question
-    core = _core_elements(prompt.text[slice(*prompt.question)], question, rule)
-    limit = prompt.segments["question"][1]
-    touched = _touching(ranges, range(*segments["question"]), core, prompt.question[0])
-    exact = [token for token in touched if token in cuttable and ranges[token][1] <= limit]
+    asked = prompt.text[slice(*prompt.question)]
+    if by_hand.question is None:
+        core = _core_elements(asked, question, rule)
+        limit = prompt.segments["question"][1]
+        touched = _touching(ranges, range(*segments["question"]), core, prompt.question[0])
+        exact = [token for token in touched if token in cuttable and ranges[token][1] <= limit]
+    else:
+        shifted = _shifted(ranges, prompt.question[0])
+        exact = marked_tokens(by_hand.question, asked, shifted, range(*segments["question"]), "exact_question")
+        exact = [token for token in exact if token in cuttable]
+        core = [_within(shifted[token], asked) for token in exact]
     if not exact:
         raise _Dropped(NO_CONTENT)
 
     # 3. those of the answer
-    entity = answer_entity(answer)
     answers = range(len(prompt.ids), len(ids))
-    exact_answer = _touching(ranges, answers, [entity], answer_at) if entity else []
+    if by_hand.answer is None:
+        entity = answer_entity(answer)
+        exact_answer = _touching(ranges, answers, [entity], answer_at) if entity else []
+    else:
+        shifted = _shifted(ranges, answer_at)
+        exact_answer = marked_tokens(by_hand.answer, answer, shifted, answers, "exact_answer")
+        entity = _within((shifted[exact_answer[0]][0], shifted[exact_answer[-1]][1]), answer)
     if entity is None or not exact_answer:
         raise _Dropped(NO_EXACT_ANSWER)
 
@@ -99,7 +117,7 @@ def _find(
     for control in controls:
         candidates = [token for token in others[control] if token in cuttable and token not in exact]
         pairs[control] = _pair(exact, candidates, f"{seed}/{control}/{question.id}")
-        if not pairs[control]:
+        if not pairs[control] and by_hand.question is None:
             raise _Dropped(NO_CONTROLS)
     by_question, by_random = pairs.get("control_question", []), pairs.get("control_random", [])
     return Spans(
@@ -184,6 +202,16 @@ def _locate(subject: str, text: str) -> Range | None:
             if matches := list(re.finditer(pattern, text, flags)):
                 return matches[-1].span()
     return None
+
+
+def _shifted(ranges: list[Range], start: int) -> list[Range]:
+    """The same ranges, counted from `start`."""
+    return [(first - start, last - start) for first, last in ranges]
+
+
+def _within(span: Range, text: str) -> Range:
+    """The part of a range that lies in a text."""
+    return max(0, span[0]), min(len(text), span[1])
 
 
 def _touching(ranges: list[Range], tokens: Iterable[int], spans: Iterable[Range], offset: int = 0) -> list[int]:

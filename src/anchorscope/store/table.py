@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ _TYPES: dict[Any, pa.DataType] = {
     list[int]: pa.list_(pa.int64()),
     list[float]: pa.list_(pa.float64()),
     list[np.float32]: pa.list_(pa.float32()),
+    list[list[list[np.float32]]]: pa.list_(pa.list_(pa.list_(pa.float32()))),
 }
 
 
@@ -139,7 +141,7 @@ class Table(Generic[R]):
         if len(records) != expected:
             raise ValueError(f"shard {shard} of {self.folder.name} takes {expected} rows, got {len(records)}")
         schema = schema_of(self.record)
-        columns = [pa.array([getattr(r, f.name) for r in records], type=f.type) for f in schema]
+        columns = [_column([getattr(r, f.name) for r in records], f.type) for f in schema]
         table = pa.Table.from_arrays(columns, schema=schema)
         write_whole(self.path(shard), lambda stream: pq.write_table(table, stream, compression="zstd"))
 
@@ -180,7 +182,30 @@ class Table(Generic[R]):
             raise StoreError(f"{path}: damaged ({error})", "Delete this file and run the stage again.") from None
 
 
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """A column of plain values, or of arrays of one or several dimensions, which become lists in lists."""
+    if not values or not isinstance(values[0], np.ndarray) or values[0].ndim < 2:
+        return pa.array(values, type=kind)
+    column = pa.array(np.concatenate([each.ravel() for each in values]))
+    for axis in reversed(range(values[0].ndim)):  # the innermost lists first
+        lengths = [np.full(math.prod(each.shape[:axis]), each.shape[axis]) for each in values]
+        ends = np.cumsum(np.concatenate(lengths))
+        column = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], ends]).astype(np.int32)), column)
+    return column.cast(kind)
+
+
 def as_arrays(column: Any) -> list[NDArray[np.float32]]:
-    """The lists of an Arrow column as arrays."""
-    values, ends = column.values.to_numpy(), column.offsets.to_numpy()
-    return [values[start:end] for start, end in pairwise(ends)]
+    """The lists of an Arrow column as arrays, lists in lists as arrays of as many dimensions."""
+    levels = []  # where the lists of each level begin and end, the outermost first
+    while pa.types.is_list(column.type):
+        levels.append(column.offsets.to_numpy())
+        column = column.values
+    flat, arrays = column.to_numpy(), []
+    for row in range(len(levels[0]) - 1):
+        shape, first = [], row
+        for ends in levels:
+            # all lists of one level have the same length, so the first one tells
+            shape.append(int(ends[first + 1] - ends[first]) if first + 1 < len(ends) and 0 not in shape else 0)
+            first = int(ends[first])
+        arrays.append(flat[first : first + math.prod(shape)].reshape(shape))
+    return arrays

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from anchorscope.study.asking import AnswersSpec, DatasetSpec, Example, ModelSpec, PromptSpec
+from anchorscope.study.asking import AnswersSpec, DatasetSpec, Example, ModelSpec, PromptSpec, Sites
 from anchorscope.study.measuring import MapSpec, ProbeSpec, SpansSpec, TraceSpec
 from anchorscope.study.study import Study
 
 __all__ = [
-    "AnswersSpec", "DatasetSpec", "Example", "MapSpec", "ModelSpec", "ProbeSpec", "PromptSpec", "SpansSpec", "Study",
-    "TraceSpec",
+    "AnswersSpec", "DatasetSpec", "Example", "MapSpec", "ModelSpec", "ProbeSpec", "PromptSpec", "Sites", "SpansSpec",
+    "Study", "TraceSpec",
 ]  # fmt: skip

@@ -72,6 +72,17 @@ class PromptSpec(Spec):
         return self
 
 
+class Sites(Spec):
+    """Where a family of models has its attention, its MLPs and its layers: paths of modules, as in PyTorch."""
+
+    layers: Text
+    """The list of decoder layers, from the causal LM down: model.layers."""
+    attn: Text
+    """The attention block, from a layer down: self_attn."""
+    mlp: Text
+    """The MLP, from a layer down: mlp."""
+
+
 class ModelSpec(Spec):
     """A causal language model and how it is loaded."""
 
@@ -84,13 +95,17 @@ class ModelSpec(Spec):
     gguf: str | None = None
     """The .gguf file to take, when `id` is a hub repository that holds several."""
     dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
-    """auto: as the weights were saved. Never float16: the residuals of some models overflow it."""
+    """auto: bfloat16 where this machine multiplies it at least as fast as float32, else float32; tried when the model
+    is loaded, and kept by a run that goes on elsewhere. Never float16: the residuals of some models overflow it."""
     device: Annotated[str, StringConstraints(pattern=r"^(auto|cpu|mps|(cuda|xpu)(:\d+)?)$")] = "auto"
     """cpu, cuda, cuda:1, mps; auto takes a GPU where there is one. Not together with device_map."""
     device_map: Literal["auto", "balanced", "balanced_low_0", "sequential"] | dict[str, int | str] | None = None
     """auto or balanced shards the layers over all GPUs; or a mapping from module to device."""
-    attention: Literal["sdpa", "eager"] = "sdpa"
-    """The attention code in transformers. Both take the knockout's mask; sdpa is faster and more exact."""
+    attention: Literal["auto", "sdpa", "eager"] = "auto"
+    """The attention code in transformers. Both take the knockout's mask; sdpa is faster and more exact. auto: sdpa
+    where the family has it, else eager (Gemma 2)."""
+    sites: Sites | None = None
+    """Where the sites of a family are that `anchorscope models` does not list. anchorscope doctor checks it."""
     prompt: PromptSpec | None = None
     """A prompt of this model's own. Default: the study's."""
 

@@ -1,4 +1,4 @@
-"""From a YAML file to a typed object, with errors for the person who wrote the file.
+"""From a YAML file, or from arguments, to a typed object, with errors for the person who wrote them.
 
 A mistyped key is refused with the nearest right one, and every complaint carries its line.
 """
@@ -32,6 +32,21 @@ def validate(kind: type[T], file: YamlFile) -> T:
     raise StudyError("\n".join(lines))
 
 
+def build(kind: type[T], **fields: Any) -> T:
+    """A `kind` from keyword arguments; StudyError says what is wrong, as for a file."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise StudyError("\n".join(explain(kind, error, YamlFile(None, fields, None)))) from None
+
+
+def check_word(name: str, value: object, words: object) -> None:
+    """Refuse an argument that is not one of the words of a Literal, with the nearest that is."""
+    choices = get_args(words)
+    if value not in choices:
+        raise StudyError(f"{name}: {shown(value)} is not possible; {did_you_mean(str(value), choices)}")
+
+
 def explain(kind: type[BaseModel], error: ValidationError, file: YamlFile) -> list[str]:
     """One line for each thing that is wrong: file, line, field, and what to write instead."""
     by_place: dict[Loc, list[Any]] = {}
@@ -40,7 +55,8 @@ def explain(kind: type[BaseModel], error: ValidationError, file: YamlFile) -> li
         by_place.setdefault(_real_loc(item["loc"], file.data), []).append(item)
     lines = [(file.line(loc) or 0, _message(kind, loc, items)) for loc, items in by_place.items()]
     lines.sort(key=lambda pair: pair[0])
-    said = [f"{file.path}:{line}: {text}" if line else f"{file.path}: {text}" for line, text in lines]
+    place = f"{file.path}: " if file.path else ""
+    said = [f"{file.path}:{line}: {text}" if line else f"{place}{text}" for line, text in lines]
     return said + ([f"… and {len(items) - MAX_ERRORS:,} more"] if len(items) > MAX_ERRORS else [])
 
 

@@ -23,8 +23,8 @@ MAX_BYTES = 1 << 18  # a larger file was not written by a person
 class YamlFile:
     """A parsed YAML file that still knows on which line each value stands."""
 
-    path: Path
-    """Where it was read."""
+    path: Path | None
+    """Where it was read; None for values that were handed over."""
     data: Any
     """What it says, as plain values."""
     node: yaml.Node | None

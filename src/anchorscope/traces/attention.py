@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -61,28 +62,28 @@ class _Rows:
     def __call__(
         self,
         module: torch.nn.Module,
-        query: torch.Tensor,  # (1, head, slot, width)
-        key: torch.Tensor,  # (1, key head, slot, width)
-        value: torch.Tensor,
+        query: torch.Tensor,  # (1, H, S, D)
+        key: torch.Tensor,  # (1, G, S, D)
+        value: torch.Tensor,  # (1, G, S, D)
         attention_mask: Any,
         scaling: float | None = None,
         **given: Any,
     ) -> tuple[torch.Tensor, None]:
         layer: Any = module.layer_idx
         queries, keys, back = self._index(layer, query.device)
-        q = _picked(query[0].transpose(0, 1), queries)  # (row, query, head, width)
-        k, v = (self._gathered(each, part, layer, keys) for part, each in enumerate((key, value)))
+        q = _picked(query[0].transpose(0, 1), queries)  # (R, Q, H, D)
+        k, v = (self._gathered(each, part, layer, keys) for part, each in enumerate((key, value)))  # (R, G, K, D)
+        heads = query.shape[1]
         if self.implementation == "sdpa" and all(given.get(name) is None for name in BEYOND_SDPA):
-            group = query.shape[1] // key.shape[1]
-            out = _attend(q, k, v, self._mask(layer, query.dtype, query.device, group), scaling)
+            out = _attend(q, k, v, self._mask(layer, query, heads, heads // key.shape[1]), scaling)
         else:
             attend = _code(module, self.implementation)
-            mask = self._mask(layer, query.dtype, query.device)
+            mask = self._mask(layer, query, heads)
             out, _ = attend(module, q.transpose(1, 2), k, v, mask, scaling=scaling, **given)
-        return out.flatten(0, 1).index_select(0, back)[None], None
+        return out.flatten(0, 1).index_select(0, back)[None], None  # (R, Q, H, D) to (1, S, H, D)
 
     def _gathered(self, own: torch.Tensor, part: int, layer: int, keys: torch.Tensor) -> torch.Tensor:
-        """(row, key head, key, width): keys, or values, of the prefix and of the slots, as they stand in the rows."""
+        """(R, G, K, D): keys, or values, of the prefix and of the slots, as they stand in the rows."""
         flat = own[0].transpose(0, 1)
         if self.prefix:
             flat = torch.cat([self.prefix[layer][part][0].transpose(0, 1).to(own.device), flat])
@@ -105,13 +106,23 @@ class _Rows:
             self._indices[count, device] = (made[0], made[1], made[2])
         return self._indices[count, device]
 
-    def _mask(self, layer: int, dtype: torch.dtype, device: torch.device, group: int = 1) -> torch.Tensor:
-        key = (self.layout.cut_in(layer), self.layout.counts[layer], self.windows[layer], dtype, device, group)
+    def _mask(self, layer: int, like: torch.Tensor, heads: int, group: int = 1) -> torch.Tensor:
+        """(R, 1, Q × group, K); (R, H / group, Q × group, K) where a cut holds for some heads only.
+
+        The queries of the heads that share their keys stand side by side, `group` of them for each.
+        """
+        layout, window, by_head = self.layout, self.windows[layer], self.layout.heads_in(layer)
+        key = (layout.cut_in(layer), layout.counts[layer], window, by_head, like.dtype, like.device, group)
         if key not in self._masks:
             if len(self._masks) == MASKS:  # a map has one for each layer: let the old ones go
                 self._masks.clear()
-            mask = _additive(self.layout, layer, self.windows[layer], dtype)
-            self._masks[key] = mask.repeat_interleave(group, dim=2).to(device)
+            if by_head:
+                each = [_additive(layout.visible(layer, window, head), like.dtype) for head in range(heads)]
+                mask = torch.stack(each, dim=1)  # (R, H, Q, K)
+                mask = mask.reshape(len(mask), heads // group, group, *mask.shape[2:]).transpose(2, 3).flatten(2, 3)
+            else:
+                mask = _additive(layout.visible(layer, window), like.dtype)[:, None].repeat_interleave(group, dim=2)
+            self._masks[key] = mask.to(like.device)
         return self._masks[key]
 
 
@@ -127,10 +138,10 @@ def _picked(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 def _attend(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float | None
 ) -> torch.Tensor:
-    """(row, query, head, width). Heads that share their keys are queries side by side: no key is copied for each."""
+    """(R, Q, H, D). Heads that share their keys are queries side by side: no key is copied for each."""
     rows, queries, heads, width = query.shape
     shared, group = key.shape[1], heads // key.shape[1]
-    grouped = query.view(rows, queries, shared, group, width).transpose(1, 2).flatten(2, 3)
+    grouped = query.view(rows, queries, shared, group, width).transpose(1, 2).flatten(2, 3)  # (R, G, Q × group, D)
     out = scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=scaling)
     return out.reshape(rows, shared, queries, group, -1).transpose(1, 2).flatten(2, 3)
 
@@ -142,7 +153,6 @@ def _code(module: torch.nn.Module, implementation: str) -> Callable[..., Any]:
     return attend
 
 
-def _additive(layout: Layout, layer: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
-    """0 where a query sees a key, −inf where not: (row, 1, query, key)."""
-    seen = torch.from_numpy(layout.visible(layer, window))
-    return torch.full(seen.shape, float("-inf"), dtype=dtype).masked_fill_(seen, 0.0)[:, None]
+def _additive(seen: NDArray[np.bool_], dtype: torch.dtype) -> torch.Tensor:
+    """0 where a query sees a key, −inf where not: (R, Q, K)."""
+    return torch.full(seen.shape, float("-inf"), dtype=dtype).masked_fill_(torch.from_numpy(seen), 0.0)

@@ -60,6 +60,11 @@ class Budget:
         return {"formula": formula, "bytes": {**prices, "width": WIDTH}}
 
 
+def _experts(config: Any) -> int:
+    """How many experts a token goes through; 1 without experts."""
+    return int(getattr(config, "num_experts_per_tok", None) or 1)
+
+
 def make_budget(model: Model, gigabytes: float, before: int, reads: int, longest: int | None = None) -> Budget:
     """The budget of a model. `reads`: activations read per sample and layer."""
     config = model.network.config.get_text_config()
@@ -69,6 +74,8 @@ def make_budget(model: Model, gigabytes: float, before: int, reads: int, longest
     queries = heads * head
     keys = (getattr(config, "num_key_value_heads", None) or heads) * head
     inner = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * width
+    # of experts, those that one token goes through
+    inner = max(inner, (getattr(config, "moe_intermediate_size", None) or inner) * _experts(config))
     attention = size * (2 * width + 6 * queries + 6 * keys)  # rotated and laid in rows
     mlp = size * (2 * width + 4 * inner)
     norm = (size + 12) * width  # in float32

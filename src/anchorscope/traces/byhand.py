@@ -6,7 +6,7 @@ the softmax in float64.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,8 +21,13 @@ NAME = "anchorscope_by_hand"
 
 
 @contextmanager
-def attention_by_hand(model: Model, cut: Cut, layers: Collection[int]) -> Iterator[None]:
-    """Within it, the model attends by the code below, without the edges of `cut` in `layers`."""
+def attention_by_hand(
+    model: Model, cut: Cut, layers: Collection[int] | Mapping[int, Collection[int]]
+) -> Iterator[None]:
+    """Within it, the model attends by the code below, without the edges of `cut` in `layers`.
+
+    For all heads, or where `layers` maps each of them to its heads, for these.
+    """
     windows = model.windows
 
     def attend(
@@ -32,17 +37,19 @@ def attention_by_hand(model: Model, cut: Cut, layers: Collection[int]) -> Iterat
         value: torch.Tensor,
         attention_mask: Any,
         scaling: float | None = None,
+        softcap: float | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         layer: Any = module.layer_idx
-        edges = cut if layer in layers else Cut((), ())
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
         group = query.shape[1] // key.shape[1]
-        closed = _closed(query.shape[2], edges, windows[layer]).to(query.device)
-        heads = [
-            _head(query[0, h], key[0, h // group], value[0, h // group], scale, closed) for h in range(query.shape[1])
-        ]
-        return torch.stack(heads, dim=1)[None].to(query.dtype), None  # (1, token, head, width)
+        attended = []
+        for h in range(query.shape[1]):
+            held = layer in layers and (not isinstance(layers, Mapping) or h in layers[layer])
+            edges = cut if held else Cut((), ())
+            closed = _closed(query.shape[2], edges, windows[layer]).to(query.device)
+            attended.append(_head(query[0, h], key[0, h // group], value[0, h // group], scale, softcap, closed))
+        return torch.stack(attended, dim=1)[None].to(query.dtype), None  # (1, token, head, width)
 
     AttentionInterface.register(NAME, attend)
     with attention_as(model, NAME):
@@ -62,8 +69,15 @@ def _closed(tokens: int, cut: Cut, window: int | None) -> torch.Tensor:
 
 
 def _head(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, closed: torch.Tensor
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scale: float,
+    softcap: float | None,
+    closed: torch.Tensor,
 ) -> torch.Tensor:
     """One head: (token, width)."""
     scores = (query.double() @ key.double().T) * scale
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
     return torch.softmax(scores.masked_fill(closed, float("-inf")), dim=1) @ value.double()

@@ -30,7 +30,7 @@ def stream_of(condition: Condition, ids: Sequence[int], spans: Spans, shared: in
     return cut_stream(ids, shared, knockout.cut(spans), knockout.variants(layers)[0])
 
 
-def place_of(condition: Condition, spans: Spans, position: Position) -> int:
-    """The token that is read."""
-    place: int = getattr(spans, position)
+def place_of(condition: Condition, spans: Spans, position: Position | int) -> int:
+    """The token that is read: a position, or a place in the clean sequence."""
+    place: int = position if isinstance(position, int) else getattr(spans, position)
     return place - (spans.cue[0] - spans.prefix[1]) if condition == "answer_only" else place

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from anchorscope.errors import ModelError, reason_of
-from anchorscope.models.load import Model
+from anchorscope.models.load import EAGER_FAMILIES, Model
 from anchorscope.models.prompts import Prompt, Prompter
 from anchorscope.questions.record import Question
 from anchorscope.spans.find import find_spans
@@ -128,7 +128,7 @@ class Doctor:
     def tolerance(self) -> float:
         """How large a difference may be, relative to the layer's largest activation."""
         allowed = TOLERANCE[self.model.network.dtype]
-        return max(allowed, EAGER) if self.model.spec.attention == "eager" else allowed
+        return max(allowed, EAGER) if self.model.attention == "eager" else allowed
 
     def tracer(self, shared: Sequence[int] = ()) -> Tracer:
         """The fast way, with or without a shared prefix."""
@@ -308,6 +308,8 @@ def _alone(doctor: Doctor, ids: list[int], spans: Spans, condition: Condition, l
 
 def eager(doctor: Doctor) -> str:
     """The sdpa and the eager attention code give the same under a knockout."""
+    if doctor.model.source.architecture in EAGER_FAMILIES:
+        raise _NotTried("not tried: this family has no sdpa code")
     layers = range(len(doctor.model.windows))
     streams = [clean_stream(doctor.ids[1], 0), cut_stream(doctor.ids[1], 0, doctor.cut(1), layers)]
     states = {}

@@ -13,7 +13,7 @@ variants of a layer × layer map are in the same pass, each from its layer on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -38,13 +38,21 @@ class Stream:
     """The place of the first of them. Places before it are the clean stream's."""
     cut: Cut = NOTHING
     """The edges that are cut in it."""
-    layers: range = range(0)
+    layers: Collection[int] = range(0)
     """The layers in which the cut holds. The stream joins at the first of them."""
+    heads: Mapping[int, frozenset[int]] | None = None
+    """By layer, the heads for which it holds; None: for all, in every one of its layers."""
 
     @property
     def joins(self) -> int:
         """The layer at which it joins."""
-        return self.layers.start if self.cut.keys else 0
+        return min(self.layers, default=0) if self.cut.keys else 0
+
+    def cuts(self, layer: int, head: int | None = None) -> bool:
+        """Whether its cut holds at a layer, for some head, or for a certain one."""
+        if not self.cut.keys or layer not in self.layers:
+            return False
+        return self.heads is None or head is None or head in self.heads[layer]
 
     @property
     def end(self) -> int:
@@ -57,13 +65,19 @@ def clean_stream(ids: Sequence[int], shared: int) -> Stream:
     return Stream(tuple(ids[shared:]), shared)
 
 
-def cut_stream(ids: Sequence[int], shared: int, cut: Cut, layers: range) -> Stream:
+def cut_stream(
+    ids: Sequence[int],
+    shared: int,
+    cut: Cut,
+    layers: Collection[int],
+    heads: Mapping[int, frozenset[int]] | None = None,
+) -> Stream:
     """The same sample under a cut, from its first changed token on.
 
     The last token is computed at least, so that an empty cut is a pass like any other.
     """
     start = min(max(cut.first, shared), len(ids) - 1)
-    return Stream(tuple(ids[start:]), start, cut, layers)
+    return Stream(tuple(ids[start:]), start, cut, layers, heads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,14 +138,16 @@ class Layout:
             raise ValueError(f"place {place} is not among the computed tokens of stream {stream}")
         return self.firsts[sample][stream] + place - mine.start
 
-    def visible(self, layer: int, window: int | None = None) -> NDArray[np.bool_]:
-        """Which keys of its row each query sees at a layer: (row, query, key)."""
+    def visible(self, layer: int, window: int | None = None, head: int | None = None) -> NDArray[np.bool_]:
+        """Which keys of its row each query sees at a layer, by a head where cuts differ by head: (R, Q, K)."""
         if window not in self._uncut:
             self._uncut[window] = self._without_cuts(window)
         seen = self._uncut[window][: self.rows(layer)].copy()
         _, places = self._keys
         for i, s in self.cut_in(layer):
             stream = self.samples[i][s]
+            if not stream.cuts(layer, head):
+                continue
             first = self.firsts[i][s]
             rows, columns = np.divmod(self.stands[first : first + len(stream.ids)], self.queries.shape[1])
             blind = stream.cut.blind_from(int(places[rows].max()) + 1)
@@ -140,13 +156,18 @@ class Layout:
 
     def cut_in(self, layer: int) -> tuple[tuple[int, int], ...]:
         """Samples and streams whose cuts hold at a layer."""
-        return tuple((i, s) for i, s, layers in self._cuts if layer in layers)
+        return tuple((i, s) for i, s, stream in self._cut_streams if stream.cuts(layer))
+
+    def heads_in(self, layer: int) -> tuple[frozenset[int], ...]:
+        """The heads of cuts that hold at a layer for some heads only; empty where every cut holds for all."""
+        by_head = [s.heads for _, _, s in self._cut_streams if s.heads is not None and s.cuts(layer)]
+        return tuple(heads[layer] for heads in by_head)
 
     @cached_property
-    def _cuts(self) -> list[tuple[int, int, range]]:
-        """Samples and streams with a cut, and its layers."""
+    def _cut_streams(self) -> list[tuple[int, int, Stream]]:
+        """Samples and streams with a cut."""
         every = [(i, s, stream) for i, sample in enumerate(self.samples) for s, stream in enumerate(sample)]
-        return [(i, s, stream.layers) for i, s, stream in every if stream.cut.keys]
+        return [each for each in every if each[2].cut.keys]
 
     @cached_property
     def _keys(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -47,9 +47,8 @@ class Tracer:
     def __init__(self, model: Model, shared_ids: Sequence[int], sites: Sequence[Site]) -> None:
         self.model, self.shared_ids = model, list(shared_ids)
         self.sites = tuple(sites)
-        kind = model.source.architecture
-        self._layers = site_modules(model.network, kind, "resid")
-        self._modules = {site: site_modules(model.network, kind, site) for site in self.sites}
+        self._layers = site_modules(model.network, model.sites, "resid")
+        self._modules = {site: site_modules(model.network, model.sites, site) for site in self.sites}
         self._prefix = compute_prefix(model, self.shared_ids)
 
     @property
@@ -57,28 +56,45 @@ class Tracer:
         """How many layers the model has."""
         return len(self._layers)
 
-    @torch.inference_mode()
     def __call__(self, samples: Sequence[Sequence[Stream]], reads: Sequence[Read]) -> dict[Site, torch.Tensor]:
         """The activations of each site: (layer, read, width), on the CPU, in the model's dtype.
 
         A stream that joins at a later layer is the clean one until then, and is read there.
         """
+        return self._run(samples, reads, self.model.network.get_decoder())[0]
+
+    def with_logits(
+        self, samples: Sequence[Sequence[Stream]], reads: Sequence[Read]
+    ) -> tuple[dict[Site, torch.Tensor], torch.Tensor]:
+        """The same, and what the model predicts after each token read: logits (read, vocabulary), on the CPU."""
+        states, output = self._run(samples, reads, self.model.network, predict=True)
+        return states, output.logits[0].cpu()
+
+    @torch.inference_mode()
+    def _run(
+        self, samples: Sequence[Sequence[Stream]], reads: Sequence[Read], module: nn.Module, predict: bool = False
+    ) -> tuple[dict[Site, torch.Tensor], Any]:
+        """One pass of the decoder, or of the whole model: what is read on the way, and what it gives."""
         if not reads:
             raise ValueError("nothing is read")
         layout = lay_out(samples, len(self.shared_ids), self.layers)
         readings = _Readings(self.sites, self.layers)
+        slots = _slots(layout, reads, self.layers)
         device = self.model.device
+        # the model's own head is applied to the read slots only, with whatever its family does to logits
+        wanted = {"logits_to_keep": torch.from_numpy(slots[-1])} if predict else {}
         with ExitStack() as stack:
-            for handle in self._hooks(layout, _slots(layout, reads, self.layers), readings):
+            for handle in self._hooks(layout, slots, readings):
                 stack.callback(handle.remove)
             stack.enter_context(attention_in_rows(self.model, layout, self._prefix))
-            self.model.network.get_decoder()(
+            output = module(
                 _filled(layout.ids, layout).to(device),
                 attention_mask=torch.zeros(1, 1, 1, 1, device=device),  # each layer has its own, in attention.py
                 position_ids=_filled(layout.places, layout).to(device),
                 use_cache=False,
+                **wanted,
             )
-        return readings.complete(self.model.name)
+        return readings.complete(self.model.name), output
 
     def _hooks(self, layout: Layout, slots: NDArray[np.int64], readings: _Readings) -> Iterator[Any]:
         for layer in range(self.layers):
@@ -171,7 +187,7 @@ def read_plain(
     model: Model, ids: Sequence[int], places: Sequence[int], sites: Sequence[Site]
 ) -> dict[Site, torch.Tensor]:
     """Read (layer, place, width) the slow, obvious way: one sample, no cache, no padding, the model's own mask."""
-    modules = {site: site_modules(model.network, model.source.architecture, site) for site in sites}
+    modules = {site: site_modules(model.network, model.sites, site) for site in sites}
     readings, picked = _Readings(sites, len(next(iter(modules.values())))), torch.tensor(list(places))
     with ExitStack() as stack:
         for site in sites:
