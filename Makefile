@@ -1,7 +1,7 @@
 # make check is what CI runs. The verify- targets are longer and end with one line of JSON.
 PYTHON ?= python
 
-.PHONY: check lint types test verify-foundation verify-answers verify-spine bench
+.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library bench
 
 check: lint types test
 
@@ -27,6 +27,10 @@ verify-answers:
 # PEERS_PYTHON: a Python with torch, transformer-lens==4.3.* and nnsight==0.8.*; RUNS: where the run is kept, to go on with it
 verify-spine:
 	$(PYTHON) checks/spine.py $(if $(PEERS_PYTHON),--peers-python $(PEERS_PYTHON)) $(if $(RUNS),--runs $(RUNS))
+
+# BEFORE: an older checkout, to measure commands and mistakes against
+verify-library:
+	$(PYTHON) checks/library.py $(if $(BEFORE),--before $(BEFORE))
 
 # PEERS_PYTHON as above. Leave the machine alone meanwhile: what is measured are times
 bench:

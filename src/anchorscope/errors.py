@@ -7,6 +7,7 @@ error without a traceback; any other exception is a bug and keeps its traceback.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -81,7 +82,19 @@ def printable(text: str, limit: int = 80) -> str:
 
 
 _TOKEN_HINT = "Make a token at the hub's settings page, then: export HF_TOKEN=…  (or run: hf auth login)"  # noqa: S105
-_OFFLINE_HINT = "Check the network, set HF_ENDPOINT for a mirror, or give a local folder or file in the study."
+_OFFLINE_HINT = {
+    "model": "Check the network, set HF_ENDPOINT for a mirror, or give a folder or a .gguf file as the model.",
+    "dataset": "Check the network, set HF_ENDPOINT for a mirror, or give the sets as files: --data DIR.",
+}
+
+
+def out_of_reach(what: str, kind: Literal["model", "dataset"], reason: str = "") -> HubError:
+    """No connection to the hub, and nothing of it in the local cache."""
+    reason = reason or ("offline mode: HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else "")
+    why = f" ({reason})" if reason else ""
+    return HubError(
+        f"the hub is out of reach{why}, and the {kind} {what} is not in the local cache", _OFFLINE_HINT[kind]
+    )
 
 
 @contextmanager
@@ -114,9 +127,7 @@ def hub_errors(what: str, kind: Literal["model", "dataset"]) -> Iterator[None]:
             f"Check the spelling (owner/name). For a private one: {_TOKEN_HINT}",
         ) from None
     except errors.LocalEntryNotFoundError:
-        raise HubError(
-            f"the hub is out of reach, and the {kind} {what} is not in the local cache", _OFFLINE_HINT
-        ) from None
+        raise out_of_reach(what, kind) from None
     except errors.EntryNotFoundError as error:
         raise HubError(f"the {kind} {what} lacks a file that is needed: {_first_line(error)}") from None
     except errors.HFValidationError:
@@ -127,9 +138,7 @@ def hub_errors(what: str, kind: Literal["model", "dataset"]) -> Iterator[None]:
     except Exception as error:
         if not is_network(error):
             raise
-        raise HubError(
-            f"the hub is out of reach ({_first_line(error)}), needed for the {kind} {what}", _OFFLINE_HINT
-        ) from None
+        raise out_of_reach(what, kind, _first_line(error)) from None
 
 
 def is_network(error: BaseException) -> bool:

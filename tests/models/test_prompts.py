@@ -88,3 +88,22 @@ def test_every_prompt_starts_with_the_shared_tokens_and_holds_the_question_uncha
     assert len(prompter.shared_ids) > 10
     assert prompt.text[slice(*prompt.question)] == question
     assert [a for a, _ in prompt.segments.values()][1:] == [b for _, b in prompt.segments.values()][:-1]  # gap-free
+
+
+def test_a_template_that_asks_for_the_day_is_told_the_studys():
+    """Llama 3's asks, through a function that transformers hands it."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = (
+        "{% if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}"
+        "Today is {{ date_string }}. {% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
+    )
+    said = {}
+    for day in ("2026-01-01", "2024-07-26"):
+        spec = PromptSpec(style="chat", shots=0, date=day)
+        said[day] = Prompter(tokenizer, spec, wants_bos=False)("Who?").text
+    assert said["2026-01-01"].startswith("Today is 01 Jan 2026.")
+    assert said["2024-07-26"].startswith("Today is 26 Jul 2024.")
+    given = PromptSpec(style="chat", shots=0, chat_kwargs={"date_string": "doomsday"})
+    assert Prompter(tokenizer, given, wants_bos=False)("Who?").text.startswith("Today is doomsday.")
+    with pytest.raises(ValueError, match="there is no such day"):
+        PromptSpec(style="chat", date="2026-02-30")

@@ -116,7 +116,7 @@ def test_a_panel_shows_its_model_and_a_line_its_group_and_dataset(rows: list[Sta
                 ]
                 got = lines(axes)[f"{group}-Anchored ({pretty})"].get_ydata()
                 np.testing.assert_array_equal(got, expected)
-    assert figure.axes[0].get_ylabel() == "ΔP"
+    assert figure.axes[0].get_ylabel() == "ΔP (points)"
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
 
 
@@ -334,9 +334,9 @@ def test_rows_without_numbers_are_left_out_and_the_caption_says_so(rows: list[St
     assert not any(name.startswith("auroc") for name in written)
     figure = chart_of("delta_p_controlled", some)
     assert len(figure.axes) == 2
-    assert not any("comparison" in label for label in words(figure))
+    assert not any("dotted" in label for label in words(figure))
     without = [row for row in rows if row.statistic != "auroc_question_only"]
-    assert "Not measured in this run: (a) comparison" in caption("auroc", without, list(MODELS), SETS)
+    assert "Not measured in this run: (a) dotted: see the titles" in caption("auroc", without, list(MODELS), SETS)
     said = (tmp_path / "delta_p_controlled.txt").read_text(encoding="utf-8")
     assert "Not measured in this run, so not shown: “Q minus placebo-Q" in said
 

@@ -16,7 +16,7 @@ from anchorscope.errors import ModelError, QuestionsError
 from anchorscope.models.load import Model
 from anchorscope.questions.definition import known_sets
 from anchorscope.report.charts import CHARTS
-from anchorscope.run.demo import MIXED, demo_study, words
+from anchorscope.run.demo import MIXED, demo_sets, demo_study, words
 from anchorscope.run.status import status_of
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
@@ -81,7 +81,8 @@ def test_a_second_demo_is_the_same_study_and_goes_on_with_the_run(
 ):
     runs = demo[1]
     before = {path: path.read_bytes() for path in (runs / "demo-speaker-questions").iterdir() if path.is_file()}
-    again = demo_study(ModelSpec(id=speaker.spec.id, dtype="float32"), runs, data, 50)
+    spec = ModelSpec(id=speaker.spec.id, dtype="float32")
+    again = demo_study(spec, runs, demo_sets(spec, runs, data, 50), 50)
     assert isinstance(again, Study)
     with Store.writing(runs / "demo-speaker", again):  # another study would be refused
         pass

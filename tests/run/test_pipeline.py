@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import anchorscope.probes.stage as probing_module
 import anchorscope.run.pipeline as pipeline_module
 from anchorscope import Study
+from anchorscope.answers.record import ANSWERS
 from anchorscope.cli import app
 from anchorscope.errors import ModelError, StoreError
 from anchorscope.pathways.baselines import _within, within_auroc
@@ -176,10 +177,12 @@ def test_status_lists_every_table_and_what_is_missing(done: Done):
     state = {(table.part, table.table): table.state for table in status.tables}
     names = (TEXT_ONLY.name, READOUTS.at(POINT).name, PATHWAYS.at(POINT).name)
     lacking = {(f"{model}/poor", name) for model in MODELS for name in names}
-    assert {key for key, value in state.items() if value == "not begun"} == lacking
+    assert {key for key, value in state.items() if value == "too few"} == lacking
     assert {value for key, value in state.items() if key not in lacking} == {"complete"}
+    assert status.complete  # nothing is left that could be computed
+    assert any(note.startswith("one/poor: too few questions to halve the training sets") for note in status.notes)
     shown = CliRunner().invoke(app, ["status", str(done.store.root), "--exit-code"])
-    assert shown.exit_code == 1
+    assert shown.exit_code == 0
     for part, name in state:
         assert any(line.split()[:2] == [part, name] for line in shown.output.splitlines()), shown.output
 
@@ -355,6 +358,52 @@ def test_within_relations_is_undefined_where_a_draw_has_no_pair():
     found = _within(labels, np.array([[[1.0], [0.0], [5.0]]]), relations, weights, np.ones((2, 1), np.float32))
     assert found[0, 0] == 1
     assert np.isnan(found[1, 0])
+
+
+# --- what may change, and what must not ---------------------------------------------------------------------------
+
+
+def test_the_memory_of_a_batch_may_change_and_both_plans_are_kept(done: Done, tmp_path: Path):
+    """After an out-of-memory error a run goes on with smaller batches; what was traced stays."""
+    root = tmp_path / "run"
+    shutil.copytree(done.store.root, root)
+    traces = done.study.traces.model_copy(update={"memory": 0.01})
+    smaller = done.study.model_copy(update={"traces": traces}).based_at(done.folder)
+    cell = Store.open(root).results("one", "north")
+    before = cell.entry(TRACES)
+    cell.table(TRACES).remove(0)
+    with Store.writing(root, smaller) as store:
+        Pipeline(store).traces(smaller.models[0])
+    after = cell.entry(TRACES)
+    assert after["facts"] == before["facts"]
+    (other,) = after["also"]
+    assert other["batch_plan"]["bytes"]["memory"] == 10_000_000
+    assert {k: v for k, v in after.items() if k != "also"} == before
+    rows = done.study.traces.model_copy(update={"wrong": 3})
+    with (
+        pytest.raises(StoreError, match=r"traces\.wrong"),
+        Store.writing(root, done.study.model_copy(update={"traces": rows}).based_at(done.folder)),
+    ):
+        pass
+
+
+def test_a_run_goes_on_in_the_dtype_it_was_begun_in(done: Done, tmp_path: Path, monkeypatch):
+    """What is fast on one machine may be slow on the next; a run in two dtypes would be neither."""
+    spec = done.study.models[0].model_copy(update={"dtype": "auto"})
+    fields = {"models": [spec], "datasets": done.study.datasets[:1]}
+    study = done.study.model_copy(update=fields).based_at(done.folder)
+    for fast in ("bfloat16", "float32"):
+        monkeypatch.setattr("anchorscope.models.speed.fastest_dtype", lambda device, fast=fast: fast)
+        with Store.writing(tmp_path / "run", study) as store:
+            pipeline = Pipeline(store)
+            pipeline.questions()
+            pipeline.answers(spec)
+            cell = store.results(spec.name, study.datasets[0].name)
+            entry = cell.entry(ANSWERS)
+            assert entry["inputs"]["model"]["dtype"] == "bfloat16"
+            assert entry["facts"]["dtype"] == "asked for auto, taken bfloat16"
+            assert "also" not in entry
+            cell.table(ANSWERS).remove(0)
 
 
 # --- the first numbers ------------------------------------------------------------------------------------------

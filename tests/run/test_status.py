@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anchorscope import Study
+from anchorscope.run.command import remember_command
 from anchorscope.run.status import expected, status_of
 from anchorscope.store import Store
 from filling import write_questions
@@ -31,4 +32,8 @@ def test_every_table_of_every_model_and_set_is_expected(make_study, tmp_path: Pa
     assert [(table.part, table.table) for table in status.tables] == tables
     assert [table.state for table in status.tables] == ["complete", *["not begun"] * (len(tables) - 1)]
     assert not status.complete
-    assert any("Go on with the command" in note for note in status.notes)
+    assert any("Go on with:  the command that began the run" in note for note in status.notes)
+    remember_command(tmp_path / "run", ["anchorscope", "run", "my study.yaml"])
+    assert any("Go on with:  anchorscope run 'my study.yaml'" in note for note in status_of(store).notes)
+    remember_command(tmp_path / "run", ["anchorscope", "questions", "s.yaml", "--data", "qa"])
+    assert any("Go on with:  anchorscope run s.yaml --data qa" in note for note in status_of(store).notes)

@@ -183,7 +183,7 @@ def test_status_says_what_is_complete_partial_damaged_and_not_begun(make_study, 
 
 
 def digest(folder: Path) -> dict[str, str]:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (".lock", ".command")]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

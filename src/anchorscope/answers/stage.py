@@ -134,11 +134,15 @@ def _begin(answerer: Answerer, dataset: str, store: Store, plan: Plan) -> Table[
     spec = store.study.answers.model_dump(mode="json")
     if answerer.given is not None:
         spec["file"] = answerer.given.sha256
+    asked = next((m.dtype for m in store.study.models if m.name == answerer.model.name), answerer.model.spec.dtype)
     inputs = {
         "questions": store.questions(dataset).origin(QUESTIONS),
         "model": answerer.model.fingerprint,
         "prompt": answerer.prompter.describe(),
         "answers": spec,
     }
-    facts = {"batch_plan": "rows of similar length, rows × (longest + max_new_tokens) ≤ batch_tokens, within a shard"}
+    facts = {
+        "batch_plan": "rows of similar length, rows × (longest + max_new_tokens) ≤ batch_tokens, within a shard",
+        "dtype": f"asked for {asked}, taken {answerer.model.fingerprint['dtype']}",
+    }
     return store.results(answerer.model.name, dataset).begin(ANSWERS, plan, inputs, facts)

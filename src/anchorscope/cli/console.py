@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -19,9 +19,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from anchorscope.errors import printable
-from anchorscope.progress import Advance
-from anchorscope.run.studyfile import load_study
-from anchorscope.study import Study
+from anchorscope.progress import Advance, lines
+
+if TYPE_CHECKING:
+    from anchorscope.study import Study
 
 INTERRUPTED = 130
 
@@ -61,6 +62,8 @@ RunsOption = Annotated[
 
 def load(reference: str, data: Path | None) -> Study:
     """Read a study; with --data, its sets from local files."""
+    from anchorscope.run.studyfile import load_study
+
     study = load_study(reference)
     return study.with_data(data) if data else study
 
@@ -97,13 +100,27 @@ class _LeftColumn(ProgressColumn):
 
 @contextmanager
 def progress(title: str, total: int | None) -> Iterator[Advance]:
-    """A line with the rate and the time left; on something that is not a terminal, nothing."""
+    """A bar with the rate and the time left; on something that is not a terminal, a line every half minute."""
+    if not err.is_terminal:
+        with lines(title, total, tell) as advance:
+            yield advance
+        return
     columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), _CountColumn(), _LeftColumn()]
     if total is not None:
         columns.insert(2, BarColumn(bar_width=20))
-    with RichProgress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with RichProgress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(clean(title), total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def tell(text: str) -> None:
+    """A line for people, beside what a command prints."""
+    err.print(clean(text), soft_wrap=True)
+
+
+def notice(text: str) -> None:
+    """What a person should know while a stage goes on."""
+    err.print(clean(text), style="yellow", soft_wrap=True)
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from anchorscope.cli.console import clean, out, progress, quiet, table_of
-from anchorscope.study import ModelSpec, PromptSpec
+from anchorscope.errors import ModelError
 
 
 def doctor(
@@ -16,17 +17,31 @@ def doctor(
     dtype: Annotated[str, typer.Option("--dtype", help="auto, bfloat16, float32 or float64.")] = "auto",
     style: Annotated[str, typer.Option("--style", help="completion or chat.")] = "completion",
     quick: Annotated[bool, typer.Option("--quick", help="Leave the costly checks out.")] = False,
+    sites: Annotated[
+        str,
+        typer.Option(
+            "--sites",
+            metavar="LAYERS,ATTN,MLP",
+            help="Of a family that is not in `anchorscope models`: model.layers,self_attn,mlp",
+        ),
+    ] = "",
 ) -> None:
     """Examine a model: is what anchorscope computes what the slow, obvious way computes?"""
-    from anchorscope.models.load import load_model
-    from anchorscope.models.prompts import Prompter
-    from anchorscope.traces.doctor import Doctor
+    from anchorscope.models.source import locate_model
+    from anchorscope.study import ModelSpec, PromptSpec
+    from anchorscope.study.validation import build
 
-    quiet()
-    spec = ModelSpec.model_validate({"id": model, "dtype": dtype})
+    spec = build(ModelSpec, id=model, dtype=dtype, **({"sites": _sites(sites)} if sites else {}))
+    prompt = build(PromptSpec, style=style)
+    locate_model(spec, Path())  # a mistake is known before anything heavy is loaded
     with progress(f"{spec.name}: loading", None):
+        from anchorscope.models.load import load_model
+        from anchorscope.models.prompts import Prompter
+        from anchorscope.traces.doctor import Doctor
+
+        quiet()
         loaded = load_model(spec)
-        prompter = Prompter(loaded.tokenizer, PromptSpec.model_validate({"style": style}), loaded.wants_bos)
+        prompter = Prompter(loaded.tokenizer, prompt, loaded.wants_bos)
     with progress(f"{spec.name}: examining", None):
         checks = Doctor(loaded, prompter).examine(quick)
     table = table_of("check", "", "found")
@@ -43,6 +58,15 @@ def doctor(
     kind = str(loaded.network.dtype).removeprefix("torch.")
     scale = "the length of the layer's states" if kind == "bfloat16" else "the layer's largest activation"
     out.print(f"{clean(spec.name)} is sound in {kind}. Differences are relative to {scale}.")
+
+
+def _sites(words: str) -> dict[str, str]:
+    parts = [part.strip() for part in words.split(",")]
+    if len(parts) != 3:
+        raise ModelError(
+            f"--sites takes three paths of modules, not {len(parts)}", "Such as: model.layers,self_attn,mlp"
+        )
+    return dict(zip(("layers", "attn", "mlp"), parts, strict=True))
 
 
 COMMANDS = (doctor,)

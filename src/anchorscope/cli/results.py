@@ -9,10 +9,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from anchorscope.cli.console import clean, out, size_of, table_of
+from anchorscope.cli.console import clean, out, progress, size_of, table_of
 from anchorscope.errors import StoreError
-from anchorscope.run.status import status_of
-from anchorscope.store import Store
 
 
 class GradeFilter(str, Enum):
@@ -32,6 +30,7 @@ def show(
 ) -> None:
     """Show samples: the question with its exact tokens marked, the answer, and its grade."""
     from anchorscope.cli.show import samples
+    from anchorscope.store import Store
 
     anything = False
     for sample in samples(Store.open(run), model, dataset, count, grade.value):
@@ -41,7 +40,11 @@ def show(
         out.print(sample.text())
     if not anything:
         raise StoreError("there is nothing to show yet", "Run: anchorscope answer STUDY")
-    out.print("\n[bold cyan]exact question tokens[/], [bold magenta]exact answer tokens[/]", style="dim")
+    out.print(
+        "\n[bold cyan]exact question tokens[/], [bold magenta]exact answer tokens[/]; "
+        "p: the probability that the model gave to the whole answer",
+        style="dim",
+    )
 
 
 def status(
@@ -49,13 +52,17 @@ def status(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something is missing.")] = False,
 ) -> None:
     """Say what a run has, what is missing, and what to do next."""
+    from anchorscope.run.status import status_of
+    from anchorscope.store import Store
+
     state_of_run = status_of(Store.open(run))
     table = table_of("part", "table", "rows", "shards", "size", "state")
     for column in table.columns[2:5]:
         column.justify = "right"
     for line in state_of_run.tables:
         numbers = [f"{line.rows:,}", f"{line.shards_done:,}/{line.shards:,}", size_of(line.size)]
-        state = Text(line.state, style={"complete": "green", "damaged": "red"}.get(line.state, "yellow"))
+        styles = {"complete": "green", "too few": "dim", "damaged": "red"}
+        state = Text(line.state, style=styles.get(line.state, "yellow"))
         table.add_row(line.part, line.table, *(numbers if line.shards else ["–"] * 3), state)
     out.print(f"[bold]{clean(state_of_run.study.name)}[/bold]  {clean(state_of_run.study.description)}")
     out.print(table)
@@ -70,13 +77,17 @@ def figure(
     into: Annotated[Path | None, typer.Option("--into", metavar="DIR", help="Where to; default RUN/figures.")] = None,
 ) -> None:
     """Draw the charts of a run: PNG, SVG and PDF, with the numbers as CSV and a caption beside them."""
-    from anchorscope.report.figures import write_figures
+    from anchorscope.store import Store
 
     store = Store.open(run)
-    for point in store.study.traces.points:
-        for path in write_figures(store, point, into / point.key if into else None):
-            if path.suffix == ".png":
-                out.print(clean(path))
+    with progress("drawing", None):
+        from anchorscope.report.figures import write_figures
+
+        points = store.study.traces.points
+        written = [p for point in points for p in write_figures(store, point, into / point.key if into else None)]
+    for path in written:
+        if path.suffix == ".png":
+            out.print(clean(path))
 
 
 COMMANDS = (figure, show, status)

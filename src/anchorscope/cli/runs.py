@@ -1,7 +1,8 @@
-"""Commands about what is computed: the stages of a run, and how far it is."""
+"""Commands about what is computed: the stages of a run, a whole one, and a first demo."""
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,31 +14,38 @@ from anchorscope.cli.console import (
     RunsOption,
     StudyArgument,
     clean,
-    err,
     load,
+    notice,
     out,
     progress,
     quiet,
     resumable,
     table_of,
+    tell,
 )
 from anchorscope.errors import StoreError
-from anchorscope.pathways.intervals import share
-from anchorscope.questions.record import QUESTIONS
-from anchorscope.questions.stage import questions_stage
-from anchorscope.run.engine import fill
-from anchorscope.store import Store
-from anchorscope.study import ModelSpec, Study
 
 if TYPE_CHECKING:
     from anchorscope.pathways.headline import Number
+    from anchorscope.store import Store
+    from anchorscope.study import Study
+
+ModelOption = Annotated[
+    str, typer.Option("--model", "-m", metavar="MODEL", help="A hub id, a folder, or a .gguf file.")
+]
 
 
 def questions(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
     """Read and sample a study's questions into its run directory. Goes on where it was stopped."""
+    from anchorscope.questions.record import QUESTIONS
+    from anchorscope.questions.stage import questions_stage
+    from anchorscope.run.engine import fill
+    from anchorscope.store import Store
+
     loaded = load(study, data)
     root = runs / loaded.name
     with resumable(), Store.writing(root, loaded) as store:
+        _remember(root)
         for dataset in loaded.datasets:
             stage = questions_stage(dataset, store, progress)
             fill(stage, progress)
@@ -55,23 +63,27 @@ def answer(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it will cost, and stop.")] = False,
 ) -> None:
     """Let every model answer, grade the answers and find the exact tokens. Goes on where it was stopped."""
-    from transformers.utils import logging
+    from anchorscope.run.preflight import preflight
+    from anchorscope.store import Store
 
-    from anchorscope.run.pipeline import Pipeline
-    from anchorscope.spans.samples import summary
-
-    logging.disable_progress_bar()  # ours says what is loaded
     loaded = load(study, data)
+    root = runs / loaded.name
+    preflight(loaded, root, notice)
     if dry_run:
         _print_cost(loaded)
         return
-    root = runs / loaded.name
     with resumable(), Store.writing(root, loaded) as store:
+        _remember(root)
+        with progress("starting", None):
+            from anchorscope.run.pipeline import Pipeline
+            from anchorscope.spans.samples import summary
+
+            quiet()
 
         def done(stage: str, model: str, dataset: str) -> None:
             print_summary(model, dataset, summary(store.results(model, dataset)))
 
-        pipeline = Pipeline(store, progress, lambda text: err.print(clean(text), style="yellow"), done)
+        pipeline = Pipeline(store, progress, notice, done)
         pipeline.questions()
         for spec in loaded.models:
             pipeline.answers(spec)
@@ -80,6 +92,8 @@ def answer(
 
 def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
     """One line: how many right, what was dropped and why."""
+    from anchorscope.pathways.intervals import share
+
     dropped = "; ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items())
     right = share(counts["right"], counts["answers"])
     out.print(f"{model}, {dataset}: {right} right" + (f"; dropped: {dropped}" if dropped else ""))
@@ -114,12 +128,11 @@ def models() -> None:
     for name, parts in FAMILIES.items():
         table.add_row(name, parts.layers, parts.attn, parts.mlp, "the layer")
     out.print(table)
-    out.print("\nAny checkpoint of these types works: from the hub, a folder or a .gguf file.", style="dim")
-
-
-ModelOption = Annotated[
-    str, typer.Option("--model", "-m", metavar="MODEL", help="A hub id, a folder, or a .gguf file.")
-]
+    out.print(
+        "\nAny checkpoint of these types works: from the hub, a folder or a .gguf file. Of another type say where its "
+        "sites are: `sites` of a model in a study, or doctor --sites.",
+        style="dim",
+    )
 
 
 def run(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
@@ -128,27 +141,41 @@ def run(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption 
 
 
 def _carry_out(study: Study, runs: Path) -> Store:
-    from anchorscope.run.pipeline import Pipeline
-    from anchorscope.spans.samples import summary
+    from anchorscope.run.preflight import preflight
+    from anchorscope.store import Store
 
-    quiet()
     root = runs / study.name
+    with resumable():
+        preflight(study, root, notice)
     with resumable(), Store.writing(root, study) as store:
+        _remember(root)
+        with progress("starting", None):
+            from anchorscope.run.pipeline import Pipeline
+            from anchorscope.spans.samples import summary
+
+            quiet()
 
         def done(stage: str, model: str, dataset: str) -> None:
             if stage == "answers":
                 print_summary(model, dataset, summary(store.results(model, dataset)))
 
         start = time.perf_counter()
-        pipeline = Pipeline(store, progress, lambda text: err.print(clean(text), style="yellow"), done)
+        pipeline = Pipeline(store, progress, notice, done)
         written = pipeline()
         _print_headlines(store)
         times = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in pipeline.times.items() if seconds >= 0.5)
         out.print(f"{time.perf_counter() - start:.0f} s" + (f": {times}" if times else ""), style="dim")
     pictures = sorted({path.parent for path in written})
     for folder in pictures:
-        out.print(f"The charts are in:  {clean(folder)}", style="dim")
+        out.print(f"The charts are in:  {clean(folder)}", style="dim", soft_wrap=True)
     return store
+
+
+def _remember(root: Path) -> None:
+    """Keep the command for `status`, as one types it."""
+    from anchorscope.run.command import remember_command
+
+    remember_command(root, ["anchorscope", *sys.argv[1:]])
 
 
 def _print_headlines(store: Store) -> None:
@@ -189,16 +216,24 @@ def demo(
     model: ModelOption,
     runs: RunsOption = Path("runs"),
     data: DataOption = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="auto, bfloat16, float32 or float64.")] = "bfloat16",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="auto (what is fast here), bfloat16, float32 or float64.")
+    ] = "auto",
     questions: Annotated[int, typer.Option("--questions", min=50, help="Questions of each set.")] = 200,
 ) -> None:
     """Make a first chart of one model from a few hundred questions, in minutes."""
-    from anchorscope.run.demo import MIXED, demo_study, words
+    from anchorscope.run.demo import MIXED, demo_sets, demo_study, outlook, words
+    from anchorscope.run.preflight import preflight
+    from anchorscope.study import ModelSpec
+    from anchorscope.study.validation import build
     from anchorscope.traces.record import TRACES
 
-    spec = ModelSpec.model_validate({"id": model, "dtype": dtype})
+    spec = build(ModelSpec, id=model, dtype=dtype)
     with resumable():
-        study = demo_study(spec, runs, data, questions, progress)
+        asked = demo_sets(spec, runs, data, questions)
+        preflight(asked, runs / asked.name)
+        tell(outlook(spec, questions))
+        study = demo_study(spec, runs, asked, questions, progress)
     store = _carry_out(study, runs)
     traced = list(store.results(spec.name, MIXED).table(TRACES))
     if not traced:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from anchorscope.errors import StoreError, did_you_mean, printable
-from anchorscope.spans import SPANS, Sample, read_samples
+from anchorscope.spans import SPANS
+from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
 
 QUESTION_STYLE, ANSWER_STYLE = "bold cyan", "bold magenta"

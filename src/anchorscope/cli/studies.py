@@ -8,18 +8,16 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorscope.cli.console import DataOption, StudyArgument, clean, load, out, table_of
+from anchorscope.cli.console import DataOption, StudyArgument, clean, load, out, progress, table_of
 from anchorscope.errors import AnchorscopeError, StudyError, printable
-from anchorscope.models.source import find_model
-from anchorscope.questions.definition import known_sets, load_set
-from anchorscope.questions.file_rows import FileRows
-from anchorscope.questions.stage import QuestionSet, open_set
-from anchorscope.run.studyfile import commented, known_studies, load_study, new_study
-from anchorscope.study import DatasetSpec, ModelSpec
+
+if TYPE_CHECKING:
+    from anchorscope.questions.stage import QuestionSet
+    from anchorscope.study import ModelSpec
 
 _SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
@@ -41,6 +39,9 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a study file in which every field is explained."""
+    from anchorscope.questions.definition import known_sets
+    from anchorscope.run.studyfile import commented, new_study
+
     if file.exists() and not force:
         raise StudyError(f"{file} exists already", "Choose another name, or give --force.")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("._-") or "study"
@@ -62,6 +63,9 @@ def validate(
     data: DataOption = None,
 ) -> None:
     """Check a study: every key and value, local files, and with --reach every model and set."""
+    from anchorscope.questions.file_rows import FileRows
+    from anchorscope.questions.stage import open_set
+
     loaded = load(study, data)
     table = table_of("", "name", "from", "found" if reach else "")
     problems: list[AnchorscopeError] = []
@@ -90,6 +94,8 @@ def validate(
 
 def studies() -> None:
     """List the studies that come with the package."""
+    from anchorscope.run.studyfile import known_studies, load_study
+
     table = table_of("study", "models", "what it shows")
     for name, path in known_studies().items():
         study = load_study(path)
@@ -103,6 +109,10 @@ def sets(
     data: DataOption = None,
 ) -> None:
     """List the question sets, or look into one: its definition and first questions."""
+    from anchorscope.questions.definition import known_sets, load_set
+    from anchorscope.questions.stage import open_set
+    from anchorscope.study import DatasetSpec
+
     if name is None:
         table = table_of("set", "title", "licence", "source")
         for known in known_sets():
@@ -130,7 +140,10 @@ def sets(
 
 
 def _found_model(model: ModelSpec, base: Path) -> str:
-    return str(find_model(model, base))
+    from anchorscope.models.source import find_model
+
+    with progress(f"{model.name}: looking", None):
+        return str(find_model(model, base))
 
 
 def _first_row(questions: QuestionSet) -> str:

@@ -16,6 +16,7 @@ from anchorscope.errors import AnchorscopeError, ModelError, hub_errors, reason_
 from anchorscope.models.heap import bound_kernels, hold_heap
 from anchorscope.models.sites import sites_of
 from anchorscope.models.source import ModelSource, find_model
+from anchorscope.reach import hub_in_reach
 from anchorscope.study import ModelSpec, Sites
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ def _where(spec: ModelSpec, source: ModelSource) -> tuple[str, dict[str, Any]]:
     options: dict[str, Any] = {"gguf_file": spec.gguf} if spec.gguf else {}
     if source.kind == "hub":
         options["revision"] = source.commit or spec.revision
+        options["local_files_only"] = not hub_in_reach()  # else every file is asked for, with retries
     return source.location, options
 
 

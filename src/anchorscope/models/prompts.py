@@ -6,8 +6,10 @@ may be one token). Segments are character ranges of that text; which tokens they
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from anchorscope.errors import ModelError, printable
@@ -116,7 +118,11 @@ class Prompter:
             turns.append({"role": "assistant", "content": example.answer})
         turns.append({"role": "user", "content": line})
         text: str = self.tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True, **self.spec.chat_kwargs
+            turns,
+            chat_template=_on_day(self.tokenizer.get_chat_template(), self.spec.date),
+            tokenize=False,
+            add_generation_prompt=True,
+            **self.spec.chat_kwargs,
         )
         return text
 
@@ -131,6 +137,15 @@ class Prompter:
         while all(len(ids) > count + 1 and ids[count] == probes[0][count] for ids in probes):
             count += 1
         return probes[0][:count]
+
+
+_TODAY = re.compile(r"""strftime_now\(\s*(['"])(.*?)\1\s*\)""")
+
+
+def _on_day(template: str, date: str) -> str:
+    """The chat template with every question for today's date answered: a run must not depend on its day."""
+    day = datetime.fromisoformat(date)
+    return _TODAY.sub(lambda call: f"{call[1]}{day.strftime(call[2])}{call[1]}", template)
 
 
 def _split_around(rendered: list[str], lines: list[str]) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from anchorscope.errors import ModelError, hub_errors, is_network, reason_of, shown
+from anchorscope.reach import hub_in_reach
 from anchorscope.study import ModelSpec
 
 
@@ -39,21 +40,53 @@ class ModelSource:
         return f"{self.architecture}, {self.layers} layers × {self.width} wide, {self.heads} heads ({self.kind}{at})"
 
 
+@dataclass(frozen=True)
+class Located:
+    """Where a model is, before anything of it is understood."""
+
+    kind: Literal["hub", "folder", "gguf"]
+    """On the hub, in a folder, in a file."""
+    location: str
+    """Hub id, folder or file."""
+    commit: str | None
+    """Commit on the hub; None for local ones."""
+    folder: Path
+    """The folder with its configuration; of a model on the hub, in the local cache."""
+    gguf: str | None
+    """The .gguf file in it that is meant."""
+
+
 def find_model(spec: ModelSpec, base: Path) -> ModelSource:
     """Find the model a study names; relative paths start at `base`."""
+    return _source(spec, locate_model(spec, base))
+
+
+def locate_model(spec: ModelSpec, base: Path) -> Located:
+    """Where the model is. Asks the hub, but loads neither torch nor transformers: a mistake is known in a second."""
     local = base / Path(spec.id).expanduser()
     if spec.id.endswith(".gguf"):
         if not local.is_file():
             raise ModelError(f"{spec.name}: there is no file {local}")
-        return _source(spec, "gguf", str(local), None, local.parent, gguf=local.name)
+        return Located("gguf", str(local), None, local.parent, local.name)
     if local.is_dir():
         if spec.gguf is None and not (local / "config.json").is_file():
-            raise ModelError(f"{spec.name}: the folder {local} holds no config.json", "It should hold a saved model.")
-        return _source(spec, "folder", str(local), None, local, gguf=spec.gguf)
+            raise _no_model_in(local, spec)
+        return Located("folder", str(local), None, local, spec.gguf)
     if spec.id.startswith(("/", "./", "../", "~")):
         raise ModelError(f"{spec.name}: there is no folder {local}")
     file, commit = _download(spec)
-    return _source(spec, "hub", spec.id, commit, file.parent, gguf=None)
+    return Located("hub", spec.id, commit, file.parent, None)
+
+
+def _no_model_in(folder: Path, spec: ModelSpec) -> ModelError:
+    """A folder without config.json: often one that holds a .gguf file."""
+    packed = sorted(folder.glob("*.gguf"))
+    if len(packed) == 1:
+        return ModelError(f"{spec.name}: the folder {folder} holds one .gguf file", f"Give that file: {packed[0]}")
+    if packed:
+        listed = ", ".join(path.name for path in packed)
+        return ModelError(f"{spec.name}: the folder {folder} holds several .gguf files", f"Give one of: {listed}")
+    return ModelError(f"{spec.name}: the folder {folder} holds no config.json", "It should hold a saved model.")
 
 
 def _download(spec: ModelSpec) -> tuple[Path, str | None]:
@@ -63,10 +96,12 @@ def _download(spec: ModelSpec) -> tuple[Path, str | None]:
     with hub_errors(spec.id, "model"):
         try:
             # fails at once where a download would retry
-            info = HfApi().model_info(spec.id, revision=spec.revision, timeout=20)
+            info = HfApi().model_info(spec.id, revision=spec.revision, timeout=20) if hub_in_reach() else None
         except Exception as error:
             if not is_network(error):
                 raise
+            info = None
+        if info is None:
             cached = Path(hf_hub_download(spec.id, "config.json", revision=spec.revision, local_files_only=True))
             return cached, cached.parent.name  # the cache keeps each commit in snapshots/<commit>/
         if spec.gguf and spec.gguf not in {file.rfilename for file in info.siblings or []}:
@@ -74,17 +109,11 @@ def _download(spec: ModelSpec) -> tuple[Path, str | None]:
         return Path(hf_hub_download(spec.id, "config.json", revision=spec.revision)), info.sha
 
 
-def _source(
-    spec: ModelSpec,
-    kind: Literal["hub", "folder", "gguf"],
-    location: str,
-    commit: str | None,
-    folder: Path,
-    gguf: str | None,
-) -> ModelSource:
+def _source(spec: ModelSpec, located: Located) -> ModelSource:
     """Read the configuration. Code that comes with a model is never run."""
     from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
+    folder, gguf = located.folder, located.gguf
     where = folder / (gguf or "config.json")
     try:
         if gguf is None:
@@ -102,7 +131,7 @@ def _source(
             raise ModelError(f"{spec.name}: {shown(config.model_type)} is not a causal language model")
         text = config.get_text_config()
         sizes = (int(text.num_hidden_layers), int(text.hidden_size), int(text.num_attention_heads))
-        return ModelSource(kind, location, commit, str(config.model_type), *sizes)
+        return ModelSource(located.kind, located.location, located.commit, str(config.model_type), *sizes)
     except ModelError:
         raise
     except ImportError:

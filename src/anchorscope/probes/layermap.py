@@ -19,7 +19,7 @@ from anchorscope.probes.folds import Folds, folds_of
 from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem
 from anchorscope.probes.readouts import read_out_some
 from anchorscope.probes.record import CLEAN, MAPS, READOUTS, MapReadout, mapped
-from anchorscope.spans import Sample, read_samples
+from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Plan, Sharded
 from anchorscope.study import MapSpec
 from anchorscope.study.terms import Condition, Position, ReadPoint, Site

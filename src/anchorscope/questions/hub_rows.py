@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from anchorscope.errors import AnchorscopeError, HubError, hub_errors, is_network, reason_of
+from anchorscope.errors import AnchorscopeError, HubError, hub_errors, is_network, out_of_reach, reason_of
 from anchorscope.questions.definition import HubSource
 from anchorscope.questions.file_rows import FileRows
+from anchorscope.reach import hub_in_reach
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ class HubRows:
         if Path(self.source.id).exists():
             raise HubError(f"a local folder is called {self.source.id} too; run from another folder, or give `file`")
         with hub_errors(self.source.id, "dataset"):
-            info = HfApi().dataset_info(self.source.id, revision=self.source.revision)
+            if not hub_in_reach():
+                raise out_of_reach(self.source.id, "dataset")
+            info = HfApi().dataset_info(self.source.id, revision=self.source.revision, timeout=20)
             if info.gated:
                 HfApi().auth_check(self.source.id, repo_type="dataset")
         if info.sha is None:

@@ -43,8 +43,10 @@ class Row:
     """What is drawn in each of its panels."""
     title: str = ""
     """What one sees, in plain words."""
-    label: str = "ΔP"
+    label: str = "ΔP (points)"
     """Of the y axis."""
+    least: float = 10.0
+    """The y axis spans this much at least: a null must look like one, not fill the panel."""
     level: float = 0.0
     """Where the thin reference line is: no effect, or chance."""
     ticks: Key | None = None
@@ -117,7 +119,7 @@ CONTROLLED = Chart(
                 Curve(_delta_p("anchor_half", "Q", "matched_random-control_random"), "control", ":", 0.9, band=False),
             ),
             "Q minus placebo-Q: placebo cut at other question tokens (solid), at random tokens (dotted)",
-            "ΔP, Q − placebo-Q",
+            "Q − placebo (points)",
         ),
         Row(
             (
@@ -127,7 +129,7 @@ CONTROLLED = Chart(
             "All answers, no groups: exact question tokens cut (solid), as many others cut (dotted)",
         ),
     ),
-    {**ANCHORED, "control": "comparison ({})"},
+    {**ANCHORED, "control": "dotted: see the titles ({})"},
     "What is left of ΔP under controls. (a) Every answer has one label, by the flip at the anchor layer; label, "
     "predicted class and anchor layer come from probes fitted on one half of the training questions, ΔP from the other "
     "half. Solid: Q-Anchored; dashed: A-Anchored; ticks on the x axis: the mean anchor layer. (b) ΔP of the Q-Anchored "
@@ -163,6 +165,7 @@ AUROC = Chart(
             "How well the probe ranks correct above wrong answers (dotted: a question-only probe)",
             "AUROC",
             level=0.5,
+            least=0.1,
         ),
         Row(
             (
@@ -171,6 +174,7 @@ AUROC = Chart(
             ),
             "What the knockout takes away (dotted: what is lost without the question altogether)",
             "ΔAUROC",
+            least=0.1,
         ),
         Row(
             (
@@ -179,9 +183,10 @@ AUROC = Chart(
             ),
             "As many tokens cut: exact question tokens (solid), other question tokens (dotted)",
             "ΔAUROC",
+            least=0.1,
         ),
     ),
-    {"set": "{}", "control": "comparison ({})"},
+    {"set": "{}", "control": "dotted: see the titles ({})"},
     "How well the probes tell correct from wrong answers, without any groups. (a) AUROC on the clean pass by layer "
     "(solid), and of a probe that sees the question only (thin dotted lines, no bands); the thin level line is chance. "
     "(b) Change of AUROC under the knockout (solid), and when the question is taken out of the prompt (thin dotted "

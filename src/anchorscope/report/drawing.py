@@ -146,6 +146,7 @@ def draw_chart(
         _draw_panel(panel, chart, numbers, look, layers_of[panel.model])
         _name_panel(panel, width)
     _scale(panels, numbers)
+    _widen(panels)
     noted = {panel.number: panel.axes for panel in panels if _note_missing(panel, chart, numbers, look)}
     for axes in noted.values():  # room for the words below the lines; a row shares one scale
         low, high = axes.get_ylim()
@@ -171,6 +172,7 @@ def draw_on(
     panel = Panel(axes, row, model, 0, foot=True, first=True, width=figure_under(axes).get_figwidth())
     look = looks(datasets)
     _draw_panel(panel, chart, numbers, look, layers)
+    _widen([panel])
     _note_missing(panel, chart, numbers, look)
     axes.set_xlabel("Layer")
     axes.set_ylabel(row.label)
@@ -230,6 +232,15 @@ def _scale(panels: Sequence[Panel], numbers: Numbers) -> None:
         if not any(curve.key in measured for curve in panel.row.curves):
             panel.axes.set_ylim(panel.row.level - 1, panel.row.level + 1)
             panel.axes.set_yticks([panel.row.level])
+
+
+def _widen(panels: Sequence[Panel]) -> None:
+    """No panel shows less than its row's least span: lines that do not differ from each other lie flat."""
+    for panel in panels:
+        low, high = panel.axes.get_ylim()
+        lacking = panel.row.least - (high - low)
+        if lacking > 0 and len(panel.axes.get_yticks()) > 1:
+            panel.axes.set_ylim(low - lacking / 2, high + lacking / 2)
 
 
 def _draw_line(

@@ -1,6 +1,6 @@
 """The layer × layer map of one model: heat maps of cut layer × read layer, and their profile over cut layers.
 
-A column per dataset. What lies below the diagonal, layers before the cut, cannot change and is left grey.
+A column per dataset. What lies above the diagonal, layers before the cut, cannot change and is left grey.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from anchorscope.report.saved import saved_as, write_contents
 from anchorscope.study.terms import ReadPoint
 
 COLOURS = "RdBu_r"  # blue: the cut lowers the number
-HEATS = (("delta_auroc", "all", "ΔAUROC"), ("delta_p", "Q", "ΔP, Q-Anchored"), ("delta_p", "A", "ΔP, A-Anchored"))
+HEATS = (
+    ("delta_auroc", "all", "ΔAUROC"),
+    ("delta_p", "Q", "ΔP of Q-Anchored (points)"),
+    ("delta_p", "A", "ΔP of A-Anchored (points)"),
+)
 CONTROL = "control_question"
 PROFILES = {
     "ΔAUROC": (("knockout", "all", "delta_auroc"), (CONTROL, "all", "delta_auroc")),
-    "ΔP": (("knockout", "Q", "delta_p"), ("knockout", "A", "delta_p")),
+    "ΔP (points)": (("knockout", "Q", "delta_p"), ("knockout", "A", "delta_p")),
 }
 """Condition, group and statistic of each line."""
 CELL_HEIGHT, PROFILE_HEIGHT = 1.45, 1.2  # inches

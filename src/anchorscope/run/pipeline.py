@@ -27,6 +27,7 @@ from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.questions.stage import questions_stage
 from anchorscope.report.figures import write_figures
 from anchorscope.run.engine import fill, make
+from anchorscope.run.preflight import preflight
 from anchorscope.spans import SPANS
 from anchorscope.spans.stage import spans_stage
 from anchorscope.store import Kind, Store
@@ -55,6 +56,7 @@ class Pipeline:
 
     def __call__(self) -> list[Path]:
         """All of it: the figures that were written."""
+        preflight(self.study, self.store.root, self.notice)
         self.questions()
         for spec in self.study.models:
             self.traces(spec)
@@ -73,7 +75,7 @@ class Pipeline:
         asked = self.study.answers
         engine_loads_them = asked.source == "generate" and asked.backend == "vllm"
         with self._timed("loading"), self.progress(f"{spec.name}: loading", None):
-            model = load_model(spec, self.study.base, weights=not engine_loads_them)
+            model = load_model(self._as_begun(spec), self.study.base, weights=not engine_loads_them)
             answerer = Answerer(model, self.study)
         for dataset in self.study.datasets:
             cell = self.store.results(spec.name, dataset.name)
@@ -156,8 +158,16 @@ class Pipeline:
 
     def _loaded(self, spec: ModelSpec) -> tuple[Model, Prompter]:
         with self._timed("loading"), self.progress(f"{spec.name}: loading", None):
-            model = load_model(spec, self.study.base)
+            model = load_model(self._as_begun(spec), self.study.base)
             return model, Prompter(model.tokenizer, self.study.prompt_for(spec), model.wants_bos)
+
+    def _as_begun(self, spec: ModelSpec) -> ModelSpec:
+        """With the dtype that the run was begun in: another machine may find another one fast."""
+        for dataset in self.study.datasets:
+            begun = self.store.results(spec.name, dataset.name).entry(ANSWERS)
+            if spec.dtype == "auto" and begun is not None:
+                return spec.model_copy(update={"dtype": begun["inputs"]["model"]["dtype"]})
+        return spec
 
     def _examine(self, model: Model, prompter: Prompter) -> None:
         with self._timed("doctor"), self.progress(f"{model.name}: examining", None):

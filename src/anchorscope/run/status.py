@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anchorscope.answers.record import ANSWERS
+from anchorscope.errors import ProbeError
 from anchorscope.pathways.record import MAPSTATS, PATHWAYS
 from anchorscope.probes.record import MAPS, READOUTS, TEXT_ONLY
 from anchorscope.questions.record import QUESTIONS
+from anchorscope.run.command import remembered_command
 from anchorscope.spans.record import SPANS
 from anchorscope.store import Kind, Plan, Store, Table
 from anchorscope.store.rundir import versions
@@ -35,14 +37,16 @@ class TableStatus:
     """Files that are not whole."""
     size: int
     """Bytes."""
+    too_few: bool = False
+    """Whether it was not begun because there are too few right or wrong answers for probes."""
 
     @property
     def state(self) -> str:
-        """complete, partial, damaged, or not begun."""
+        """complete, partial, damaged, too few, or not begun."""
         if self.damaged:
             return "damaged"
         if not self.shards:
-            return "not begun"
+            return "too few" if self.too_few else "not begun"
         return "complete" if self.shards_done == self.shards else "partial"
 
 
@@ -59,8 +63,8 @@ class RunStatus:
 
     @property
     def complete(self) -> bool:
-        """Whether every table the study asks for is there."""
-        return all(table.state == "complete" for table in self.tables)
+        """Whether nothing is left to do: every table that the study asks for is there, or cannot be had."""
+        return all(table.state in ("complete", "too few") for table in self.tables)
 
 
 def expected(study: Study) -> Iterator[tuple[str, str]]:
@@ -91,12 +95,33 @@ def status_of(store: Store) -> RunStatus:
             notes.append(f"{part} was written with {len(written)} sets of versions: see its manifest.json")
         if versions() not in written:
             notes.append(f"{part} was written with other versions than are installed now: see its manifest.json")
+    for part, why in _without_probes(store):
+        notes.append(f"{part}: {why}")
+        for key, line in tables.items():
+            if key[0] == part and not line.shards:
+                tables[key] = replace(line, too_few=True)
     status = RunStatus(store.study, list(tables.values()), notes)
     for each in status.tables:
         notes += [f"damaged, will be made again: {path}" for path in each.damaged]
     if not status.complete:
-        notes.append("Go on with the command that began the run; it does only what is missing.")
+        command = remembered_command(store.root) or "the command that began the run"
+        notes.append(f"Go on with:  {command}   (it does only what is missing)")
     return status
+
+
+def _without_probes(store: Store) -> Iterator[tuple[str, str]]:
+    """Models and datasets whose traced answers are too few for probes, and why."""
+    for model in store.study.models:
+        for dataset in store.study.datasets:
+            cell = store.results(model.name, dataset.name)
+            if not cell.complete(TRACES) or cell.entry(TEXT_ONLY) is not None:
+                continue
+            from anchorscope.probes.folds import folds_of  # scipy takes half a second, and is seldom needed here
+
+            try:
+                folds_of(list(cell.table(TRACES)), store.study.probes, store.study.seed)
+            except ProbeError as error:
+                yield f"{model.name}/{dataset.name}", error.message
 
 
 def _table_status(part: str, name: str, table: Table[Any]) -> TableStatus:

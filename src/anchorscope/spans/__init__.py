@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from anchorscope.spans.record import SPANS, Spans
-from anchorscope.spans.samples import Sample, read_samples
 
-__all__ = ["SPANS", "Sample", "Spans", "read_samples"]
+__all__ = ["SPANS", "Spans"]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from anchorscope.spans.alignment import Range, align, continuation
 from anchorscope.spans.marks import ByHand, marked_tokens
@@ -237,6 +236,8 @@ def _pair(exact: list[int], candidates: list[int], key: str) -> list[tuple[int, 
 
     Among equals a draw by `key` decides, so that controls do not lie on one side of the exact tokens in every sample.
     """
+    from scipy.optimize import linear_sum_assignment  # half a second that reading tables need not wait for
+
     if not exact or not candidates:
         return []
     rows, columns = np.array(exact)[:, None], np.array(candidates)[None, :]

@@ -191,7 +191,8 @@ class Cell:
     def begin(self, kind: Kind[R], plan: Plan, inputs: dict[str, Any], facts: dict[str, Any]) -> Table[R]:
         """Begin a table, or go on with it; refuse when it was begun from other inputs.
 
-        `inputs` is what the table is a function of; `facts` is recorded beside it for people.
+        `inputs` is what the table is a function of; `facts` is recorded beside it for people, and where a table goes on
+        with others, these too.
         """
         columns = {field.name: str(field.type) for field in schema_of(kind.record)}
         entry = {"rows": plan.rows, "shard_rows": plan.shard_rows, "inputs": inputs, "columns": columns}
@@ -206,9 +207,15 @@ class Cell:
                     f"{table.folder} was begun from something else:\n  " + "\n  ".join(changes),
                     f"Restore what was changed, give the study another name, or delete {self.folder}.",
                 )
-            if now == manifest["versions"] or now in manifest["also_written_with"]:
+            known = now == manifest["versions"] or now in manifest["also_written_with"]
+            told = not facts or facts == before["facts"] or facts in before.get("also", [])
+            if known and told:
                 return table
-            manifest["also_written_with"].append(now)  # said in the record rather than hidden
+            # said in the record rather than hidden: other software, or facts such as another batch plan
+            manifest["also_written_with"] += [] if known else [now]
+            before.setdefault("also", []).extend([] if told else [facts])
+            if not before["also"]:
+                del before["also"]
         else:
             manifest["tables"][kind.name] = {**entry, "facts": facts}
         write_text(self.folder / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")

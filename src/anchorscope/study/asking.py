@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
@@ -55,12 +56,24 @@ class PromptSpec(Spec):
     """The system turn (chat style only)."""
     chat_kwargs: dict[str, bool | int | FiniteFloat | str] = {}
     """Arguments for the chat template, such as enable_thinking: false (chat style only)."""
+    date: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")] = "2026-01-01"
+    """The day that a chat template is told it is, where it asks: some put it into the prompt, and a run would depend on
+    the day it was made (chat style only)."""
 
     @field_validator("question")
     @classmethod
     def _one_placeholder(cls, value: str) -> str:
         if value.count("{question}") != 1:
             raise ValueError("must contain {question} exactly once")
+        return value
+
+    @field_validator("date")
+    @classmethod
+    def _is_a_day(cls, value: str) -> str:
+        try:
+            date.fromisoformat(value)
+        except ValueError:
+            raise ValueError("there is no such day; write it as 2026-01-31") from None
         return value
 
     @model_validator(mode="after")

@@ -81,11 +81,11 @@ class Study(Spec):
     def identity(self) -> dict[str, Any]:
         """What must not change while a run goes on.
 
-        The description may; so may the place of a data file, since a table records the file's hash, and the devices
-        a model is put on.
+        The description may; so may the place of a data file, since a table records the file's hash; the devices a model
+        is put on; and the memory of a batch, which a run that has run out of it must be able to change.
         """
         record = self.record()
-        del record["description"]
+        del record["description"], record["traces"]["memory"]
         for dataset in record["datasets"]:
             del dataset["path"]
         for model in record["models"]:

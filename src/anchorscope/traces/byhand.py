@@ -43,12 +43,15 @@ def attention_by_hand(
         layer: Any = module.layer_idx
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
         group = query.shape[1] // key.shape[1]
+        edges = cut if layer in layers else Cut((), ())
+        closed = _closed(query.shape[2], edges, windows[layer]).to(query.device)
+        of_others = closed  # of the heads that the cut does not hold for
+        if isinstance(layers, Mapping) and layer in layers:
+            of_others = _closed(query.shape[2], Cut((), ()), windows[layer]).to(query.device)
         attended = []
         for h in range(query.shape[1]):
-            held = layer in layers and (not isinstance(layers, Mapping) or h in layers[layer])
-            edges = cut if held else Cut((), ())
-            closed = _closed(query.shape[2], edges, windows[layer]).to(query.device)
-            attended.append(_head(query[0, h], key[0, h // group], value[0, h // group], scale, softcap, closed))
+            mine = closed if not isinstance(layers, Mapping) or h in layers.get(layer, ()) else of_others
+            attended.append(_head(query[0, h], key[0, h // group], value[0, h // group], scale, softcap, mine))
         return torch.stack(attended, dim=1)[None].to(query.dtype), None  # (1, token, head, width)
 
     AttentionInterface.register(NAME, attend)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anchorscope.spans import Sample, read_samples
+from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
 from anchorscope.traces.record import Trace
 

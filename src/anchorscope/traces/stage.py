@@ -16,7 +16,8 @@ from safetensors.torch import save
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
 from anchorscope.models.load import Model
-from anchorscope.spans import SPANS, Sample
+from anchorscope.spans import SPANS
+from anchorscope.spans.samples import Sample
 from anchorscope.store import Forward, Plan, Sharded, Store
 from anchorscope.store.files import write_bytes
 from anchorscope.study import TraceSpec
@@ -29,7 +30,7 @@ from anchorscope.traces.layout import Stream
 from anchorscope.traces.record import TRACES, Trace
 from anchorscope.traces.tracer import Read, Tracer
 
-SHARD_ROWS = 256  # what a stopped run traces again, at most
+SHARD_ROWS = 256  # what a stopped run traces again, at most; fewer where the study has smaller shards
 
 
 def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Store) -> Sharded[Trace]:
@@ -38,7 +39,7 @@ def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: S
     chosen = choose(store, model.name, dataset)
     inputs = {
         "spans": cell.origin(SPANS),
-        "traces": spec.model_dump(mode="json"),
+        "traces": spec.model_dump(mode="json", exclude={"memory"}),
         "seed": store.study.seed,
         "chosen": chosen.digest,
     }
@@ -47,7 +48,8 @@ def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: S
         "batch_plan": {"rows": "of similar length, within a shard", **budget_of(tracer, spec).record()},
         "attention": model.fingerprint["attention"],
     }
-    table = cell.begin(TRACES, Plan(len(chosen.clusters), SHARD_ROWS), inputs, facts)
+    plan = Plan(len(chosen.clusters), min(SHARD_ROWS, store.study.shard_rows))
+    table = cell.begin(TRACES, plan, inputs, facts)
     samples = Forward(table.plan, lambda: chosen.samples(store, model.name, dataset))
 
     def trace(shard: int) -> list[list[Trace]]:

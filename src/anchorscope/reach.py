@@ -1,0 +1,51 @@
+"""Is the hub in reach? Known in two seconds, not after a minute of a client's retries."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from functools import cache
+from urllib.parse import urlsplit
+
+SECONDS = 1.5  # a name is looked up and a connection opened in this time, or not at all
+
+
+def hub_in_reach() -> bool:
+    """Whether a connection to the hub can be opened, asked once a process; False in offline mode."""
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
+        return False
+    return _opens(_door())
+
+
+def _door() -> tuple[str, int]:
+    """Host and port that every request goes through: a proxy's, or the hub's own."""
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    scheme = urlsplit(endpoint).scheme
+    host = urlsplit(endpoint).hostname or ""
+    proxies = (
+        os.environ.get(name) for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY")
+    )
+    proxy = next((each for each in proxies if each), None)
+    if proxy and host not in ("127.0.0.1", "localhost"):
+        through = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        return through.hostname or "", through.port or 8080
+    return host, urlsplit(endpoint).port or (443 if scheme == "https" else 80)
+
+
+@cache
+def _opens(door: tuple[str, int]) -> bool:
+    opened: list[bool] = []
+
+    def knock() -> None:
+        try:
+            with socket.create_connection(door, timeout=SECONDS):
+                opened.append(True)
+        except OSError:
+            opened.append(False)
+
+    # a name that cannot be looked up may take half a minute to say so, and nothing can hurry it
+    thread = threading.Thread(target=knock, daemon=True)
+    thread.start()
+    thread.join(SECONDS + 0.3)
+    return opened == [True]

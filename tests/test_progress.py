@@ -1,0 +1,62 @@
+"""Where nothing can be drawn over, lines tell how far a stage is: by the clock, not by what is done."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from anchorscope import progress
+from anchorscope.progress import how_far, lines
+
+
+def test_a_stage_has_a_line_then_one_every_so_often_and_one_at_its_end(monkeypatch):
+    monkeypatch.setattr(progress, "SOON", 0.05)
+    said: list[str] = []
+    with lines("answering", 800, said.append, every=0.2) as advance:
+        time.sleep(0.1)
+        advance(100)
+        time.sleep(0.45)
+    assert said[0] == "answering: 800"
+    assert len(said) >= 3
+    assert re.fullmatch(r"answering: 100 of 800, [\d,.]+/s, 0:00:\d\d left", said[1]), said
+    assert re.fullmatch(r"answering: done in \d+ s", said[-1])
+
+
+def test_a_stage_that_is_over_at_once_says_nothing():
+    said: list[str] = []
+    with lines("quick", None, said.append):
+        pass
+    assert said == []
+
+
+def test_a_stage_that_fails_stops_its_clock_and_is_not_called_done(monkeypatch):
+    monkeypatch.setattr(progress, "SOON", 0.05)
+    said: list[str] = []
+
+    def stage() -> None:
+        with lines("slow", None, said.append, every=0.1):
+            time.sleep(0.3)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        stage()
+    count = len(said)
+    time.sleep(0.25)
+    assert len(said) == count
+    assert not any("done" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "seconds", "words"),
+    [
+        (300, 800, 25, "300 of 800, 12/s, 0:00:42 left"),
+        (3, 10, 30, "3 of 10, 0.1/s, 0:01:10 left"),
+        (0, 800, 30, "after 30 s"),
+        (500, None, 5, "500, 100/s"),
+        (800, 800, 40, "800 of 800, 20/s"),
+    ],
+)
+def test_how_far_it_is(done, total, seconds, words):
+    assert how_far(done, total, seconds) == words
