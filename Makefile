@@ -1,7 +1,7 @@
 # make check is what CI runs. The verify- targets are longer and end with one line of JSON.
 PYTHON ?= python
 
-.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library bench
+.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust bench
 
 check: lint types test
 
@@ -31,6 +31,11 @@ verify-spine:
 # BEFORE: an older checkout, to measure commands and mistakes against
 verify-library:
 	$(PYTHON) checks/library.py $(if $(BEFORE),--before $(BEFORE))
+
+# RUN: a run of small-models (anchorscope run small-models --data …); BEFORE: an older checkout, for the cost
+verify-trust:
+	$(PYTHON) checks/coverage.py
+	$(PYTHON) checks/trust.py $(RUN) $(if $(BEFORE),--before $(BEFORE))
 
 # PEERS_PYTHON as above. Leave the machine alone meanwhile: what is measured are times
 bench:

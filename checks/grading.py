@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anchorscope.answers.grading import RULES, Grader, grader, with_rules
+from anchorscope.grades.grading import RULES, Grader, grader, with_rules
 from anchorscope.pathways.intervals import wilson
 
 Case = tuple[int, str, list[str], str]  # row, answer, accepted, question
@@ -42,7 +42,7 @@ def share(k: int, n: int) -> dict[str, float]:
 
 def measure(grade: Grader, judged: list[Case]) -> dict[str, dict[str, float]]:
     """How many of the answers the grader takes as right: all rows, even rows, odd rows."""
-    verdicts = [(i, grade(answer, accepted, question).correct) for i, answer, accepted, question in judged]
+    verdicts = [(i, grade(answer, accepted, question).correct is True) for i, answer, accepted, question in judged]
     kept = {"all": verdicts, "even": [v for v in verdicts if v[0] % 2 == 0], "odd": [v for v in verdicts if v[0] % 2]}
     return {half: share(sum(correct for _, correct in kept[half]), len(kept[half])) for half in HALVES}
 

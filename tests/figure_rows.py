@@ -23,7 +23,8 @@ PLAIN = {
 
 def number(**what: Any) -> Statistic:
     """A row of the `pathways` table; what is not said is plain."""
-    return Statistic(**{**PLAIN, "layer": 0, "value": None, "low": None, "high": None, "n": 0, **what})
+    nothing = dict.fromkeys(("value", "low", "high", "band_low", "band_high"))
+    return Statistic(**{**PLAIN, "layer": 0, **nothing, "n": 0, **what})
 
 
 def numbers(models: dict[str, int] = MODELS, datasets: Sequence[str] = SETS, seed: int = 0) -> Iterator[Statistic]:
@@ -72,6 +73,11 @@ def _of_one(
     yield from line(1.1 * (0.55 - rise), 0.02, 0.006, 900, statistic="delta_auroc", condition="answer_only")
     yield from line(0.8 * (0.55 - rise), 0.02, 0.006, 900, statistic="delta_auroc", condition="matched_question")
     yield from line(0.15 * (0.55 - rise), 0.02, 0.006, 900, statistic="delta_auroc", condition="control_question")
+    yield from line(0.6 * (0.55 - rise), 0.02, 0.006, 900, statistic="delta_auroc", condition="permuted")
+    yield from line(0.4 * (0.55 - rise), 0.02, 0.006, 900, statistic="delta_auroc_refit")
+    for condition, scale in (("knockout", 0.7), ("permuted", 0.6)):
+        half = {"split": "anchor_half", "anchor": "half"}
+        yield from line(scale * trough, 4, 2, 240, group="Q-A", condition=condition, **half)
     anchor = layers * 0.55 + (0, 0.3, 0.3, 1.2)[place % 4]
     what = {"statistic": "anchor_layer", "condition": "clean", "layer": -1, "n": 900}
     yield number(model=model, dataset=dataset, value=anchor, low=anchor - 1, high=anchor + 1, **ANCHORED, **what)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from anchorscope.answers.record import Answer
 from anchorscope.answers.stage import Answerer, answers_stage
+from anchorscope.grades.record import Graded
+from anchorscope.grades.stage import grades_stage
 from anchorscope.models.load import Model
 from anchorscope.probes.record import Readout
 from anchorscope.probes.stage import readouts_stage
@@ -33,6 +35,10 @@ def write_questions(spec: DatasetSpec, store: Store, progress: Progress = silent
 
 def write_answers(answerer: Answerer, dataset: str, store: Store) -> Table[Answer]:
     return filled(answers_stage(answerer, dataset, store))
+
+
+def write_grades(store: Store, model: str, dataset: str) -> Table[Graded]:
+    return filled(grades_stage(store, model, dataset))
 
 
 def write_spans(model: Model, dataset: str, store: Store) -> Table[Spans]:

@@ -12,7 +12,7 @@ from anchorscope.answers.stage import Answerer
 from anchorscope.models.load import Model
 from anchorscope.store import Store
 from conftest import write_jsonl
-from filling import write_answers, write_questions, write_spans, write_traces
+from filling import write_answers, write_grades, write_questions, write_spans, write_traces
 from tiny import save_tiny
 
 RIGHT, WRONG = ("Paris", "old Rome", "Vienna"), ("sand", "a zebra", "two shoes", "fog")
@@ -70,6 +70,7 @@ def write_samples(model: Model, store: Store) -> Answerer:
     for dataset in store.study.datasets:
         write_questions(dataset, store)
         write_answers(answerer, dataset.name, store)
+        write_grades(store, model.name, dataset.name)
         write_spans(model, dataset.name, store)
     return answerer
 

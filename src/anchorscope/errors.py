@@ -39,6 +39,10 @@ class HubError(AnchorscopeError):
     """A model or set that the hub did not hand out."""
 
 
+class GradeError(AnchorscopeError):
+    """A judge that cannot be reached, or does not judge."""
+
+
 class ModelError(AnchorscopeError):
     """A model folder or file that cannot be used."""
 

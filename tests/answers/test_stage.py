@@ -13,7 +13,7 @@ from anchorscope.spans.find import EMPTY_ANSWER
 from anchorscope.spans.samples import read_samples, summary
 from anchorscope.store import Store
 from conftest import Cli, assert_mendable, plain_rows, write_jsonl
-from filling import write_answers, write_questions, write_spans
+from filling import write_answers, write_grades, write_questions, write_spans
 from tiny import load_tiny, save_tiny
 
 pytestmark = pytest.mark.transformers
@@ -32,6 +32,7 @@ def run(study: Study, root: Path, model) -> Store:
     with Store.writing(root, study) as store:
         write_questions(study.datasets[0], store)
         write_answers(Answerer(model, study), "numbers", store)
+        write_grades(store, model.name, "numbers")
         write_spans(model, "numbers", store)
         return store
 
@@ -92,7 +93,9 @@ def test_given_answers_are_read_not_generated(tmp_path: Path):
     store = run(study, tmp_path / "run", model)
     samples = list(read_samples(store, "tiny", "numbers"))
     assert [s.answer.answer for s in samples] == ["0", "number 1", "x", "three", ""]
-    assert [s.answer.correct for s in samples] == [False, True, False, True, None]  # the label wins over the grade
+    # the label wins over the grade; `number 1` says again what was asked; what is not answered has no grade
+    assert [s.grade.judgement for s in samples] == ["wrong", "cannot_tell", "wrong", "right", None]
+    assert [s.grade.by for s in samples] == ["label", "alias", "alias", "alias", None]
     assert samples[4].spans.dropped == EMPTY_ANSWER
     assert samples[3].spans.context != []
     shared = store.results("tiny", "numbers").entry(ANSWERS)["inputs"]["prompt"]["shared_ids"]

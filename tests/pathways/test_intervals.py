@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
-from anchorscope.pathways.intervals import Auroc, average, interval, resample, share, wilson
+from anchorscope.pathways.intervals import Auroc, average, band, centred, interval, resample, share, wilson
 
 CLUSTERS = np.array([7, 7, 7, 2, 2, 9, 4, 4, 5, 5, 5, 5])
 
@@ -93,3 +93,32 @@ def test_wilson_is_scipys(count: int, total: int):
 def test_nothing_known_is_said_so():
     assert wilson(0, 0) == (0.0, 1.0)
     assert share(84, 1_000) == "84 of 1,000, 8.4 % (6.8 to 10.3)"
+
+
+def test_replicates_are_centred_on_the_value_and_spread_out():
+    replicates = np.array([[1.0, 5.0], [3.0, 5.0], [5.0, 7.0], [np.nan, 9.0]])
+    moved = centred(replicates, widened=2)
+    np.testing.assert_allclose(moved, [[-1, 1], [3, 5], [np.nan, 9]])
+    np.testing.assert_allclose(np.nanmean(moved, axis=0), replicates[0])
+
+
+def test_a_band_holds_at_all_layers_at_once_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    for common in (0.0, 0.9):  # layers that have nothing, and much, in common
+        noise = np.sqrt(common) * rng.normal(size=(4000, 1)) + np.sqrt(1 - common) * rng.normal(size=(4000, 12))
+        spread = np.linspace(1, 5, 12)
+        low, high = band(noise[:2000] * spread, np.zeros(12))
+        new = noise[2000:] * spread
+        assert ((low <= new) & (new <= high)).all(axis=1).mean() == pytest.approx(0.95, abs=0.02)
+        pointwise = interval(noise[:2000] * spread)
+        assert (low < pointwise[0]).all()
+        assert (high > pointwise[1]).all()
+
+
+def test_a_band_leaves_out_layers_without_numbers():
+    replicates = np.array([[1.0, np.nan], [2.0, 1.0], [3.0, 2.0]])
+    low, high = band(replicates, np.array([2.0, 1.0]))
+    assert np.isnan(low[1])
+    assert np.isnan(high[1])
+    assert low[0] < 2 < high[0]
+    assert np.isnan(band(np.empty((0, 2)), np.zeros(2))).all()

@@ -14,7 +14,8 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from anchorscope.errors import ProbeError
 from anchorscope.pathways.intervals import resample
 from anchorscope.pathways.record import Origin, Statistic
-from anchorscope.pathways.statistics import memberships, pathways, series
+from anchorscope.pathways.shifts import make_donors
+from anchorscope.pathways.statistics import DRAWS, memberships, pathways, series
 from anchorscope.probes.readouts import Readouts
 from anchorscope.store.table import schema_of
 from anchorscope.study.terms import ReadPoint
@@ -25,7 +26,9 @@ STRATA = ("all", "predicted_correct", "predicted_wrong", "label_correct", "label
 ANCHORS = ("best", "quarter", "half", "three_quarters", "last")
 
 
-def readouts_of(logits, labels, drift=None, clusters=None, probability=None, conditions=("clean", "knockout")):
+def readouts_of(
+    logits, labels, drift=None, clusters=None, probability=None, conditions=("clean", "knockout"), fold=None
+):
     """`logits` (condition, repeat, part, sample, layer); everything else may be left to chance."""
     logits = np.asarray(logits, np.float32)
     n = logits.shape[3]
@@ -36,6 +39,7 @@ def readouts_of(logits, labels, drift=None, clusters=None, probability=None, con
         conditions=tuple(conditions),
         logits=logits,
         drift=np.zeros_like(logits) if drift is None else np.asarray(drift, np.float32),
+        fold=fold,
     )
 
 
@@ -48,7 +52,8 @@ def random_readouts(n=130, layers=3, repeats=3, conditions=ALL_CONDITIONS, seed=
     drift = 0.5 * rng.normal(size=(len(conditions), repeats, 3, 1, layers)) * np.ones_like(logits)
     drift[0] = 0
     probability = np.where(labels, 1.0, rng.choice([0.2, 0.5], size=n))
-    return readouts_of(logits, labels, drift, rng.integers(0, n // 2, n), probability, conditions)
+    clusters, fold = rng.integers(0, n // 2, n), rng.integers(0, 5, (repeats, n))
+    return readouts_of(logits, labels, drift, clusters, probability, conditions, fold)
 
 
 # ---- the definitions, in loops -------------------------------------------------------------------------------------
@@ -61,15 +66,36 @@ def sigma(logit):
 class Oracle:
     """One number at a time, straight from the definitions."""
 
-    def __init__(self, readouts):
-        self.r = readouts
+    def __init__(self, readouts, donors=None):
+        self.r, self.donors = readouts, donors
         _, self.repeats, _, self.n, self.layers = readouts.logits.shape
         self.index = {name: i for i, name in enumerate(readouts.conditions)}
         self.auroc, self.anchor = cache(self._auroc), cache(self._anchor)
+        self.class_drift = cache(self._class_drift)
 
     def logit(self, condition, correction, repeat, part, sample, layer):
+        if condition == "permuted":
+            donor = int(self.donors[sample])
+            moved = self.logit("knockout", correction, repeat, part, donor, layer)
+            return self.clean(repeat, part, sample, layer) + moved - self.clean(repeat, part, donor, layer)
         at = (self.index[condition], repeat, part, sample, layer)
-        return float(self.r.logits[at]) - (float(self.r.drift[at]) if correction == "drift" else 0.0)
+        logit = float(self.r.logits[at])
+        if correction == "drift":
+            return logit - float(self.r.drift[at])
+        if correction == "drift_control":
+            return logit - float(self.r.drift[(self.index["control_question"], *at[1:])])
+        if correction == "drift_class":
+            own, predicted = int(self.r.fold[repeat, sample]), self.clean(repeat, part, sample, layer) > 0
+            return logit - self.class_drift(condition, repeat, part, layer, own, predicted)
+        return logit
+
+    def _class_drift(self, condition, repeat, part, layer, fold, predicted):
+        changes = [
+            self.logit(condition, "none", repeat, part, i, layer) - self.clean(repeat, part, i, layer)
+            for i in range(self.n)
+            if self.r.fold[repeat, i] != fold and (self.clean(repeat, part, i, layer) > 0) == predicted
+        ]
+        return sum(changes) / len(changes) if changes else 0.0
 
     def clean(self, repeat, part, sample, layer):
         return float(self.r.logits[0, repeat, part, sample, layer])
@@ -124,9 +150,9 @@ class Oracle:
             found.append((flips / self.repeats >= 0.5, p >= 0.5, *delta))
         return found
 
-    def half_draws(self, condition, correction, anchor, layer):
+    def half_draws(self, condition, correction, anchor, layer, pairs=((1, 2), (2, 1))):
         draws = []
-        for repeat, (label, measure) in product(range(self.repeats), ((1, 2), (2, 1))):
+        for repeat, (label, measure) in product(range(self.repeats), pairs):
             at = layer if anchor == "none" else self.anchor(anchor, repeat, label)
             draw = []
             for i in range(self.n):
@@ -140,6 +166,8 @@ class Oracle:
         """(group, stratum, statistic) -> (value, n), Q-A included."""
         if split.endswith("_half"):
             draws = self.half_draws(condition, correction, anchor, layer)
+        elif split.endswith("_same"):
+            draws = self.half_draws(condition, correction, anchor, layer, ((1, 1), (2, 2)))
         else:
             draws = [self.whole_draw(condition, correction, anchor, layer)]
         out = {}
@@ -209,37 +237,80 @@ def oracle_table(readouts):
         halves = [oracle.anchor(anchor, r, h) for r in range(oracle.repeats) for h in (1, 2)]
         for split, value in (("anchor", oracle.anchor(anchor)), ("anchor_half", sum(halves) / len(halves))):
             table["clean", split, anchor, "none", "all", "all", -1, "anchor_layer"] = value, oracle.n
-    for condition, correction in product(others, ("none", "drift")):
+    donors = [Oracle(readouts, each) for each in make_donors(readouts.clusters, DRAWS, 0)]
+    for condition, correction in product((*others, "permuted"), ("none", "drift", "drift_class", "drift_control")):
+        further = correction in ("drift_class", "drift_control")
+        if further and (
+            condition != "knockout" or (correction == "drift_control" and "control_question" not in others)
+        ):
+            continue
+        oracles = donors if condition == "permuted" else [oracle]
         for k in layers:
-            for name, value in oracle.unsplit(condition, correction, k).items():
+            unsplit = [each.unsplit(condition, correction, k) for each in oracles]
+            for name in unsplit[0]:
+                value = sum(each[name] for each in unsplit) / len(unsplit)
                 table[condition, "none", "none", correction, "all", "all", k, name] = value, oracle.n
         for split, anchor in [
-            *product(("layer", "layer_half"), ("none",)),
-            *product(("anchor", "anchor_half"), ANCHORS),
+            *product(("layer", "layer_half", "layer_same"), ("none",)),
+            *product(("anchor", "anchor_half", "anchor_same"), ANCHORS),
         ]:
+            if split.endswith("_same") and (condition not in ("knockout", "permuted") or correction != "none"):
+                continue
+            if (split.endswith("_same") or further or condition == "permuted") and anchor not in (
+                "none",
+                "best",
+                "half",
+            ):
+                continue
+            if further and not split.endswith("_half"):
+                continue
             for k in layers:
                 at = k if anchor == "none" else -1
-                if split.endswith("_half"):
+                if split.endswith("_half") and condition != "permuted":
                     value = oracle.kappa(condition, correction, anchor, k)
                     table[condition, split, anchor, correction, "all", "all", at, "kappa"] = value, oracle.n
-                for (group, stratum, name), found in oracle.groups(condition, correction, split, anchor, k).items():
+                drawn = [each.groups(condition, correction, split, anchor, k) for each in oracles]
+                for group, stratum, name in drawn[0]:
+                    if condition == "permuted" and stratum not in STRATA[:3]:
+                        continue
+                    values = [each[group, stratum, name] for each in drawn]
+                    found = float(np.nanmean([v for v, _ in values])), sum(n for _, n in values) / len(values)
+                    if group == "Q-A" and len(drawn) > 1:  # the difference of means, not the mean of differences
+                        q, a = ([each[g, stratum, name] for each in drawn] for g in "QA")
+                        sizes = [sum(n for _, n in side) / len(drawn) for side in (q, a)]
+                        found = float(np.nanmean([v for v, _ in q]) - np.nanmean([v for v, _ in a])), min(sizes)
                     layer = at if name == "share" else k
-                    kept = table if stratum == "all" or condition in stratified else extra
+                    kept = table if stratum == "all" or condition in (*stratified, "permuted") else extra
                     kept[condition, split, anchor, correction, group, stratum, layer, name] = found
     single = {**table, **extra}
     for first, second in (
+        ("knockout", "permuted"),
         ("matched_question", "control_question"),
         ("matched_random", "control_random"),
         ("knockout", "control_question"),
         ("knockout", "control_random"),
     ):
-        if second not in others:
+        if second not in (*others, "permuted"):
             continue
         for key, (value, n) in single.items():
-            if key[0] == first and key[5] in STRATA[:3] and key[7] not in ("auroc", "kappa"):
+            there = (second, *key[1:]) in single
+            if key[0] == first and there and key[5] in STRATA[:3] and key[7] not in ("auroc", "kappa"):
                 value2, n2 = single[(second, *key[1:])]
                 table[(f"{first}-{second}", *key[1:])] = value - value2, min(n, n2)
     return table
+
+
+@pytest.mark.parametrize("sizes", [[1] * 40, [3, 5, 1, 1, 7, 9], [10, 10], [4, 2, 1, 1]])
+def test_a_donor_is_of_another_cluster_and_each_sample_is_one_once(sizes):
+    clusters = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    donors = make_donors(clusters, 6, seed=3)
+    for draw in donors:
+        assert sorted(draw) == list(range(len(clusters)))
+        assert (clusters[draw] != clusters).all()
+    assert len({tuple(draw) for draw in donors}) > 1
+    assert (make_donors(clusters, 6, seed=3) == donors).all()
+    with pytest.raises(ProbeError, match="more than half"):
+        make_donors(np.array([0, 0, 0, 1, 2]), 1, 0)
 
 
 def key_of(row: Statistic):
@@ -291,12 +362,15 @@ def test_a_weight_does_what_repeating_the_row_and_the_repeat_would_do(resampled)
             probability=readouts.probability[rows],
             logits=readouts.logits[:, repeats][:, :, :, rows],
             drift=readouts.drift[:, repeats][:, :, :, rows],
+            fold=readouts.fold[repeats][:, rows],
         )
         literal = series(built, resample(built.clusters, 3, resamples=0, seed=0))
         for one, other in zip(weighted, literal, strict=True):
             assert one.key == other.key
             if resampled and one.key.split in ("layer", "anchor"):
                 continue  # all repeats vote in every resample
+            if "permuted" in one.key.condition or one.key.correction == "drift_class":
+                continue  # donors, and what is subtracted, are those of the data as they are
             np.testing.assert_allclose(one.replicates[b], other.replicates[0], atol=2e-4, err_msg=str(one))
             compared += 1
     assert compared > 1000
@@ -310,8 +384,8 @@ def test_without_halves_all_repeats_vote_and_the_resampled_ones_measure():
     [one] = [
         one
         for one in series(readouts, replace(drawn, repeats=votes))
-        if (one.key.split, one.key.correction, one.key.group, one.key.stratum, one.key.statistic)
-        == ("layer", "none", "Q", "all", "delta_p")
+        if (one.key.condition, one.key.split, one.key.correction, one.key.group, one.key.stratum, one.key.statistic)
+        == ("knockout", "layer", "none", "Q", "all", "delta_p")
     ]
     for layer in range(2):
         q = [i for i, row in enumerate(oracle.whole_draw("knockout", "none", "none", layer)) if row[0]]
@@ -341,7 +415,8 @@ def test_same_seed_same_rows_other_seed_other_intervals_same_values():
     readouts = random_readouts(n=80, conditions=ALL_CONDITIONS[:2])
     one, same, other = (pathways(readouts, ORIGIN, resamples=50, seed=seed) for seed in (0, 0, 1))
     assert one == same
-    assert [row.value for row in one] == [row.value for row in other]
+    same_data = [i for i, row in enumerate(one) if "permuted" not in row.condition]  # other seed, other donors
+    assert [one[i].value for i in same_data] == [other[i].value for i in same_data]
     assert [row.low for row in one] != [row.low for row in other]
 
 
@@ -466,7 +541,7 @@ def covers(readouts, wanted, seed):
     found = {}
     for one in series(readouts, resample(readouts.clusters, 3, 200, seed)):
         key = one.key.split, one.key.group, one.key.statistic
-        if key in wanted and (one.key.stratum, one.key.correction) == ("all", "none"):
+        if key in wanted and (one.key.condition, one.key.stratum, one.key.correction) == ("knockout", "all", "none"):
             low, high = np.percentile(one.replicates[1:, 0], [2.5, 97.5])
             found[key] = low <= wanted[key] <= high
         if len(found) == len(wanted):

@@ -139,6 +139,11 @@ ROWS = {  # statistic, condition, split, anchor, correction, group, stratum of e
         "delta_auroc knockout none none none all all, delta_auroc answer_only none none none all all",
         "delta_auroc matched_question none none none all all, delta_auroc control_question none none none all all",
     ],
+    "nulls": [
+        "delta_auroc knockout none none none all all, delta_auroc permuted none none none all all",
+        "delta_p knockout anchor_half half none Q-A all, delta_p permuted anchor_half half none Q-A all",
+        "delta_auroc knockout none none none all all, delta_auroc_refit knockout none none none all all",
+    ],
 }
 
 
@@ -320,7 +325,7 @@ def test_files_are_fit_for_a_paper(folder: Path):
         with Image.open(folder / f"{name}.png") as image:
             assert image.size[0] == 1440  # 7.2 inches at 200 dpi
         svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
-        assert "Q-Anchored (PopQA)</text>" in svg or name == "auroc"
+        assert "Q-Anchored (PopQA)</text>" in svg or name in ("auroc", "nulls")
         assert "<dc:date>" not in svg
         pdf = (folder / f"{name}.pdf").read_bytes()
         assert b"/FontFile2" in pdf  # TrueType

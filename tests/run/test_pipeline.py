@@ -24,11 +24,11 @@ from anchorscope.pathways.baselines import _within, within_auroc
 from anchorscope.pathways.headline import Curves, Number, headline, headlines
 from anchorscope.pathways.intervals import resample
 from anchorscope.pathways.lookup import read_pathways
-from anchorscope.pathways.record import PATHWAYS, Origin, Statistic
+from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.probe import load_probes
 from anchorscope.probes.readouts import drift
-from anchorscope.probes.record import READOUTS, TEXT_ONLY
+from anchorscope.probes.record import LEFT_OUT, READOUTS, TEXT_ONLY
 from anchorscope.probes.recorded import read_readouts
 from anchorscope.probes.text_only import text_only
 from anchorscope.report.charts import CHARTS
@@ -108,15 +108,15 @@ def test_a_set_with_too_few_right_answers_is_told_and_stops_nothing(done: Done, 
         assert len(notices) == 1
         assert "Sample more questions" in " ".join(done.stderr.split())
         tables = done.store.results(model, "poor").manifest()["tables"]
-        assert set(tables) == {"answers", "spans", "traces"}
+        assert set(tables) == {"answers", "grades", "spans", "traces", "mass"}
     assert list(table) == GOOD
 
 
-def test_four_charts_of_five_files_each_are_written(done: Done):
+def test_five_charts_of_five_files_each_are_written(done: Done):
     folder = done.store.root / "figures" / "mlp-answer_last"
     wanted = {f"{chart}.{suffix}" for chart in CHARTS for suffix in ("png", "svg", "pdf", "csv", "txt")}
     assert {path.name for path in folder.iterdir()} == wanted
-    assert len(wanted) == 20
+    assert len(wanted) == 25
     assert all(path.stat().st_size > 0 for path in folder.iterdir())
     for chart in CHARTS:
         numbers = (folder / f"{chart}.csv").read_text(encoding="utf-8")
@@ -175,7 +175,7 @@ def test_status_lists_every_table_and_what_is_missing(done: Done):
     status = status_of(done.store)
     assert [(table.part, table.table) for table in status.tables] == list(expected(done.study))
     state = {(table.part, table.table): table.state for table in status.tables}
-    names = (TEXT_ONLY.name, READOUTS.at(POINT).name, PATHWAYS.at(POINT).name)
+    names = (TEXT_ONLY.name, *(kind.at(POINT).name for kind in (READOUTS, LEFT_OUT, PATHWAYS)))
     lacking = {(f"{model}/poor", name) for model in MODELS for name in names}
     assert {key for key, value in state.items() if value == "too few"} == lacking
     assert {value for key, value in state.items() if key not in lacking} == {"complete"}
@@ -196,7 +196,7 @@ def test_a_model_that_fails_its_examination_is_not_traced(done: Done, tmp_path: 
     with Store.writing(tmp_path / "run", study) as store:
         with pytest.raises(ModelError, match="fails the check"):
             Pipeline(store)()
-        assert set(store.results("one", "poor").manifest()["tables"]) == {"answers", "spans"}
+        assert set(store.results("one", "poor").manifest()["tables"]) == {"answers", "grades", "spans"}
 
 
 # --- read-outs --------------------------------------------------------------------------------------------------
@@ -208,8 +208,10 @@ def test_what_is_read_back_is_exactly_what_was_written(done: Done, tmp_path: Pat
     written = {}
     real = probing_module._records
 
-    def keep(rows, conditions, logits, drifts):
-        written.update({name: (logits[c], drifts[c]) for c, name in enumerate(conditions)})
+    def keep(rows, conditions, logits, drifts=None):
+        written.update(
+            {name: (logits[c], drifts if drifts is None else drifts[c]) for c, name in enumerate(conditions)}
+        )
         return real(rows, conditions, logits, drifts)
 
     monkeypatch.setattr(probing_module, "_records", keep)
@@ -421,9 +423,7 @@ def test_headlines_are_numbers_of_the_table(done: Done, table):
         assert each.numbers["auroc_text_only"].layer is None
 
 
-ROW = Statistic(
-    "m", "d", "mlp", "answer_last", "knockout", "none", "none", "none", "all", "all", 0, "delta_auroc", 0, 0, 0, 50
-)
+ROW = Statistic.of(Origin("m", "d", ReadPoint("mlp", "answer_last")), Key("delta_auroc", "knockout"), 0, (0, 0, 0), 50)
 
 
 def curve(values: list[float | None], **where: object) -> list[Statistic]:

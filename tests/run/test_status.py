@@ -16,14 +16,15 @@ def test_every_table_of_every_model_and_set_is_expected(make_study, tmp_path: Pa
     record = make_study(rows=10, **fields).record()
     study = Study.model_validate({**record, "datasets": [*record["datasets"], "popqa"]})
     tables = list(expected(study))
-    assert len(tables) == len(set(tables)) == 2 + 2 * 2 * (4 + 2 * 2)
+    assert len(tables) == len(set(tables)) == 2 + 2 * 2 * (6 + 2 * 3)
     assert {part for part, _ in tables} == {
         *(f"{first}/{dataset}" for first in ("questions", "one", "two") for dataset in ("numbers", "popqa"))
     }
     one = [name for part, name in tables if part == "one/popqa"]
     assert one == [
-        "answers", "spans", "traces", "text_only", "readouts-mlp-final", "pathways-mlp-final", "readouts-resid-final",
-        "pathways-resid-final",
+        "answers", "grades", "spans", "traces", "mass", "text_only",
+        "readouts-mlp-final", "left_out-mlp-final", "pathways-mlp-final",
+        "readouts-resid-final", "left_out-resid-final", "pathways-resid-final",
     ]  # fmt: skip
 
     with Store.writing(tmp_path / "run", study) as store:

@@ -253,3 +253,14 @@ def test_a_token_that_reaches_out_of_the_question_is_not_exact():
     found, ids, _ = sample("Émile is the autho", cue="r\nA:")  # the cue begins inside the last token of the question
     assert shown(byte_level(), ids, found.exact_question) == [" Émile"]
     assert shown(byte_level(), ids, [found.cue[0] - 1]) == [" author"]
+
+
+def test_the_prefix_control_cuts_content_words_of_the_examples_for_the_same_queries():
+    found, ids, _ = sample("Which river runs through Vienna?", controls=["control_prefix"])
+    tokens, exact = found.control_prefix_control, found.control_prefix_exact
+    assert len(tokens) == len(exact) == len(found.exact_question)
+    assert exact == found.exact_question
+    assert max(tokens) < found.prefix[1]
+    said = " ".join(shown(byte_level(), ids, tokens))
+    assert not set(said.lower().split()) & {"the", "is", "of", "a:", "q:"}
+    assert found.control_question_exact == found.control_random_exact == []

@@ -144,8 +144,8 @@ def test_data_folder_is_all_or_an_error(tmp_path: Path):
 
 def test_an_unknown_grader_and_a_missing_file_of_answers_are_refused_with_their_line(tmp_path: Path):
     text = "name: s\nmodels: [a/b]\ndatasets: [nq]\nanswers:\n  "
-    (tmp_path / "s.yaml").write_text(text + "grader: alais\n")
-    with pytest.raises(AnchorscopeError, match=r"s\.yaml:5: answers: there is no grader 'alais'") as caught:
+    (tmp_path / "s.yaml").write_text(text.replace("answers", "grades") + "grader: alais\n")
+    with pytest.raises(AnchorscopeError, match=r"s\.yaml:5: grades: there is no grader 'alais'") as caught:
         load_study(tmp_path / "s.yaml")
     assert "did you mean 'alias'?" in caught.value.hint
     (tmp_path / "s.yaml").write_text(text + "source: file\n  file: no.jsonl\n")

@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import anchorscope.traces.stage as activations_module
 from anchorscope import ModelSpec
@@ -24,7 +22,7 @@ from anchorscope.store import Store
 from anchorscope.study.terms import CONDITIONS, ReadPoint
 from anchorscope.traces.activations import Activations, activations_path
 from anchorscope.traces.byhand import attention_by_hand
-from anchorscope.traces.choose import choose, cluster
+from anchorscope.traces.choose import choose
 from anchorscope.traces.conditions import CUTS
 from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.stage import trace_samples
@@ -47,9 +45,11 @@ class Run:
     def __init__(self, family: str, folder: Path) -> None:
         traces = {
             "sites": list(SITES), "positions": list(POSITIONS), "into": FAMILIES[family],
-            "correct": 3, "wrong": 5, "memory": 0.002,
+            "correct": 3, "wrong": 5, "memory": 0.002, "conditions": list(CONDITIONS),
         }  # fmt: skip
-        self.study = write_study(folder, {"tiny": family}, {"north": (9, 12)}, traces=traces, shard_rows=8)
+        spans = {"controls": ["control_question", "control_random", "control_prefix"]}
+        sets = {"north": (9, 12)}
+        self.study = write_study(folder, {"tiny": family}, sets, traces=traces, spans=spans, shard_rows=8)
         spec = self.study.models[0].model_copy(update={"dtype": "float64"})
         self.study = self.study.model_copy(update={"models": [spec]})
         self.model: Model = load_model(spec)
@@ -214,7 +214,7 @@ def drawn(run: Run, seed: int = 0, **limits: int):
 
 def test_each_class_is_drawn_with_the_probability_it_says(run: Run):
     usable = [s for s in read_samples(run.store, "tiny", "north") if s.spans.dropped is None]
-    available = {label: sum(s.answer.correct is label for s in usable) for label in (True, False)}
+    available = {label: sum(s.grade.correct is label for s in usable) for label in (True, False)}
     assert available == {True: 9, False: 12}
     for limits in ({True: 4, False: 6}, {True: 100, False: 3}, {True: 1, False: 12}):
         rows = drawn(run, correct=limits[True], wrong=limits[False])
@@ -231,7 +231,7 @@ def test_dropped_samples_are_never_drawn(run: Run):
     assert {row.probability for row in rows} == {1.0}
     dropped = [s for s in read_samples(run.store, "tiny", "north") if s.spans.dropped is not None]
     assert len(dropped) == 3
-    assert any(s.answer.correct for s in dropped)  # a right answer alone does not help
+    assert any(s.grade.correct for s in dropped)  # a right answer alone does not help
 
 
 def test_the_draw_is_nested_and_depends_on_the_seed_alone(run: Run):
@@ -247,24 +247,3 @@ def test_samples_of_one_subject_share_a_cluster(run: Run):
     assert len(set(number.values())) == 11
     for i in range(0, 20, 2):
         assert number[f"q{i}"] == number[f"q{i + 1}"]
-
-
-KEYS = st.lists(st.tuples(st.sampled_from([None, *"abcdefg"]), st.sampled_from([None, *"abcdefg"])), max_size=14)
-
-
-@given(KEYS)
-def test_clusters_are_what_a_walk_over_shared_keys_reaches(keys):
-    number: dict[int, int] = {}
-    for start in range(len(keys)):
-        if start in number:
-            continue
-        found = 1 + max(number.values(), default=-1)
-        waiting = [start]
-        while waiting:
-            row = waiting.pop()
-            number[row] = found
-            for other in range(len(keys)):
-                shared = any(a is not None and a == b for a, b in zip(keys[row], keys[other], strict=True))
-                if shared and other not in number:
-                    waiting.append(other)
-    assert cluster(keys) == [number[row] for row in range(len(keys))]

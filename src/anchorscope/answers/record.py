@@ -9,7 +9,7 @@ from anchorscope.store.table import Kind
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One row of the `answers` table: what the model said, token by token, and whether it is right."""
+    """One row of the `answers` table: what the model said, token by token."""
 
     id: str
     """the question's id"""
@@ -25,14 +25,10 @@ class Answer:
     """the answer's text, without white space at its ends"""
     ended: bool
     """whether it ended by itself, not by the limit on its length"""
-    correct: bool | None
-    """the grade: an accepted answer was found in it; null if unanswered"""
-    alias: str | None
-    """the accepted answer that was found"""
-    alias_start: int | None
-    """where in `answer` it was found: first character"""
-    alias_end: int | None
-    """where in `answer` it was found: one past the last character"""
+    answered: bool
+    """false where a file of answers has none to this question"""
+    label: bool | None
+    """whether it is right, where a file of answers says so"""
 
 
 ANSWERS = Kind("answers", Answer)

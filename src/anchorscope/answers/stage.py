@@ -7,7 +7,6 @@ from functools import cached_property
 
 from anchorscope.answers.generate import Generated, Generator
 from anchorscope.answers.given import Given, GivenAnswers, Reader
-from anchorscope.answers.grading import grader
 from anchorscope.answers.record import ANSWERS, Answer
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompt, Prompter
@@ -15,6 +14,9 @@ from anchorscope.progress import Notice, nobody
 from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.store import Plan, Sharded, Store, Table
 from anchorscope.study import Study
+
+IsRight = Callable[[Question, Answer], bool]
+"""Whether an answer is taken for right, for an early look."""
 
 ENOUGH = 300  # right answers per model and dataset that probes want
 _UNANSWERED = Given("", None, None)  # stands for a question the file does not answer
@@ -31,10 +33,9 @@ class Answerer:
         self.prompter = Prompter(model.tokenizer, study.prompt_for(model.spec), model.wants_bos)
         file = study.answers.file
         self.given = GivenAnswers(study.base / file, len(study.datasets)) if file else None
-        self._grade = grader(study.answers.grader)
 
     def __call__(self, rows: Sequence[Question]) -> list[Answer]:
-        """Answer each question, and grade what was answered."""
+        """Answer each question."""
         return self._generated(rows) if self.given is None else self._read(rows, self.given)
 
     def _generated(self, rows: Sequence[Question]) -> list[Answer]:
@@ -55,10 +56,6 @@ class Answerer:
         ]
 
     def _record(self, row: Question, prompt: Prompt, made: Generated, text: str, given: Given | None) -> Answer:
-        grade = self._grade(text, row.answers, row.question)
-        correct: bool | None = grade.correct if given is None or given.label is None else given.label
-        if given is _UNANSWERED:
-            correct = None
         return Answer(
             id=row.id,
             context=row.context,
@@ -67,10 +64,8 @@ class Answerer:
             logprobs=made.logprobs,
             answer=text,
             ended=made.ended,
-            correct=correct,
-            alias=grade.alias if correct else None,
-            alias_start=grade.start if correct else None,
-            alias_end=grade.end if correct else None,
+            answered=given is not _UNANSWERED,
+            label=given.label if given else None,
         )
 
     @cached_property
@@ -98,18 +93,24 @@ class Answerer:
             made.close()
 
 
-def answers_stage(answerer: Answerer, dataset: str, store: Store, notice: Notice = nobody) -> Sharded[Answer]:
-    """The `answers` table of one model and dataset. After the first shard it says if right answers will be too few."""
+def answers_stage(
+    answerer: Answerer, dataset: str, store: Store, right: IsRight | None = None, notice: Notice = nobody
+) -> Sharded[Answer]:
+    """The `answers` table of one model and dataset.
+
+    After the first shard it says if right answers will be too few, where `right` says which are.
+    """
     model = answerer.model
     questions = store.questions(dataset).table(QUESTIONS)
     table = _begin(answerer, dataset, store, questions.plan)
     looked_at: list[int] = []
 
     def answer(shard: int) -> list[list[Answer]]:
-        rows = answerer(questions.read(shard))
-        if not looked_at:
+        asked = questions.read(shard)
+        rows = answerer(asked)
+        if right is not None and not looked_at:
             looked_at.append(shard)
-            warning = too_few(sum(row.correct is True for row in rows), len(rows), table.plan.rows)
+            warning = too_few(sum(map(right, asked, rows)), len(rows), table.plan.rows)
             if warning:
                 notice(f"{model.name}, {dataset}: {warning}")
         return [rows]

@@ -19,6 +19,7 @@ class GradeFilter(str, Enum):
     ANY = "any"
     RIGHT = "right"
     WRONG = "wrong"
+    CANNOT_TELL = "cannot_tell"
 
 
 def show(
@@ -26,7 +27,7 @@ def show(
     model: Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Only this model.")] = None,
     dataset: Annotated[str | None, typer.Option("--dataset", "-d", metavar="NAME", help="Only this set.")] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Samples of each model and set.")] = 5,
-    grade: Annotated[GradeFilter, typer.Option("--grade", help="Only right or only wrong answers.")] = GradeFilter.ANY,
+    grade: Annotated[GradeFilter, typer.Option("--grade", help="Only answers with this grade.")] = GradeFilter.ANY,
 ) -> None:
     """Show samples: the question with its exact tokens marked, the answer, and its grade."""
     from anchorscope.cli.show import samples

@@ -95,8 +95,9 @@ def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
     from anchorscope.pathways.intervals import share
 
     dropped = "; ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items())
-    right = share(counts["right"], counts["answers"])
-    out.print(f"{model}, {dataset}: {right} right" + (f"; dropped: {dropped}" if dropped else ""))
+    right, untold = share(counts["right"], counts["answers"]), counts["cannot_tell"]
+    told = f"; cannot tell: {sum(untold.values()):,}" if untold else ""
+    out.print(f"{model}, {dataset}: {right} right{told}" + (f"; dropped: {dropped}" if dropped else ""))
     if counts.get("disagree"):
         out.print(
             f"  the exact answer ends at another word than the match in {counts['disagree']} of {counts['compared']}"
@@ -105,7 +106,7 @@ def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
 
 def _print_cost(study: Study) -> None:
     """How many questions and tokens a run will take."""
-    from anchorscope.run.cost import cost_of
+    from anchorscope.run.cost import cost_of, judge_cost
 
     table = table_of("model", "set", "questions", "shared tokens", "tokens each", "answer, at most", "tokens in all")
     for column in table.columns[2:]:
@@ -117,6 +118,13 @@ def _print_cost(study: Study) -> None:
             numbers = (f"{cost.questions:,}", f"{cost.shared_tokens}", f"{cost.tokens_per_question:.1f}")
             table.add_row(cost.model, cost.dataset, *numbers, f"{cost.answer_tokens}", f"{cost.tokens / 1e6:,.2f} M")
     out.print(table)
+    for model in study.models:
+        if judged := judge_cost(study, model):
+            price = "no price in judge.price" if judged.dollars is None else f"at most about ${judged.dollars:,.2f}"
+            out.print(
+                f"{judged.model}: the judge is asked {judged.requests:,} times, about {judged.tokens / 1e6:,.2f} M "
+                f"tokens in and at most {judged.replied / 1e6:,.2f} M out; {price}"
+            )
     out.print("Nothing was computed. The shared tokens are computed once; most answers end well before the limit.")
 
 
@@ -183,23 +191,26 @@ def _print_headlines(store: Store) -> None:
     from anchorscope.pathways.headline import headlines
 
     table = table_of(
-        "model", "set", "n", "right", "AUROC (layer)", "Q", "ΔP of Q, lowest (layer)", "ΔP of A", "halves: Q", "A there"
-    )
+        "model", "set", "n", "right", "AUROC (layer)", "ΔAUROC (layer)", "beyond permuted", "Q",
+        "ΔP of Q, lowest (layer)", "halves: Q",
+    )  # fmt: skip
     for column in table.columns[2:]:
         column.justify = "right"
     for line in headlines(store, store.study.traces.points[0]):
         chart, halves = line.curves["published"], line.curves["halves"]
-        span = f"{chart.a_range[0]:.0f} … {chart.a_range[1]:.0f}" if chart.a_range else "too few"
         share = f"{100 * chart.share_q.value:.0f} %" if chart.share_q else "–"
+        beyond = line.numbers["delta_auroc_beyond_permuted"]
         table.add_row(
-            line.model, line.dataset, f"{line.n:,}", f"{line.right:,}",
-            _shown(line.numbers["auroc"], 2), share, _shown(chart.q_lowest), span,
-            _shown(halves.q_lowest), _shown(halves.a_there),
+            line.model, line.dataset, f"{line.n:,}", f"{line.right:,}", _shown(line.numbers["auroc"], 2),
+            _shown(line.numbers["delta_auroc"], 2), _shown(beyond._replace(layer=None) if beyond else None, 2),
+            share, _shown(chart.q_lowest), _shown(halves.q_lowest),
         )  # fmt: skip
     out.print(table)
     out.print(
-        "ΔP in percentage points with 95 % intervals. halves: groups from one half of the training questions, ΔP from "
-        "the other; compare these before you believe the chart.",
+        "ΔAUROC: what the knockout takes from all answers, at the layer half-way up; beyond permuted: less what "
+        "another answer's shift takes. ΔP of Q in percentage points: the published chart, sorted by what it shows; "
+        "halves: groups from one half of the training questions, ΔP from the other. 95 % intervals; a layer that was "
+        "chosen by its value is not corrected for that.",
         style="dim",
     )
 

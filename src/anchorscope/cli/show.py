@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from anchorscope.errors import StoreError, did_you_mean, printable
+from anchorscope.grades.record import GRADES
 from anchorscope.spans import SPANS
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
@@ -38,14 +39,20 @@ class Shown:
         line.append("\n    ")
         entity = [(spans.exact_answer_text[0], spans.exact_answer_text[1])] if spans.exact_answer_text else []
         line.append_text(_marked(answer.answer or "(empty)", entity, ANSWER_STYLE))
-        if answer.correct:
-            line.append(f"  right: {printable(answer.alias or 'by its label', 60)}", style="green")
-        else:
-            line.append(f"  wrong: {printable(' · '.join(question.answers[:3]), 80)}", style="red")
+        line.append(*self._grade())
         line.append(f"  p = {math.exp(sum(answer.logprobs)):.2g}", style="dim")
         if spans.dropped:
             line.append(f"  dropped: {spans.dropped}", style="yellow")
         return line
+
+    def _grade(self) -> tuple[str, str]:
+        """The grade in words, and its colour."""
+        grade, accepted = self.sample.grade, printable(" · ".join(self.sample.question.answers[:3]), 80)
+        if grade.judgement == "right":
+            return f"  right: {printable(grade.alias or f'by {grade.by}', 60)}", "green"
+        if grade.judgement == "cannot_tell":
+            return f"  cannot tell ({grade.reason}): {accepted}", "yellow"
+        return ("  unanswered", "yellow") if grade.judgement is None else (f"  wrong: {accepted}", "red")
 
 
 def samples(store: Store, model: str | None, dataset: str | None, count: int, grade: str) -> Iterator[Shown]:
@@ -56,13 +63,14 @@ def samples(store: Store, model: str | None, dataset: str | None, count: int, gr
             raise StoreError(f"this run has no '{printable(name)}'; {did_you_mean(name, known)}")
     for each in [model] if model else models:
         for part in [dataset] if dataset else datasets:
-            if store.results(each, part).entry(SPANS) is None:
+            cell = store.results(each, part)
+            if cell.entry(GRADES) is None or cell.entry(SPANS) is None:
                 continue
             shown = 0
             for sample in read_samples(store, each, part):
                 if shown == count:
                     break
-                if grade == "any" or (grade == "right") == sample.answer.correct:
+                if grade in ("any", sample.grade.judgement):
                     yield Shown(each, part, shown == 0, sample)
                     shown += 1
 

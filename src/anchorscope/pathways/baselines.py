@@ -10,22 +10,20 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
 from anchorscope.errors import ProbeError
-from anchorscope.pathways.intervals import Auroc, FloatArray, average, resample
+from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average
 from anchorscope.pathways.record import Key
 from anchorscope.pathways.statistics import Series
 from anchorscope.probes.recorded import Recorded
 
 
-def baselines(recorded: Recorded, resamples: int, seed: int) -> Iterator[Series]:
+def baselines(recorded: Recorded, drawn: Resamples) -> Iterator[Series]:
     """AUROC of the question-only probe, of the text-only classifier, and within relations."""
     readouts = recorded.readouts
-    drawn = resample(readouts.clusters, readouts.repeats, resamples, seed)
     auroc = Auroc(readouts.labels, drawn.samples)
     votes = drawn.repeats.T[:, :, None]  # (repeat, 1 + resample, 1)
     n = np.full(readouts.layers, float(len(readouts.labels)))
-    questions = average(np.stack([auroc(each) for each in recorded.question_only]), votes)
-    yield Series(Key("auroc_question_only", "clean"), questions, n)
-    texts = average(np.stack([auroc(each[:, None]) for each in recorded.text_only]), votes)
+    yield Series(Key("auroc_question_only", "clean"), _mean_area(auroc, recorded.question_only, votes), n)
+    texts = _mean_area(auroc, recorded.text_only[:, :, None], votes)
     yield Series(Key("auroc_text_only", "clean"), texts, n[:1], by_layer=False)
     relations = np.array([row.relation or "" for row in recorded.rows])
     if len(set(relations)) > 1:
@@ -35,6 +33,41 @@ def baselines(recorded: Recorded, resamples: int, seed: int) -> Iterator[Series]
         ):
             within = _within(readouts.labels, scores, relations, drawn.samples, drawn.repeats)
             yield Series(Key(name, "clean"), within, n)
+
+
+def refits(recorded: Recorded, drawn: Resamples) -> Iterator[Series]:
+    """AUROC of probes fitted on a condition's own states, and how far it is from the clean one's: what is gone.
+
+    What clean probes lose beyond it is there, and misread.
+    """
+    readouts = recorded.readouts
+    auroc, votes = Auroc(readouts.labels, drawn.samples), drawn.repeats.T[:, :, None]
+    n = np.full(readouts.layers, float(len(readouts.labels)))
+    clean = Series(Key("auroc", "clean"), _mean_area(auroc, readouts.logits[0, :, 0], votes), n)
+    for condition, logits in recorded.refit.items():
+        one = Series(Key("auroc_refit", condition), _mean_area(auroc, logits, votes), n)
+        yield one
+        yield one.minus(clean, statistic="delta_auroc_refit")
+
+
+def _mean_area(auroc: Auroc, logits: FloatArray, votes: FloatArray) -> FloatArray:
+    """(1 + resample, layer), from (repeat, sample, layer)."""
+    return average(np.stack([auroc(each) for each in logits]), votes)
+
+
+def masses(recorded: Recorded, drawn: Resamples, effects: dict[str, Series]) -> Iterator[Series]:
+    """The attention a cut removes in a layer, and ΔAUROC by what it removes in all layers up to the one read."""
+    place = {row.id: i for i, row in enumerate(recorded.rows)}
+    for condition, by_sample in recorded.mass.items():
+        weights = drawn.samples[:, [place[name] for name in by_sample]]
+        values = np.stack(list(by_sample.values()))  # (sample, layer)
+        mean = weights @ values / weights.sum(axis=1, keepdims=True)
+        n = np.full(values.shape[1], float(len(values)))
+        yield Series(Key("mass", condition), mean, n)
+        if condition in effects:
+            effect = effects[condition]
+            quotient = effect.replicates / np.cumsum(mean, axis=1)
+            yield Series(Key("delta_auroc_per_mass", condition), quotient, np.minimum(effect.size, n))
 
 
 def _within(

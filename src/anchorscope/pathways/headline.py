@@ -29,6 +29,8 @@ LINES: dict[str, Key] = {
     "auroc_question_only": Key("auroc_question_only", "clean"),
     "auroc_text_only": Key("auroc_text_only", "clean"),
     "auroc_within_relation": Key("auroc_within_relation", "clean"),
+    "delta_auroc": Key("delta_auroc", "knockout"),
+    "delta_auroc_beyond_permuted": Key("delta_auroc", "knockout-permuted"),
     "delta_auroc_lowest": Key("delta_auroc", "knockout"),
     "delta_auroc_matched_question": Key("delta_auroc", "matched_question"),
     "delta_auroc_control_question": Key("delta_auroc", "control_question"),
@@ -118,6 +120,9 @@ def headline(origin: Origin, rows: Iterable[Statistic], samples: int, right: int
         "placebo_random": _lowest(lines["placebo_random"]),
         "kappa": _at(lines["kappa"], -1),
     }
+    middle = round((len(lines["auroc"]) - 1) / 2)  # fixed in advance: the anchor `half`
+    for name in ("delta_auroc", "delta_auroc_beyond_permuted"):
+        taken[name] = _at(lines[name], middle)
     for name in ("matched_question", "control_question", MATCHED):  # at the knockout's lowest layer
         taken[f"delta_auroc_{name}"] = _at(lines[f"delta_auroc_{name}"], lowest.layer if lowest else -1)
     return Headline(

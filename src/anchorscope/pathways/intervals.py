@@ -73,6 +73,37 @@ def interval(replicates: FloatArray) -> tuple[FloatArray, FloatArray]:
     return low, high
 
 
+def centred(replicates: FloatArray, widened: float = 1.0) -> FloatArray:
+    """Replicates (1 + resample, layer) moved so that their mean is the value in row 0, and spread out from it.
+
+    Where a choice is made anew in every resample, such as the best layer, replicates lie to one side of the value.
+    """
+    with np.errstate(invalid="ignore"):
+        defined = np.isfinite(replicates[1:])
+        total = np.where(defined, replicates[1:], 0).sum(axis=0)
+        mean = total / np.maximum(defined.sum(axis=0), 1)
+        moved: FloatArray = replicates[0] + widened * (replicates[1:] - mean)
+    return moved
+
+
+def band(replicates: FloatArray, value: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The 95 % band over layers: value ± c · spread, c such that 95 % of the resamples lie within it at every layer.
+
+    `replicates` (resample, layer) are centred on `value` (layer). nan at layers that have none.
+    """
+    defined = np.isfinite(value) & np.isfinite(replicates).all(axis=0)
+    low = np.full(value.shape, np.nan)
+    high = low.copy()
+    if not len(replicates) or not defined.any():
+        return low, high
+    kept = replicates[:, defined]
+    spread = np.maximum(kept.std(axis=0, ddof=1) if len(kept) > 1 else np.zeros(kept.shape[1]), 1e-12)
+    farthest = np.abs((kept - value[defined]) / spread).max(axis=1)
+    factor = np.quantile(farthest, LEVEL)
+    low[defined], high[defined] = value[defined] - factor * spread, value[defined] + factor * spread
+    return low, high
+
+
 def _quantile(ordered: FloatArray, last: NDArray[np.intp], q: float) -> FloatArray:
     at = q * last
     below = np.floor(at).astype(np.intp)

@@ -15,7 +15,8 @@ from scipy.special import expit
 
 from anchorscope.pathways.intervals import Auroc, FloatArray, interval, resample
 from anchorscope.pathways.record import MAPSTATS, MapStatistic
-from anchorscope.pathways.splits import Shift, resampled, shift_of, split
+from anchorscope.pathways.shifts import Shift, resampled, shift_of
+from anchorscope.pathways.splits import split
 from anchorscope.pathways.statistics import MIN_GROUP, mean_auroc
 from anchorscope.probes.readouts import Readouts
 from anchorscope.probes.record import CLEAN, MAPS, mapped
@@ -114,7 +115,7 @@ def map_statistics(
             first, logits = maps.cuts[condition, cut]
             before = maps.clean[..., first:]
             change = 100 * (expit(logits) - expit(before))
-            groups = split(base, Shift(flipped, np.stack([change, logits - before])), "best", True, ("all",))
+            groups = split(base, Shift(flipped, np.stack([change, logits - before])), "best", "crossed", ("all",))
             area = mean_auroc(base, logits, auroc) - clean_area[:, first:]
             curves[condition, "all", "delta_auroc"] = area, np.full(area.shape[1], len(readouts.labels))
             for at, group in enumerate(GROUPS):

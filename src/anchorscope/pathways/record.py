@@ -52,29 +52,37 @@ class Statistic:
     position: str
     """which token was read: answer_last, final or prompt_last"""
     condition: str
-    """the forward pass, or the first minus the second of two, joined by '-'"""
+    """the forward pass, or permuted (what the knockout does to another sample), or the first minus the second of two,
+    joined by '-'"""
     split: str
-    """none, layer, anchor, layer_half or anchor_half"""
+    """none, layer, anchor, layer_half, anchor_half, layer_same or anchor_same"""
     anchor: str
     """none, best, quarter, half, three_quarters or last"""
     correction: str
-    """none, or drift: the drift of the training samples is subtracted"""
+    """none; or what is subtracted: drift (of the training samples), drift_class (of those in the same predicted class)
+    or drift_control (that of control_question)"""
     group: str
     """all, Q (the condition flips the predicted class), A (it does not) or Q-A"""
     stratum: str
-    """all, predicted_correct, predicted_wrong, label_correct or label_wrong"""
+    """all, predicted_correct, predicted_wrong, label_correct or label_wrong; kind_… of the question"""
     layer: int
     """the layer read; -1 where the number does not belong to a layer"""
     statistic: str
     """delta_p (percentage points), delta_logit, auroc and delta_auroc (0..1), share (of the group, weighted by 1 /
-    sampling probability, 0..1), kappa, anchor_layer; and of baselines auroc_question_only, auroc_text_only,
-    auroc_within_relation, auroc_question_only_within_relation"""
+    sampling probability, 0..1), kappa, anchor_layer; of baselines auroc_question_only, auroc_text_only,
+    auroc_within_relation, auroc_question_only_within_relation; of probes fitted on the condition's own states
+    auroc_refit and delta_auroc_refit; mass (attention that the cut removes in this layer, 0..1) and
+    delta_auroc_per_mass (by what is removed up to this layer)"""
     value: float | None
     """the number; null where a group is too small or it is undefined"""
     low: float | None
-    """lower end of the 95 % percentile bootstrap interval"""
+    """lower end of the 95 % interval: bootstrap over questions and repeats, widened for what training adds"""
     high: float | None
-    """upper end of the 95 % percentile bootstrap interval"""
+    """upper end of the 95 % interval"""
+    band_low: float | None
+    """lower end of the 95 % band that holds for all layers at once; null where the number belongs to no layer"""
+    band_high: float | None
+    """upper end of that band"""
     n: int
     """samples behind the number, mean over draws; of a difference the smaller side's"""
 
@@ -84,11 +92,11 @@ class Statistic:
         origin: Origin,
         key: Key,
         layer: int,
-        numbers: tuple[float | None, float | None, float | None],
+        numbers: tuple[float | None, ...],
         n: int,
     ) -> Statistic:
-        """The row of a number: value, low and high end of its interval."""
-        value, low, high = numbers
+        """The row of a number: value, low and high end of its interval; and of its band, where it has one."""
+        value, low, high, band_low, band_high = (*numbers, None, None)[:5]
         return cls(
             model=origin.model,
             dataset=origin.dataset,
@@ -105,6 +113,8 @@ class Statistic:
             value=value,
             low=low,
             high=high,
+            band_low=band_low,
+            band_high=band_high,
             n=n,
         )
 

@@ -1,100 +1,32 @@
 """Which samples are Q-Anchored and which A-Anchored, and what the knockout does to each group, in every resample.
 
-A sample is Q-Anchored where a condition flips the class that a probe predicts, A-Anchored where it does not. Four
-splits: at each layer (`layer`) or once, at an anchor layer (`anchor`), by the whole probes, whose repeats vote; and the
-same two with halves (`layer_half`, `anchor_half`), where one half's probes label and the other half's probes measure.
-With halves each repeat and direction is a draw of its own, and group means are taken per draw and then averaged: a vote
-over draws would bring the measuring half's noise back into the labels, because training sets of repeats overlap.
+A sample is Q-Anchored where a condition flips the class that a probe predicts, A-Anchored where it does not. Samples
+are split at each layer (`layer`) or once, at an anchor layer (`anchor`), in three ways: by the whole probes, whose
+repeats vote; with halves (`layer_half`, `anchor_half`), where one half's probes label and the other half's probes
+measure; and by one and the same half (`layer_same`, `anchor_same`), which against the crossed halves sizes selection by
+probes of equal strength. With halves each repeat and direction is a draw of its own, and group means are taken per draw
+and then averaged: a vote over draws would bring the measuring half's noise back into the labels, because training sets
+of repeats overlap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit
 
-from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average
-
-if TYPE_CHECKING:
-    from anchorscope.probes.readouts import Readouts
-
-
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.integer[Any]]
+from anchorscope.pathways.intervals import FloatArray, average
+from anchorscope.pathways.shifts import MEASURES, WHOLE, BoolArray, IntArray, Resampled, Shift
 
 STRATA = ("all", "predicted_correct", "predicted_wrong", "label_correct", "label_wrong")
 GROUPS = ("Q", "A", "all")
-MEASURES = ("delta_p", "delta_logit")
-FRACTIONS = {"quarter": 0.25, "half": 0.5, "three_quarters": 0.75, "last": 1.0}
-ANCHORS = ("best", *FRACTIONS)
-WHOLE = 0
 HALVES = (1, 2)
 
-
-@dataclass(frozen=True)
-class Shift:
-    """One condition against the clean pass, with or without drift correction."""
-
-    flipped: BoolArray
-    """(repeat, part, sample, layer): the predicted class is not that of the clean pass"""
-    delta: FloatArray
-    """(measure, repeat, part, sample, layer): change of P(correct), in percentage points, and of its logit."""
-
-
-@dataclass(frozen=True)
-class Resampled:
-    """The read-outs of one model, set and read point, ready to be split in every resample."""
-
-    labels: BoolArray
-    """(sample,)"""
-    inverse: FloatArray
-    """(sample,): 1 / sampling probability"""
-    clean: FloatArray
-    """(repeat, part, sample, layer): logits"""
-    probability: FloatArray
-    """(repeat, part, sample, layer): P of "correct" on the clean pass"""
-    resamples: Resamples
-    """How often each sample and each repeat counts."""
-    anchors: dict[str, IntArray]
-    """(resample,): layer at which the whole probes label"""
-    half_anchors: dict[str, IntArray]
-    """(resample, repeat, half): layer at which that half's probes label"""
-
-    @property
-    def layers(self) -> int:
-        """Number of layers."""
-        return int(self.clean.shape[-1])
-
-
-def resampled(readouts: Readouts, resamples: Resamples, auroc: Auroc) -> Resampled:
-    """Choose the anchor layers, anew in every resample of the samples: the interval then covers that choice too."""
-    clean = readouts.logits[0].astype(np.float32)
-    repeats, _, _, layers = clean.shape
-    by_part = [[auroc(clean[repeat, part]) for part in range(3)] for repeat in range(repeats)]
-    area = np.nan_to_num(np.asarray(by_part), nan=-1.0)  # (repeat, part, resample, layer)
-    anchors: dict[str, IntArray] = {"best": area[:, WHOLE].mean(axis=0).argmax(axis=-1)}
-    half_anchors: dict[str, IntArray] = {"best": np.moveaxis(area[:, 1:].argmax(axis=-1), -1, 0)}
-    for name, fraction in FRACTIONS.items():
-        layer = round((layers - 1) * fraction)
-        anchors[name] = np.full(len(resamples), layer)
-        half_anchors[name] = np.full((len(resamples), repeats, 2), layer)
-    inverse = (1 / readouts.probability).astype(np.float32)
-    labels = readouts.labels.astype(bool)
-    return Resampled(labels, inverse, clean, expit(clean), resamples, anchors, half_anchors)
-
-
-def shift_of(readouts: Readouts, base: Resampled, condition: str, correction: str) -> Shift:
-    """What a condition does to every read-out."""
-    index = readouts.conditions.index(condition)
-    logits = readouts.logits[index].astype(np.float32)
-    if correction == "drift":
-        logits = logits - readouts.drift[index].astype(np.float32)
-    delta = np.stack([100 * (expit(logits) - base.probability), logits - base.clean])
-    return Shift((logits > 0) != (base.clean > 0), delta)
+Way = Literal["whole", "crossed", "same"]
+"""Whose probes label and whose measure: the whole probes', one half's and the other's, or one half's both."""
+WAYS: dict[Way, str] = {"whole": "", "crossed": "_half", "same": "_same"}  # how a split's name ends
 
 
 @dataclass(frozen=True)
@@ -153,10 +85,10 @@ def whole_labellings(base: Resampled, shift: Shift, anchors: IntArray | None, re
 
 
 def half_labellings(
-    base: Resampled, shift: Shift, anchors: IntArray | None, repeat: int, half: int
+    base: Resampled, shift: Shift, anchors: IntArray | None, repeat: int, half: int, crossed: bool = True
 ) -> Iterator[Labelling]:
-    """One draw: labels by the probes of one half, effects by the probes of the other."""
-    other = HALVES[1] if half == HALVES[0] else HALVES[0]
+    """One draw: labels by the probes of one half, effects by the probes of the other, or of the same."""
+    other = sum(HALVES) - half if crossed else half
     own = None if anchors is None else anchors[:, repeat, half - 1]
     for anchor, rows in _by_anchor(own, len(base.resamples)):
         predicted = base.clean[repeat, half][:, _at(anchor)] > 0
@@ -176,16 +108,16 @@ class Split:
     """(stratum, group, layer or 1): samples in the data as they are, mean over draws"""
 
 
-def split(base: Resampled, shift: Shift, anchor: str | None, halves: bool, strata: tuple[str, ...]) -> Split:
-    """Split by one condition's flips: at each layer (`anchor` None) or at an anchor layer, with halves or without."""
-    chosen = base.half_anchors if halves else base.anchors
+def split(base: Resampled, shift: Shift, anchor: str | None, way: Way, strata: tuple[str, ...]) -> Split:
+    """Split by one condition's flips: at each layer (`anchor` None) or at an anchor layer, in one of three ways."""
+    chosen = base.anchors if way == "whole" else base.half_anchors
     anchors = None if anchor is None else chosen[anchor]
     total = _Total()
     for repeat in range(len(base.clean)):
-        if halves:
-            draws = [half_labellings(base, shift, anchors, repeat, half) for half in HALVES]
-        else:
+        if way == "whole":
             draws = [whole_labellings(base, shift, anchors, repeat)]
+        else:
+            draws = [half_labellings(base, shift, anchors, repeat, half, way == "crossed") for half in HALVES]
         for labellings in draws:
             total.add(_one_draw(base, labellings, strata), base.resamples.repeats[:, repeat, None])
     return total.split()
@@ -276,6 +208,16 @@ class _Total:
     def split(self) -> Split:
         mean, share = (_ratio(sums, weights) for sums, weights in zip(self._sums, self._weights, strict=True))
         return Split(mean, share, np.mean(self._sizes, axis=0))
+
+
+def mean_split(splits: Sequence[Split]) -> Split:
+    """The mean over draws of donors; a draw in which a group is empty is left out of that group's mean."""
+    if len(splits) == 1:
+        return splits[0]
+    total = _Total()
+    for each in splits:
+        total.add(each, np.ones((1, 1), np.float32))
+    return total.split()
 
 
 def kappa(base: Resampled, shift: Shift, anchor: str | None) -> FloatArray:

@@ -16,39 +16,47 @@ import numpy as np
 from scipy.special import expit
 
 from anchorscope.errors import ProbeError
-from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average, interval, resample
+from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average, band, centred, interval, resample
 from anchorscope.pathways.record import Key, Origin, Statistic
-from anchorscope.pathways.splits import (
+from anchorscope.pathways.shifts import (
     ANCHORS,
-    GROUPS,
+    CONTROL_DRIFT,
     MEASURES,
-    STRATA,
     WHOLE,
     BoolArray,
     Resampled,
     Shift,
-    Split,
-    kappa,
+    make_donors,
     resampled,
     shift_of,
-    split,
 )
+from anchorscope.pathways.splits import GROUPS, STRATA, WAYS, Split, Way, kappa, mean_split, split
 
 if TYPE_CHECKING:
     from anchorscope.probes.readouts import Readouts
 
 
 MIN_GROUP = 30  # samples; a smaller group is "too few", not a line
-CORRECTIONS = ("none", "drift")
+CORRECTIONS = ("none", "drift", "drift_class", "drift_control")
+PERMUTED = "permuted"
+"""The condition that needs no pass: to each sample happens what the knockout does to another one."""
+DRAWS = 5  # of donors
+CHARTED = ("best", "half")  # anchors that charts and claims use: the published one, and one fixed in advance
 DIFFERENCES = (
+    ("knockout", PERMUTED),
     ("matched_question", "control_question"),
     ("matched_random", "control_random"),
     ("knockout", "control_question"),
     ("knockout", "control_random"),
+    ("knockout", "control_prefix"),
 )
 # Strata other than `all` are kept for these conditions only, which bounds the time and the size of the table.
-STRATIFIED = ("knockout", "matched_question", "control_question")
+STRATIFIED = ("knockout", "matched_question", "control_question", PERMUTED)
 DIFFERENCE_STRATA = STRATA[:3]  # by predicted class; differences alone are kept in these strata for all pairs
+
+
+Shifts = dict[str, list[Shift]]
+"""What each condition does to every read-out; of `permuted` by several draws of donors."""
 
 
 @dataclass(frozen=True)
@@ -69,68 +77,113 @@ class Series:
         replicates, size = self.replicates - other.replicates, np.minimum(self.size, other.size)
         return replace(self, key=self.key._replace(**named), replicates=replicates, size=size)
 
-    def rows(self, origin: Origin) -> Iterator[Statistic]:
+    def rows(self, origin: Origin, widened: float = 1.0) -> Iterator[Statistic]:
         """A row for each layer; without numbers where the group is too small."""
-        low, high = interval(self.replicates[1:])
-        for index, value in enumerate(self.replicates[0]):
+        value, replicates = self.replicates[0], centred(self.replicates, widened)
+        ends = [*interval(replicates)]
+        if self.by_layer:
+            ends += band(np.where(self.size >= MIN_GROUP, replicates, np.nan), value)
+        for index in range(len(value)):
             size = float(self.size[index])
-            number, lower, upper = (
-                None if size < MIN_GROUP or not np.isfinite(x) else float(x) for x in (value, low[index], high[index])
-            )
-            layer = index if self.by_layer else -1
+            numbers = [each[index] for each in (value, *ends)]
+            written = tuple(None if size < MIN_GROUP or not np.isfinite(x) else float(x) for x in numbers)
             # the size is rounded down: a group of 29.6 is too small, and says 29
-            yield Statistic.of(origin, self.key, layer, (number, lower, upper), int(size))
+            yield Statistic.of(origin, self.key, index if self.by_layer else -1, written, int(size))
 
 
 def pathways(readouts: Readouts, origin: Origin, resamples: int = 1000, seed: int = 0) -> list[Statistic]:
-    """All rows of the `pathways` table for one cell. The same read-outs and seed give the same rows."""
-    _check(readouts)
+    """The rows of the `pathways` table that come from read-outs alone. The same read-outs and seed give the same."""
+    check(readouts)
     drawn = resample(readouts.clusters, readouts.repeats, resamples, seed)
-    return [row for one in series(readouts, drawn) for row in one.rows(origin)]
+    return [row for one in series(readouts, drawn, seed) for row in one.rows(origin)]
 
 
-def _check(readouts: Readouts) -> None:
+def check(readouts: Readouts) -> None:
+    """Refuse read-outs that have no pathways."""
     if "knockout" not in readouts.conditions:
         raise ProbeError(f"pathways need read-outs of the knockout, not only of {', '.join(readouts.conditions)}")
     if readouts.labels.all() or not readouts.labels.any():
         raise ProbeError("pathways need correct and wrong answers; here all are alike", "Take more questions.")
 
 
-def series(readouts: Readouts, resamples: Resamples) -> Iterator[Series]:
+def series(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[Series]:
     """Every statistic of a cell, in every resample."""
     auroc = Auroc(readouts.labels.astype(bool), resamples.samples)
     base = resampled(readouts, resamples, auroc)
-    shifts = {
-        (condition, correction): shift_of(readouts, base, condition, correction)
-        for condition in readouts.conditions[1:]
-        for correction in CORRECTIONS
-    }
-    yield from _unsplit(readouts, base, shifts, auroc)
-    for anchor, halves, correction in product((None, *ANCHORS), (False, True), CORRECTIONS):
-        chosen = {condition: shift for (condition, name), shift in shifts.items() if name == correction}
-        yield from _split(base, chosen, correction, anchor, halves)
+    donors = make_donors(readouts.clusters, DRAWS, seed)
+    for correction in CORRECTIONS:
+        shifts: Shifts = {}
+        for condition in (*readouts.conditions[1:], PERMUTED):
+            if not _corrected(readouts, condition, correction):
+                continue
+            of, drawn = ("knockout", donors) if condition == PERMUTED else (condition, [None])
+            shifts[condition] = [shift_of(readouts, base, of, correction, each) for each in drawn]
+        yield from _unsplit(base, shifts, correction, auroc)
+        for anchor, way in product((None, *ANCHORS), WAYS):
+            asked = {name: each for name, each in shifts.items() if _split_by(name, correction, anchor, way)}
+            yield from _split(base, asked, correction, anchor, way)
     yield from _anchor_layers(base)
 
 
-def _unsplit(
-    readouts: Readouts, base: Resampled, shifts: dict[tuple[str, str], Shift], auroc: Auroc
-) -> Iterator[Series]:
+def _corrected(readouts: Readouts, condition: str, correction: str) -> bool:
+    """Whether a condition is corrected so: in every way the knockout, by the drift of all samples every one."""
+    if correction == "drift_control" and CONTROL_DRIFT not in readouts.conditions:
+        return False
+    return correction in ("none", "drift") or condition == "knockout"
+
+
+def _split_by(condition: str, correction: str, anchor: str | None, way: Way) -> bool:
+    """Which splits are made: all for what the model passed; for nulls and further corrections those of the charts."""
+    charted = anchor in (None, *CHARTED)
+    if way == "same":
+        return condition in ("knockout", PERMUTED) and correction == "none" and charted
+    if correction not in ("none", "drift"):
+        return way == "crossed" and charted
+    return condition != PERMUTED or charted
+
+
+def _unsplit(base: Resampled, shifts: Shifts, correction: str, auroc: Auroc) -> Iterator[Series]:
     """All samples together, by the whole probes: AUROC, and the mean effect towards ŷ of the layer."""
     size = np.full(base.layers, len(base.labels), float)
     clean = Series(Key("auroc", "clean"), mean_auroc(base, base.clean, auroc), size)
-    yield clean
-    for correction in CORRECTIONS:
-        effects: dict[tuple[str, str], Series] = {}
-        for condition in readouts.conditions[1:]:
-            shift = shifts[condition, correction]
-            key = Key("auroc", condition, correction=correction)
-            ranked = Series(key, mean_auroc(base, base.clean + shift.delta[1], auroc), size)
-            yield ranked
-            effects[condition, "delta_auroc"] = ranked.minus(clean, statistic="delta_auroc")
-            for measure, replicates in zip(MEASURES, _mean_delta(base, shift), strict=True):
-                effects[condition, measure] = Series(key._replace(statistic=measure), replicates, size)
-        yield from effects.values()
-        yield from _differences(effects, readouts.conditions)
+    if correction == "none":
+        yield clean
+    effects: dict[tuple[str, str], Series] = {}
+    for condition, draws in shifts.items():
+        key = Key("auroc", condition, correction=correction)
+        areas = [mean_auroc(base, base.clean + shift.delta[1], auroc) for shift in draws]
+        ranked = Series(key, np.mean(areas, axis=0), size)
+        yield ranked
+        effects[condition, "delta_auroc"] = ranked.minus(clean, statistic="delta_auroc")
+        means = np.mean([mean_delta(base, shift) for shift in draws], axis=0)
+        for measure, replicates in zip(MEASURES, means, strict=True):
+            effects[condition, measure] = Series(key._replace(statistic=measure), replicates, size)
+    yield from effects.values()
+    yield from _differences(effects, list(shifts))
+
+
+def by_kind(readouts: Readouts, resamples: Resamples, kinds: Sequence[str]) -> Iterator[Series]:
+    """AUROC and ΔAUROC among questions of one kind, where there are several with enough right and wrong answers."""
+    labels, kind = readouts.labels.astype(bool), np.array(kinds)
+    enough = [k for k in sorted(set(kinds)) if min(labels[kind == k].sum(), (~labels[kind == k]).sum()) >= MIN_GROUP]
+    for each in enough if len(set(kinds)) > 1 else []:
+        rows = kind == each
+        auroc = Auroc(labels[rows], resamples.samples[:, rows])
+        size, stratum = np.full(readouts.layers, float(rows.sum())), f"kind_{each}"
+        votes = resamples.repeats.T[:, :, None]
+        ranked: dict[tuple[str, str], Series] = {}
+        for index, condition in enumerate(readouts.conditions):
+            areas = np.stack([auroc(logits[rows]) for logits in readouts.logits[index, :, WHOLE].astype(np.float32)])
+            one = Series(Key("auroc", condition, stratum=stratum), average(areas, votes), size)
+            yield one
+            ranked[condition, "auroc"] = one
+        deltas = {
+            (condition, "delta_auroc"): one.minus(ranked["clean", "auroc"], statistic="delta_auroc")
+            for (condition, _), one in ranked.items()
+            if condition != "clean"
+        }
+        yield from deltas.values()
+        yield from _differences(deltas, readouts.conditions)
 
 
 def _differences(effects: dict[tuple[str, str], Series], conditions: Sequence[str]) -> Iterator[Series]:
@@ -148,7 +201,7 @@ def mean_auroc(base: Resampled, logits: FloatArray, auroc: Auroc) -> FloatArray:
     return average(by_repeat, base.resamples.repeats.T[:, :, None])
 
 
-def _mean_delta(base: Resampled, shift: Shift) -> FloatArray:
+def mean_delta(base: Resampled, shift: Shift) -> FloatArray:
     """Mean effect over all samples, ŷ of the layer, whole probes: (measure, resample, layer)."""
     weights = base.resamples.samples
     sign = np.where(base.clean[:, WHOLE] > 0, np.float32(1), np.float32(-1))
@@ -169,23 +222,21 @@ def _anchor_layers(base: Resampled) -> Iterator[Series]:
             yield Series(Key("anchor_layer", "clean", name, anchor), replicates, size, by_layer=False)
 
 
-def _split(
-    base: Resampled, shifts: dict[str, Shift], correction: str, anchor: str | None, halves: bool
-) -> Iterator[Series]:
+def _split(base: Resampled, shifts: Shifts, correction: str, anchor: str | None, way: Way) -> Iterator[Series]:
     """All statistics of one split."""
-    name = ("layer" if anchor is None else "anchor") + ("_half" if halves else "")
+    name = ("layer" if anchor is None else "anchor") + WAYS[way]
     effects: dict[tuple[str, str], Series] = {}
-    for condition, shift in shifts.items():
+    for condition, draws in shifts.items():
         key = Key("", condition, name, anchor or "none", correction)
-        strata = STRATA if condition in STRATIFIED else DIFFERENCE_STRATA
-        groups = split(base, shift, anchor, halves, strata)
+        strata = STRATA if condition in STRATIFIED and condition != PERMUTED else DIFFERENCE_STRATA
+        groups = mean_split([split(base, shift, anchor, way, strata) for shift in draws])
         for one in _of_groups(key, groups, strata, base.layers):
             if one.key.stratum == "all" or condition in STRATIFIED:
                 yield one
             if one.key.stratum in DIFFERENCE_STRATA:
                 effects[condition, f"{one.key.stratum} {one.key.group} {one.key.statistic}"] = one
-        if halves:
-            replicates = kappa(base, shift, anchor)
+        if way == "crossed" and condition != PERMUTED:
+            replicates = kappa(base, draws[0], anchor)
             size = np.full(replicates.shape[1], len(base.labels), float)
             yield Series(key._replace(statistic="kappa"), replicates, size, by_layer=anchor is None)
     yield from _differences(effects, list(shifts))
@@ -231,7 +282,7 @@ class Memberships:
 
 def memberships(readouts: Readouts, condition: str = "knockout", correction: str = "none") -> Memberships:
     """The pathway of each sample; for counts and tables by sample, not for effects: these labels have no halves."""
-    _check(readouts)
+    check(readouts)
     one = resample(readouts.clusters, readouts.repeats, resamples=0, seed=0)
     base = resampled(readouts, one, Auroc(readouts.labels.astype(bool), one.samples))
     layer = int(base.anchors["best"][0])

@@ -81,7 +81,7 @@ def choose_strength(
         for fold in range(folds.count):
             train = np.flatnonzero(folds.training(0, fold, 0))
             y, inner = right[train], inner_folds(right[train], cluster[train], INNER, [seed, 0, fold, 0])
-            states = _standardise(clean[train])[0]
+            states = standardise(clean[train])[0]
             # all strengths at once: a step is then one product of matrices, not many of a matrix and a vector
             fitted = left_out(inner)
             strengths = np.repeat(tried, len(fitted))
@@ -123,7 +123,7 @@ def fit_layer(
     for place in np.ndindex(*shape):
         train = np.flatnonzero(folds.training(*place))
         y, inner_fold = right[train], inner_folds(right[train], cluster[train], inner, [seed, *place])
-        states, mean, scale = _standardise(clean[train])
+        states, mean, scale = standardise(clean[train])
         fitted = np.concatenate([np.ones((1, len(train)), bool), left_out(inner_fold)])
         duals, intercepts, logits = solve(states @ states.T, y, fitted, float(strength))
         temperature[place] = fit_temperature(_inner_logits(logits[1:], inner_fold), y)
@@ -133,7 +133,7 @@ def fit_layer(
     return LayerProbes(weight, bias, temperature)
 
 
-def _standardise(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], FloatArray, FloatArray]:
+def standardise(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], FloatArray, FloatArray]:
     """Standardised x, the mean, and the inverse of the spread: 0 for a constant feature, which thus gets no weight."""
     mean = x.mean(axis=0, dtype=np.float64).astype(np.float32)
     centred = x - mean

@@ -118,11 +118,16 @@ def _deal(counts: IntArray, bins: int, rng: np.random.Generator, before: FloatAr
 def inner_folds(right: BoolArray, cluster: IntArray, inner: int, key: list[int]) -> NDArray[np.intp]:
     """(sample): inner folds of one part's training samples; no cluster is split."""
     groups = np.unique(cluster, return_inverse=True)[1]
-    inner_fold = _deal(_class_counts(right, groups), inner, np.random.default_rng(key))[groups]
+    inner_fold = deal(right, groups, inner, key)[groups]
     for rows in left_out(inner_fold):
         if not 0 < right[rows].sum() < rows.sum():
             raise ProbeError("an inner fold leaves only one class to fit on", "Sample more questions.")
     return inner_fold
+
+
+def deal(right: BoolArray, cluster: IntArray, bins: int, key: list[int]) -> NDArray[np.intp]:
+    """(cluster): a bin for each cluster, so that every bin gets its share of both classes."""
+    return _deal(_class_counts(right, cluster), bins, np.random.default_rng(key))
 
 
 def left_out(inner_fold: NDArray[np.intp]) -> BoolArray:

@@ -7,6 +7,7 @@ over folds. Every condition is read with the same probes, standardised with clea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ class Readouts:
     """(condition, repeat, part, sample, layer): calibrated, out of fold"""
     drift: NDArray[np.float32]
     """(condition, repeat, part, sample, layer): what drift correction subtracts"""
+    fold: NDArray[np.integer[Any]] | None = None
+    """(repeat, sample): the fold in which it is tested; None: each sample has one of its own"""
 
     def __post_init__(self) -> None:
         samples = len(self.labels)
@@ -48,10 +51,19 @@ class Readouts:
             _check_shape(name, getattr(self, name), len(self.conditions), samples)
         if self.logits.shape != self.drift.shape:
             raise ProbeError(f"readouts: logits {self.logits.shape} and drift {self.drift.shape} differ in shape")
+        if self.fold is not None and self.fold.shape != (self.repeats, samples):
+            raise ProbeError(f"readouts: fold has shape {self.fold.shape} instead of ({self.repeats}, {samples})")
         if self.drift[0].any():
             raise ProbeError("readouts: the clean condition cannot drift from itself")
         if not ((self.probability > 0) & (self.probability <= 1)).all():
             raise ProbeError("readouts: a sampling probability is not above 0 and at most 1")
+
+    @property
+    def folds(self) -> NDArray[np.integer[Any]]:
+        """(repeat, sample): the fold in which it is tested."""
+        if self.fold is not None:
+            return self.fold
+        return np.broadcast_to(np.arange(len(self.labels)), (self.repeats, len(self.labels)))
 
     @property
     def repeats(self) -> int:

@@ -23,9 +23,10 @@ class Readout:
     id: str
     """the question's id"""
     condition: str
-    """the condition; or question_only: the clean pass before any answer exists"""
+    """the condition; or question_only: the clean pass before any answer exists; or refit_…: the condition, by probes
+    fitted on its own states"""
     logits: list[list[list[np.float32]]]
-    """(repeat, part, layer); parts are whole, first_half, second_half; of question_only whole alone"""
+    """(repeat, part, layer); parts are whole, first_half, second_half; of question_only and refit_… whole alone"""
     drift: list[list[list[np.float32]]]
     """what drift correction subtracts, likewise; empty where nothing"""
 
@@ -38,6 +39,22 @@ class TextReadout:
     """the question's id"""
     logits: list[np.float32]
     """(repeat)"""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutReadout:
+    """One row of a `left_out` table: the logits of one sample by probes fitted without each group of samples."""
+
+    id: str
+    """the question's id"""
+    group: int
+    """the group with which it is itself left out"""
+    condition: str
+    """clean or knockout"""
+    layer: int
+    """the layer read: those at a quarter, half, three quarters and the end"""
+    logits: list[list[list[np.float32]]]
+    """(group left out, repeat, part)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +73,14 @@ class MapReadout:
     """(repeat, part, layer from `first` on)"""
 
 
+def refit_name(condition: str) -> str:
+    """What read-outs of a condition by probes of its own are called."""
+    return f"refit_{condition}"
+
+
 TEXT_ONLY = Kind("text_only", TextReadout)
 READOUTS = Kind("readouts", Readout)  # of a read point: READOUTS.at(point)
+LEFT_OUT = Kind("left_out", LeftOutReadout)  # likewise
 MAPS = Kind("map", MapReadout)  # likewise
 
 

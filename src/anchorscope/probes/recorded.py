@@ -9,12 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.errors import StoreError
+from anchorscope.probes.folds import folds_of
 from anchorscope.probes.readouts import Readouts
-from anchorscope.probes.record import READOUTS, TEXT_ONLY
-from anchorscope.store import Store
+from anchorscope.probes.record import LEFT_OUT, READOUTS, TEXT_ONLY, refit_name
+from anchorscope.store import Cell, Store
 from anchorscope.store.table import as_arrays
 from anchorscope.study.terms import ReadPoint
-from anchorscope.traces.record import TRACES, Trace
+from anchorscope.traces.record import MASS, TRACES, Trace
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Read-outs by probes fitted without some samples."""
+
+    groups: NDArray[np.int64]
+    """(sample): with which it is left out"""
+    layers: list[int]
+    """The layers it was done at."""
+    logits: NDArray[np.float32]
+    """(group left out, condition, repeat, part, sample, layer), conditions clean and knockout"""
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,10 @@ class Recorded:
     """(repeat, sample, layer), the probes fitted on all training questions"""
     text_only: NDArray[np.float32]
     """(repeat, sample)"""
+    refit: dict[str, NDArray[np.float32]]
+    """By condition, (repeat, sample, layer): its states by probes fitted on them"""
+    mass: dict[str, dict[str, NDArray[np.float32]]]
+    """By condition and id, (layer): the attention that its cut removes; of some samples"""
 
 
 def read_readouts(store: Store, model: str, dataset: str, point: ReadPoint) -> Recorded:
@@ -60,6 +77,40 @@ def read_readouts(store: Store, model: str, dataset: str, point: ReadPoint) -> R
         conditions,
         np.stack([clean, *others]),
         np.stack([np.zeros_like(clean), *(np.stack(drifts[name], axis=2) for name in conditions[1:])]),
+        folds_of(rows, store.study.probes, store.study.seed)[2].fold,
     )
     question_only = np.stack(logits["question_only"], axis=2)[:, 0]  # its only part
-    return Recorded(rows, readouts, question_only, np.array([row.logits for row in words], np.float32).T)
+    refit: dict[str, NDArray[np.float32]] = {}
+    for name in conditions:
+        if refit_name(name) in logits:
+            refit[name] = np.stack(logits[refit_name(name)], axis=2)[:, 0]
+    return Recorded(
+        rows, readouts, question_only, np.array([row.logits for row in words], np.float32).T, refit, _mass(cell)
+    )
+
+
+def _mass(cell: Cell) -> dict[str, dict[str, NDArray[np.float32]]]:
+    """What was measured of attention; empty where it was not."""
+    by_condition: defaultdict[str, dict[str, NDArray[np.float32]]] = defaultdict(dict)
+    if cell.entry(MASS) is not None:
+        for row in cell.table(MASS):
+            by_condition[row.condition][row.id] = np.array(row.mass, np.float32)
+    return dict(by_condition)
+
+
+def read_left_out(store: Store, model: str, dataset: str, point: ReadPoint) -> LeftOut:
+    """Read them back."""
+    cell = store.results(model, dataset)
+    names = [row.id for row in cell.table(TRACES)]
+    place = {name: i for i, name in enumerate(names)}
+    groups = np.zeros(len(names), np.int64)
+    by_layer: defaultdict[int, dict[str, list[NDArray[np.float32]]]] = defaultdict(lambda: defaultdict(list))
+    for batch in cell.table(LEFT_OUT.at(point)).batches():
+        columns = [batch.column(name).to_pylist() for name in ("id", "group", "condition", "layer")]
+        for name, group, condition, layer, logits in zip(*columns, as_arrays(batch.column("logits")), strict=True):
+            groups[place[name]] = group
+            by_layer[layer][condition].append(logits)
+    layers = sorted(by_layer)
+    # (layer, condition, sample, group, repeat, part) to (group, condition, repeat, part, sample, layer)
+    stacked = np.stack([np.stack([np.stack(samples) for samples in by_layer[layer].values()]) for layer in layers])
+    return LeftOut(groups, layers, np.ascontiguousarray(stacked.transpose(3, 1, 4, 5, 2, 0)))

@@ -18,9 +18,18 @@ from threadpoolctl import threadpool_limits
 
 from anchorscope.probes.fit import Strength, choose_strength, fit_layer
 from anchorscope.probes.folds import PARTS, Folds, folds_of
-from anchorscope.probes.probe import LayerProbes, probes_stem, save_probes
+from anchorscope.probes.jackknife import GROUPS, jackknife_layer, jackknife_layers, make_groups
+from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem, save_probes
 from anchorscope.probes.readouts import by_sample, drift, read_out
-from anchorscope.probes.record import READOUTS, TEXT_ONLY, Readout, TextReadout
+from anchorscope.probes.record import (
+    LEFT_OUT,
+    READOUTS,
+    TEXT_ONLY,
+    LeftOutReadout,
+    Readout,
+    TextReadout,
+    refit_name,
+)
 from anchorscope.probes.text_only import text_only
 from anchorscope.progress import Advance, Notice, nobody
 from anchorscope.store import Cell, Store, Whole
@@ -48,6 +57,8 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
         of_answer = fitter(activations.reader(point), layers, conditions)
         before = ReadPoint(point.site, QUESTION_ONLY)
         of_question = fitter(activations.reader(before), layers, ["clean"], parts=1)
+        refitted = [condition for condition in conditions if condition in study.probes.refit]
+        own = [fitter.refit(activations.reader(point), layers, each, of_answer.strength) for each in refitted]
         # 3. what is kept of them
         strength = of_answer.strength
         if strength.edge:
@@ -61,11 +72,50 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
         return [
             *_records(rows, conditions, of_answer.logits, of_answer.drift),
             *_records(rows, ["question_only"], of_question.logits, of_question.drift),
+            *(row for c, logits in zip(refitted, own, strict=True) for row in _records(rows, [refit_name(c)], logits)),
         ]
 
     inputs = {"traces": cell.origin(TRACES), "probes": study.probes.model_dump(mode="json"), "seed": study.seed}
     title = f"{model}, {dataset}: probing {point}"
-    return Whole(title, cell, READOUTS.at(point), inputs, compute, lambda: 4 * activations.layers(point), SHARD_ROWS)
+
+    def steps() -> int:
+        return (4 + len(set(study.probes.refit) & set(conditions))) * activations.layers(point)
+
+    return Whole(title, cell, READOUTS.at(point), inputs, compute, steps, SHARD_ROWS)
+
+
+def left_out_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> Whole[LeftOutReadout]:
+    """The `left_out` table of one read point: read-outs at some layers by probes fitted without some samples."""
+    study, cell = store.study, store.results(model, dataset)
+    activations, conditions = Activations(cell), study.traces.conditions[:2]
+
+    def compute(advance: Advance) -> list[LeftOutReadout]:
+        rows = list(activations.table)
+        labels, clusters, folds = folds_of(rows, study.probes, study.seed)
+        groups = make_groups(labels, clusters, study.seed)
+        probes, record = load_probes(probes_stem(cell, point))
+        strength = float(record["strength"]["C"])
+
+        def one(layer: int) -> NDArray[np.float32]:
+            states = [activations.layer(condition, point, layer) for condition in conditions]
+            read = jackknife_layer(states, labels, clusters, folds, strength, probes[layer], groups)
+            advance(1)
+            return read
+
+        at = jackknife_layers(len(probes))
+        with threadpool_limits(1), ThreadPoolExecutor(_jobs()) as pool:
+            read: Any = list(pool.map(one, at))
+        return [
+            LeftOutReadout(row.id, int(groups[i]), condition, layer, read[place][c, :, :, :, i])
+            for place, layer in enumerate(at)
+            for c, condition in enumerate(conditions)
+            for i, row in enumerate(rows)
+        ]
+
+    inputs = {"readouts": cell.origin(READOUTS.at(point)), "groups": GROUPS}
+    title = f"{model}, {dataset}: leaving out, {point}"
+    steps = lambda: len(jackknife_layers(activations.layers(point)))  # noqa: E731
+    return Whole(title, cell, LEFT_OUT.at(point), inputs, compute, steps, SHARD_ROWS)
 
 
 def text_only_stage(store: Store, model: str, dataset: str) -> Whole[TextReadout]:
@@ -156,6 +206,18 @@ class Fitter:
             np.stack([drifts for _, _, drifts in fitted], axis=-1),
         )
 
+    def refit(self, read: ReadLayer, layers: int, condition: Condition, strength: Strength) -> NDArray[np.float32]:
+        """(1, repeat, 1, sample, layer): a condition's states by probes fitted on them, standardised by themselves."""
+
+        def one(layer: int) -> NDArray[np.float32]:
+            states = read(condition, layer)
+            probes = fit_layer(states, self.labels, self.clusters, self.folds, strength, seed=self.seed, parts=1)
+            self.advance(1)
+            return read_out(probes, states, self.folds).astype(np.float32)
+
+        with threadpool_limits(1), ThreadPoolExecutor(_jobs()) as pool:
+            return np.stack(list(pool.map(one, range(layers))), axis=-1)[None]
+
     def _layer(
         self, read: ReadLayer, layer: int, conditions: Sequence[Condition], strength: Strength, parts: int
     ) -> tuple[LayerProbes, NDArray[np.float32], NDArray[np.float32]]:
@@ -177,12 +239,17 @@ def _jobs() -> int:
 
 
 def _records(
-    rows: Sequence[Trace], conditions: Sequence[str], logits: NDArray[np.float32], drifts: NDArray[np.float32]
+    rows: Sequence[Trace],
+    conditions: Sequence[str],
+    logits: NDArray[np.float32],
+    drifts: NDArray[np.float32] | None = None,
 ) -> Iterator[Readout]:
     """Rows of the table from (condition, repeat, part, sample, layer). The clean pass does not drift."""
     nothing: Any = np.empty((0, 0, 0), np.float32)
     for c, condition in enumerate(conditions):
         for i, row in enumerate(rows):
             read: Any = logits[c, :, :, i]  # (repeat, part, layer)
-            moved: Any = drifts[c, :, :, i] if condition not in ("clean", "question_only") else nothing
+            moved: Any = nothing
+            if drifts is not None and condition not in ("clean", "question_only"):
+                moved = drifts[c, :, :, i]
             yield Readout(row.id, condition, read, moved)

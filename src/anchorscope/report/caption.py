@@ -17,7 +17,7 @@ POSITIONS: dict[Position, str] = {
     "final": "the last token of the answer",
     "prompt_last": "the last token before the answer",
 }
-GROUPS = {"Q": "Q-Anchored", "A": "A-Anchored", "all": "all answers"}
+GROUPS = {"Q": "Q-Anchored", "A": "A-Anchored", "all": "all answers", "Q-A": "Q minus A"}
 
 
 def caption(

@@ -194,4 +194,42 @@ AUROC = Chart(
     "(dotted) are cut, for the same queries.",
 )
 
-CHARTS: dict[str, Chart] = {chart.name: chart for chart in (DELTA_P, CONTROLLED, STRATA, AUROC)}
+_GAP = Key("delta_p", "knockout", "anchor_half", "half", group="Q-A")
+
+NULLS = Chart(
+    "nulls",
+    (
+        Row(
+            (
+                Curve(_all("delta_auroc", "knockout"), "set"),
+                Curve(_all("delta_auroc", "permuted"), "control", ":", 1.2),
+            ),
+            "All answers: the knockout (solid), and another answer's shift put in its place (dotted)",
+            "ΔAUROC",
+            least=0.1,
+        ),
+        Row(
+            (Curve(_GAP, "set"), Curve(_GAP._replace(condition="permuted"), "control", ":", 1.2)),
+            "Q minus A, split halves: the knockout (solid), another answer's shift (dotted)",
+            "Q − A (points)",
+        ),
+        Row(
+            (
+                Curve(_all("delta_auroc", "knockout"), "set"),
+                Curve(_all("delta_auroc_refit", "knockout"), "control", ":", 1.2),
+            ),
+            "What clean probes lose (solid), and what probes fitted on the cut states lose (dotted): what is gone",
+            "ΔAUROC",
+            least=0.1,
+        ),
+    ),
+    {"set": "{}", "control": "dotted: see the titles ({})"},
+    "What would come about without any bond between an answer and what the knockout does to it. (a) Change of AUROC "
+    "under the knockout (solid), and when to each answer happens what the knockout does to another one (dotted). (b) "
+    "ΔP of Q-Anchored minus A-Anchored answers, sorted by one half of the probes at the layer half-way up and measured "
+    "by the other half: under the knockout (solid), and with the shifts of other answers (dotted). What the dotted "
+    "lines show too is no evidence of two pathways. (c) What probes of the clean states lose under the knockout "
+    "(solid), against probes fitted on the knocked-out states themselves (dotted): the rest is there, and misread.",
+)
+
+CHARTS: dict[str, Chart] = {chart.name: chart for chart in (DELTA_P, CONTROLLED, STRATA, AUROC, NULLS)}

@@ -59,8 +59,8 @@ def demo_study(
             "description": f"{count} questions of each of four sets, mixed: a first look.",
             "models": [model.model_dump()],
             "datasets": [{"set": str((folder / f"{MIXED}.yaml").resolve()), "name": MIXED}],
-            "traces": {"wrong": 400},
-            "probes": {"repeats": 3, "resamples": 500},
+            "traces": {"wrong": 400, "mass": 0},
+            "probes": {"repeats": 3, "resamples": 500, "refit": []},
             "shard_rows": SHARD_ROWS,
         }
     )

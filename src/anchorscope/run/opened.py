@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from anchorscope.answers.record import ANSWERS
 from anchorscope.errors import StoreError, did_you_mean
+from anchorscope.grades.record import GRADES
 from anchorscope.pathways.headline import Headline, headlines
 from anchorscope.pathways.lookup import collect, read_pathways
 from anchorscope.pathways.record import MAPSTATS, PATHWAYS, Key, Statistic
 from anchorscope.probes.readouts import Readouts
-from anchorscope.probes.record import MAPS, READOUTS, TEXT_ONLY
+from anchorscope.probes.record import LEFT_OUT, MAPS, READOUTS, TEXT_ONLY
 from anchorscope.probes.recorded import read_readouts
 from anchorscope.questions.record import QUESTIONS
 from anchorscope.run.status import RunStatus, status_of
@@ -27,7 +28,7 @@ from anchorscope.study import Study
 from anchorscope.study.terms import Condition, Position, ReadPoint, Site
 from anchorscope.study.validation import check_word
 from anchorscope.traces.activations import Activations
-from anchorscope.traces.record import TRACES
+from anchorscope.traces.record import MASS, TRACES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PLAIN: dict[str, Kind[Any]] = {kind.name: kind for kind in (QUESTIONS, ANSWERS, SPANS, TRACES, TEXT_ONLY)}
-BY_POINT: dict[str, Kind[Any]] = {kind.name: kind for kind in (READOUTS, PATHWAYS, MAPS, MAPSTATS)}
+PLAIN: dict[str, Kind[Any]] = {kind.name: kind for kind in (QUESTIONS, ANSWERS, GRADES, SPANS, TRACES, MASS, TEXT_ONLY)}
+BY_POINT: dict[str, Kind[Any]] = {kind.name: kind for kind in (READOUTS, LEFT_OUT, PATHWAYS, MAPS, MAPSTATS)}
 TABLES = {**PLAIN, **BY_POINT}
 
 
@@ -83,7 +84,7 @@ class Run:
         site: Site | None = None,
         position: Position | None = None,
     ) -> pa.Table:
-        """A table as Arrow: questions, answers, spans, traces, text_only, readouts, pathways, map or mapstats.
+        """A table as Arrow, by its name: any of those that `status` lists, without the read point's name.
 
         Columns that say which model, dataset, site and position a row is of come first. `.schema` has the documentation
         of every column; a list in lists says its axes there, and `arrays` makes arrays of it.

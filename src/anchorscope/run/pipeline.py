@@ -13,28 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.answers.given import GivenAnswers
-from anchorscope.answers.record import ANSWERS
+from anchorscope.answers.record import ANSWERS, Answer
 from anchorscope.answers.stage import Answerer, answers_stage
 from anchorscope.errors import ProbeError
+from anchorscope.grades.grading import grader
+from anchorscope.grades.record import GRADES
+from anchorscope.grades.stage import grades_stage
 from anchorscope.models.load import Model, load_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.pathways.layermap import mapstats_stage
 from anchorscope.pathways.stage import pathways_stage
 from anchorscope.probes.layermap import map_stage
 from anchorscope.probes.record import MAPS, READOUTS
-from anchorscope.probes.stage import readouts_stage, text_only_stage
+from anchorscope.probes.stage import left_out_stage, readouts_stage, text_only_stage
 from anchorscope.progress import Notice, Progress, nobody, silent
+from anchorscope.questions.record import Question
 from anchorscope.questions.stage import questions_stage
 from anchorscope.report.figures import write_figures
 from anchorscope.run.engine import fill, make
 from anchorscope.run.preflight import preflight
 from anchorscope.spans import SPANS
 from anchorscope.spans.stage import spans_stage
-from anchorscope.store import Kind, Store
+from anchorscope.store import Cell, Kind, Store, Table
 from anchorscope.study import ModelSpec
 from anchorscope.traces.doctor import require_health
-from anchorscope.traces.record import TRACES
-from anchorscope.traces.stage import traces_stage
+from anchorscope.traces.record import MASS, TRACES
+from anchorscope.traces.stage import mass_stage, traces_stage
 
 Done = Callable[[str, str, str], None]
 """Told which stage of which model and dataset is complete."""
@@ -42,6 +46,11 @@ Done = Callable[[str, str, str], None]
 
 def _tell_nobody(stage: str, model: str, dataset: str) -> None:
     """Tell nobody."""
+
+
+def _begun(cell: Cell, *kinds: Kind[Any]) -> list[Table[Any]]:
+    """Those of these tables that were begun."""
+    return [cell.table(kind) for kind in kinds if cell.entry(kind) is not None]
 
 
 class Pipeline:
@@ -71,7 +80,7 @@ class Pipeline:
                 fill(questions_stage(dataset, self.store, self.progress), self.progress)
 
     def answers(self, spec: ModelSpec) -> tuple[Model, Prompter]:
-        """One model's answers to all datasets, and their spans."""
+        """One model's answers to all datasets, their grades and spans."""
         asked = self.study.answers
         engine_loads_them = asked.source == "generate" and asked.backend == "vllm"
         with self._timed("loading"), self.progress(f"{spec.name}: loading", None):
@@ -79,15 +88,22 @@ class Pipeline:
             answerer = Answerer(model, self.study)
         for dataset in self.study.datasets:
             cell = self.store.results(spec.name, dataset.name)
-            later: list[Kind[Any]] = [SPANS, TRACES]
-            made_from_them = [cell.table(kind) for kind in later if cell.entry(kind) is not None]
             with self._timed("answers"):
-                fill(answers_stage(answerer, dataset.name, self.store, self.notice), self.progress, made_from_them)
+                stage = answers_stage(answerer, dataset.name, self.store, self._right, self.notice)
+                fill(stage, self.progress, _begun(cell, GRADES, SPANS, TRACES))
+            with self._timed("grades"):
+                fill(grades_stage(self.store, spec.name, dataset.name), self.progress, _begun(cell, TRACES))
             with self._timed("spans"):
                 fill(spans_stage(model, dataset.name, self.store), self.progress)
             self.done("answers", spec.name, dataset.name)
         answerer.close()
         return model, answerer.prompter
+
+    def _right(self, question: Question, answer: Answer) -> bool:
+        """Whether an answer is right, for an early look: by rules where a judge would have to be asked."""
+        grade = grader() if self.study.grades.judge else grader(self.study.grades.grader)
+        judgement = grade(answer.answer, question.answers, question.question)
+        return judgement.correct is True if answer.label is None else answer.label
 
     def traces(self, spec: ModelSpec) -> None:
         """One model's answers and traces on all datasets; it is examined first, and let go at the end."""
@@ -101,6 +117,8 @@ class Pipeline:
             with self._timed("traces"):
                 if not self.store.results(spec.name, dataset.name).complete(TRACES):
                     fill(traces_stage(model, prompter.shared_ids, dataset.name, self.store), self.progress)
+                if self.study.traces.mass:
+                    make(mass_stage(model, prompter.shared_ids, dataset.name, self.store), self.progress)
             self.done("traces", spec.name, dataset.name)
 
     def _traced(self, model: str, dataset: str) -> bool:
@@ -114,7 +132,7 @@ class Pipeline:
             given = GivenAnswers(self.study.base / file, len(self.study.datasets))
             if given.sha256 != answers["inputs"]["answers"]["file"]:
                 return False
-        return cell.complete(TRACES)
+        return cell.complete(TRACES) and (not self.study.traces.mass or cell.complete(MASS))
 
     def pathways(self, spec: ModelSpec) -> None:
         """One model's probes, read-outs and pathways."""
@@ -126,6 +144,7 @@ class Pipeline:
                     where = (self.store, spec.name, dataset.name, point)
                     with self._timed("probes"):
                         make(readouts_stage(*where, self.notice), self.progress)
+                        make(left_out_stage(*where), self.progress)
                     with self._timed("pathways"):
                         make(pathways_stage(*where), self.progress)
             except ProbeError as error:  # one set with too few right answers does not stop the others

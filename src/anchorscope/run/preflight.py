@@ -11,6 +11,7 @@ from pathlib import Path
 
 from anchorscope.answers.record import ANSWERS
 from anchorscope.errors import HubError, ModelError
+from anchorscope.grades.judge import key_of
 from anchorscope.models.sites import sites_of
 from anchorscope.models.source import locate_model
 from anchorscope.progress import Notice, nobody
@@ -31,6 +32,8 @@ def preflight(study: Study, root: Path, notice: Notice = nobody) -> None:
     for dataset in study.datasets:
         if not store.questions(dataset.name).complete(QUESTIONS):
             _reach_set(dataset, study)
+    if study.grades.judge is not None:
+        key_of(study.grades.judge)
     for model in study.models:
         if not all(store.results(model.name, dataset.name).complete(TRACES) for dataset in study.datasets):
             _reach_model(model, study)

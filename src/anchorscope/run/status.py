@@ -8,15 +8,16 @@ from typing import Any
 
 from anchorscope.answers.record import ANSWERS
 from anchorscope.errors import ProbeError
+from anchorscope.grades.record import GRADES
 from anchorscope.pathways.record import MAPSTATS, PATHWAYS
-from anchorscope.probes.record import MAPS, READOUTS, TEXT_ONLY
+from anchorscope.probes.record import LEFT_OUT, MAPS, READOUTS, TEXT_ONLY
 from anchorscope.questions.record import QUESTIONS
 from anchorscope.run.command import remembered_command
 from anchorscope.spans.record import SPANS
 from anchorscope.store import Kind, Plan, Store, Table
 from anchorscope.store.rundir import versions
 from anchorscope.study import Study
-from anchorscope.traces.record import TRACES
+from anchorscope.traces.record import MASS, TRACES
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ def expected(study: Study) -> Iterator[tuple[str, str]]:
     for dataset in study.datasets:
         yield f"questions/{dataset.name}", QUESTIONS.name
     maps: list[Kind[Any]] = [MAPS, MAPSTATS] if study.map is not None else []
-    measured: list[Kind[Any]] = [READOUTS, PATHWAYS, *maps]
-    kinds: list[Kind[Any]] = [ANSWERS, SPANS, TRACES, TEXT_ONLY]
+    measured: list[Kind[Any]] = [READOUTS, LEFT_OUT, PATHWAYS, *maps]
+    kinds: list[Kind[Any]] = [ANSWERS, GRADES, SPANS, TRACES, *([MASS] if study.traces.mass else []), TEXT_ONLY]
     kinds += [kind.at(point) for point in study.traces.points for kind in measured]
     for model in study.models:
         for dataset in study.datasets:

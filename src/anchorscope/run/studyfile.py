@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from anchorscope.answers.grading import grader
 from anchorscope.errors import StudyError, did_you_mean
+from anchorscope.grades.grading import grader
 from anchorscope.questions.definition import NotThereError, load_set, local_file
 from anchorscope.study import DatasetSpec, ModelSpec, Study
 from anchorscope.study.validation import validate
@@ -62,9 +62,10 @@ def new_study(
 def check_sets(study: Study, file: YamlFile) -> None:
     """Refuse a set or grader that is not defined, and a local file that is not there, with the line that names it."""
     try:
-        grader(study.answers.grader)
+        if study.grades.judge is None:
+            grader(study.grades.grader)
     except StudyError as error:
-        raise StudyError(_at(file, ("answers", "grader"), f"answers: {error.message}"), error.hint) from None
+        raise StudyError(_at(file, ("grades", "grader"), f"grades: {error.message}"), error.hint) from None
     answers = study.answers.file
     if answers is not None and not (study.base / answers).is_file():
         raise StudyError(_at(file, ("answers", "file"), f"answers: there is no file {study.base / answers}"))

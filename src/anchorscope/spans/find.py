@@ -47,7 +47,7 @@ def find_spans(
     question: Question,
     tokenizer: Any,
     rule: ExactRule = "content",
-    controls: Iterable[Control] = ("control_question", "control_random"),
+    controls: Collection[Control] = ("control_question", "control_random"),
     seed: int = 0,
     by_hand: ByHand = ByHand(),  # noqa: B008 — a value
 ) -> Spans:
@@ -69,7 +69,7 @@ def _find(
     question: Question,
     tokenizer: Any,
     rule: ExactRule,
-    controls: Iterable[Control],
+    controls: Collection[Control],
     seed: int,
     by_hand: ByHand,
 ) -> Spans:
@@ -111,14 +111,23 @@ def _find(
     # 4. for each control a partner of each exact token, as far as there are enough
     bare = _touching(ranges, range(*segments["question"]), [prompt.question])
     after_prefix = range(segments["prefix"][1], len(prompt.ids))
-    others: dict[Control, Collection[int]] = {"control_question": bare, "control_random": after_prefix}
+    shots = _prefix_content(prompt, ranges, range(*segments["prefix"])) if "control_prefix" in controls else []
+    others: dict[Control, Collection[int]] = {
+        "control_question": bare,
+        "control_random": after_prefix,
+        "control_prefix": shots,
+    }
     pairs: dict[str, list[tuple[int, int]]] = {}
     for control in controls:
         candidates = [token for token in others[control] if token in cuttable and token not in exact]
         pairs[control] = _pair(exact, candidates, f"{seed}/{control}/{question.id}")
         if not pairs[control] and by_hand.question is None:
             raise _Dropped(NO_CONTROLS)
-    by_question, by_random = pairs.get("control_question", []), pairs.get("control_random", [])
+    paired = {
+        f"{control}_{side}": [pair[at] for pair in pairs.get(control, [])]
+        for control in others
+        for at, side in enumerate(("exact", "control"))
+    }
     return Spans(
         id=question.id,
         prefix=segments["prefix"],
@@ -133,12 +142,16 @@ def _find(
         answer_last=exact_answer[-1],
         final=_touching(ranges, answers, [(0, len(answer.rstrip()))], answer_at)[-1],
         prompt_last=len(prompt.ids) - 1,
-        control_question_exact=[token for token, _ in by_question],
-        control_question_control=[token for _, token in by_question],
-        control_random_exact=[token for token, _ in by_random],
-        control_random_control=[token for _, token in by_random],
+        **paired,
         dropped=None,
     )
+
+
+def _prefix_content(prompt: Prompt, ranges: list[Range], tokens: range) -> list[int]:
+    """The tokens of the prefix that touch a content word; the letters of `Q:` and `A:` are none."""
+    start, end = prompt.segments["prefix"]
+    words_there = [word for word in content_words(prompt.text[start:end]) if word[1] - word[0] > 1]
+    return _touching(ranges, tokens, words_there, start)
 
 
 def disagrees(answer: str, exact: Range, matched: Range) -> bool:

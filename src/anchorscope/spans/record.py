@@ -45,6 +45,10 @@ class Spans:
     """exact question tokens paired for control_random"""
     control_random_control: list[int]
     """their partners: near tokens after the prefix"""
+    control_prefix_exact: list[int]
+    """exact question tokens paired for control_prefix"""
+    control_prefix_control: list[int]
+    """their partners: tokens of content words of the prefix"""
     dropped: str | None
     """why the sample cannot be used; its lists are then empty"""
 

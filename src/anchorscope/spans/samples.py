@@ -1,4 +1,4 @@
-"""Questions, answers and spans side by side: the samples of one model and dataset, read as they are needed."""
+"""Questions, answers, grades and spans side by side: the samples of one model and dataset, read as they are needed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from anchorscope.answers.record import ANSWERS, Answer
 from anchorscope.errors import StoreError
+from anchorscope.grades.record import GRADES, Graded
 from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.spans.find import disagrees
 from anchorscope.spans.record import SPANS, Spans
@@ -17,12 +18,14 @@ from anchorscope.store import Cell, Store
 
 @dataclass(frozen=True)
 class Sample:
-    """A question, its answer and its spans."""
+    """A question, its answer, grade and spans."""
 
     question: Question
     """What was asked."""
     answer: Answer
-    """What was answered, and its grade."""
+    """What was answered."""
+    grade: Graded
+    """What is known of the answer."""
     spans: Spans
     """Which tokens are what; `dropped` says why a sample cannot be used."""
 
@@ -30,25 +33,31 @@ class Sample:
 def read_samples(store: Store, model: str, dataset: str) -> Iterator[Sample]:
     """The samples of one model and dataset, in order, dropped ones included."""
     cell = store.results(model, dataset)
-    rows = zip(store.questions(dataset).table(QUESTIONS), cell.table(ANSWERS), cell.table(SPANS), strict=True)
-    for question, answer, spans in rows:
+    tables = (store.questions(dataset).table(QUESTIONS), cell.table(ANSWERS), cell.table(GRADES), cell.table(SPANS))
+    for question, answer, grade, spans in zip(*tables, strict=True):
         size = spans.answer[1] - spans.answer[0] if spans.answer else len(answer.answer_ids)
-        if size != len(answer.answer_ids) or not question.id == answer.id == spans.id:
+        if size != len(answer.answer_ids) or not question.id == answer.id == grade.id == spans.id:
             raise StoreError(f"{cell.folder}: answers and spans do not fit together", "Run: anchorscope answer STUDY")
-        yield Sample(question, answer, spans)
+        yield Sample(question, answer, grade, spans)
 
 
 def summary(cell: Cell) -> dict[str, Any]:
-    """How many answers there are, how many are right, what was dropped and why, and where grade and rule disagree."""
+    """How many answers there are, how many are right, and why others cannot be told or were dropped.
+
+    Also in how many the exact answer ends at another word than what the grader found.
+    """
     counts: Counter[str] = Counter()
+    untold: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
-    for answer, spans in zip(cell.table(ANSWERS), cell.table(SPANS), strict=True):
-        counts["answers"] += answer.correct is not None
-        counts["right"] += answer.correct is True
+    for answer, grade, spans in zip(cell.table(ANSWERS), cell.table(GRADES), cell.table(SPANS), strict=True):
+        counts["answers"] += answer.answered
+        counts["right"] += grade.judgement == "right"
+        if grade.judgement == "cannot_tell":
+            untold[grade.reason or ""] += 1
         if spans.dropped is not None:
             dropped[spans.dropped] += 1
-        elif answer.alias_start is not None and answer.alias_end is not None:
+        elif grade.judgement == "right" and grade.alias_start is not None and grade.alias_end is not None:
             counts["compared"] += 1
             first, last = spans.exact_answer_text
-            counts["disagree"] += disagrees(answer.answer, (first, last), (answer.alias_start, answer.alias_end))
-    return {**counts, "dropped": dict(dropped)}
+            counts["disagree"] += disagrees(answer.answer, (first, last), (grade.alias_start, grade.alias_end))
+    return {**counts, "cannot_tell": dict(untold), "dropped": dict(dropped)}

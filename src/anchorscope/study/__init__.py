@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from anchorscope.study.asking import AnswersSpec, DatasetSpec, Example, ModelSpec, PromptSpec, Sites
+from anchorscope.study.asking import (
+    AnswersSpec,
+    DatasetSpec,
+    Example,
+    GradesSpec,
+    JudgeSpec,
+    ModelSpec,
+    PromptSpec,
+    Sites,
+)
 from anchorscope.study.measuring import MapSpec, ProbeSpec, SpansSpec, TraceSpec
 from anchorscope.study.study import Study
 
 __all__ = [
-    "AnswersSpec", "DatasetSpec", "Example", "MapSpec", "ModelSpec", "ProbeSpec", "PromptSpec", "Sites", "SpansSpec",
-    "Study", "TraceSpec",
+    "AnswersSpec", "DatasetSpec", "Example", "GradesSpec", "JudgeSpec", "MapSpec", "ModelSpec", "ProbeSpec",
+    "PromptSpec", "Sites", "SpansSpec", "Study", "TraceSpec",
 ]  # fmt: skip

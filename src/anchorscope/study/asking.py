@@ -203,11 +203,71 @@ class AnswersSpec(Spec):
     """Tokens per batch. The batch plan depends on lengths and this number alone, not on the machine."""
     file: str | None = None
     """With source: file, a JSONL, Parquet or CSV file with id or question, answer, and optionally label and context."""
-    grader: Name = "alias"
-    """How an answer is compared with the accepted ones: alias, plain, or one you registered (docs/grading.md)."""
 
     @model_validator(mode="after")
     def _consistent(self) -> AnswersSpec:
         if (self.source == "file") != (self.file is not None):
             raise ValueError("source: file and file: PATH go together")
         return self
+
+
+JUDGE_PROMPT = """\
+You grade a short answer to a question. You are given the question, answers known to be right, and the answer to grade.
+The answer is right if it means the same as one of the known answers, in whatever words; it may say more, as long as
+nothing in it contradicts them. It is wrong if it names something else, or only repeats the question.
+
+Question: {question}
+Known to be right: {accepted}
+Answer to grade: {answer}
+
+Reply with one word: RIGHT, WRONG, or UNCLEAR if it cannot be told."""
+
+
+class JudgeSpec(Spec):
+    """A language model that grades, behind an OpenAI-compatible endpoint."""
+
+    base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s@]+$")]
+    """Where it is, as OpenAI's clients want it: http://localhost:8000/v1."""
+    model: Text
+    """What the endpoint calls it."""
+    key: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None
+    """The environment variable that holds the key; the key itself is never written. Default: no key."""
+    prompt: Text = JUDGE_PROMPT
+    """What it is asked, with {question}, {accepted} and {answer}; it replies with RIGHT, WRONG or UNCLEAR first."""
+    at_once: Annotated[int, Field(ge=1, le=256)] = 8
+    """Requests under way at a time."""
+    timeout: Annotated[FiniteFloat, Field(gt=0)] = 60.0
+    """Seconds to wait for a reply."""
+    tries: Annotated[int, Field(ge=1)] = 6
+    """How often a request is made before the run stops; what was judged by then is kept."""
+    price: Annotated[list[Annotated[FiniteFloat, Field(ge=0)]], Field(min_length=2, max_length=2)] | None = None
+    """What a million tokens cost, in and out, for the estimate of --dry-run: [0.15, 0.60]."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> JudgeSpec:
+        for field in ("question", "accepted", "answer"):
+            if f"{{{field}}}" not in self.prompt:
+                raise ValueError(f"prompt does not say where the {field} goes: {{{field}}}")
+        return self
+
+
+class GradesSpec(Spec):
+    """How answers are graded: right, wrong, or cannot be told."""
+
+    grader: Name = "alias"
+    """alias, plain, judge, or one you registered (docs/grading.md)."""
+    judge: JudgeSpec | None = None
+    """With grader: judge, the model that judges: base_url, model, key."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GradesSpec:
+        if (self.grader == "judge") != (self.judge is not None):
+            raise ValueError("grader: judge and judge: {base_url: …, model: …} go together")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """What grades are a function of: not where a judge is reached, how hard it is tried, or its price."""
+        record = self.model_dump(mode="json")
+        if self.judge is not None:
+            record["judge"] = {"model": self.judge.model, "prompt": self.judge.prompt}
+        return record

@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from anchorscope.study.terms import CONDITIONS, Condition, Control, ExactRule, Into, Position, ReadPoint, Site, Spec
+from anchorscope.study.terms import (
+    DEFAULT_CONDITIONS,
+    Condition,
+    Control,
+    ExactRule,
+    Into,
+    Position,
+    ReadPoint,
+    Site,
+    Spec,
+)
 
 
 class SpansSpec(Spec):
@@ -15,7 +25,7 @@ class SpansSpec(Spec):
     exact_question: ExactRule = "content"
     """content: the content words of the question. dataset: what the set itself marks (PopQA: subject and property)."""
     controls: list[Control] = ["control_question", "control_random"]
-    """Control spans, each paired token by token with the exact question tokens."""
+    """Control spans, each paired token by token with the exact question tokens. control_prefix is another one."""
 
 
 class TraceSpec(Spec):
@@ -25,14 +35,17 @@ class TraceSpec(Spec):
     """Where activations are read: attn and mlp (the block's output), resid (the layer's)."""
     positions: Annotated[list[Position], Field(min_length=1)] = ["answer_last"]
     """Which token is read: the last exact answer token, the answer's last, or the prompt's last."""
-    conditions: list[Condition] = list(CONDITIONS)
-    """The passes. Each control cuts other tokens; matched_… cuts as many exact tokens for the same queries."""
+    conditions: list[Condition] = list(DEFAULT_CONDITIONS)
+    """The passes. Each control cuts other tokens; matched_… cuts as many exact tokens for the same queries.
+    control_prefix, content words of the examples before the question, is taken where it is named and there are any."""
     into: Into = "after"
     """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
     correct: Annotated[int, Field(ge=1)] = 1000
     """At most so many samples with a right answer, per model and set."""
     wrong: Annotated[int, Field(ge=1)] = 1000
     """At most so many samples with a wrong answer. Each keeps the probability with which it was drawn."""
+    mass: Annotated[int, Field(ge=0)] = 100
+    """Samples for which it is measured how much attention each cut removes, per model and set. 0: none."""
     memory: Annotated[FiniteFloat, Field(gt=0)] = 1.0
     """Gigabytes that one batch may take beside the weights (docs/performance.md). A longer sample runs alone."""
 
@@ -98,5 +111,8 @@ class ProbeSpec(Spec):
         1e-1,
     ]
     """Regularisation strengths (C) to choose from: one for all layers, by inner log-loss."""
+    refit: list[Condition] = ["knockout", "control_question"]
+    """Conditions whose own states probes are fitted on too: what is gone, against what is misread. Others than those
+    that are traced are left out."""
     resamples: Annotated[int, Field(ge=100)] = 1000
     """Bootstrap resamples, over questions and repeats, behind every interval."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from anchorscope.study.asking import AnswersSpec, DatasetSpec, ModelSpec, PromptSpec
+from anchorscope.study.asking import AnswersSpec, DatasetSpec, GradesSpec, ModelSpec, PromptSpec
 from anchorscope.study.measuring import MapSpec, ProbeSpec, SpansSpec, TraceSpec
 from anchorscope.study.terms import Name, Spec
 
@@ -33,6 +33,8 @@ class Study(Spec):
     """How a question is put to a model."""
     answers: AnswersSpec = AnswersSpec()
     """Where the answers come from."""
+    grades: GradesSpec = GradesSpec()
+    """How answers are graded."""
     spans: SpansSpec = SpansSpec()
     """Which tokens are cut."""
     traces: TraceSpec = TraceSpec()
@@ -51,7 +53,7 @@ class Study(Spec):
     @model_validator(mode="after")
     def _controls_are_found(self) -> Study:
         for where, conditions in (("traces", self.traces.conditions), ("map", self.map.conditions if self.map else [])):
-            for control in ("question", "random"):
+            for control in ("question", "random", "prefix"):
                 cut = {f"control_{control}", f"matched_{control}"} & set(conditions)
                 if cut and f"control_{control}" not in self.spans.controls:
                     raise ValueError(f"{where}.conditions has {min(cut)}, and spans.controls no control_{control}")
@@ -82,10 +84,12 @@ class Study(Spec):
         """What must not change while a run goes on.
 
         The description may; so may the place of a data file, since a table records the file's hash; the devices a model
-        is put on; and the memory of a batch, which a run that has run out of it must be able to change.
+        is put on; the memory of a batch, which a run that has run out of it must be able to change; and where a judge
+        is reached.
         """
         record = self.record()
         del record["description"], record["traces"]["memory"]
+        record["grades"] = self.grades.identity()
         for dataset in record["datasets"]:
             del dataset["path"]
         for model in record["models"]:

@@ -13,14 +13,18 @@ Position = Literal["answer_last", "final", "prompt_last"]
 """Which token is read: the last exact answer token, the last token of the answer, the last one before the answer."""
 
 Condition = Literal[
-    "clean", "knockout", "control_question", "control_random", "matched_question", "matched_random", "answer_only"
-]
+    "clean", "knockout", "control_question", "control_random", "matched_question", "matched_random", "answer_only",
+    "control_prefix",
+]  # fmt: skip
 """What the forward pass was. A control cuts other tokens; `matched_…` as many exact tokens, for the same queries."""
 
-Control = Literal["control_question", "control_random"]
-"""Which tokens are cut instead of the exact question tokens: others of the question, or near ones behind the prefix."""
+Control = Literal["control_question", "control_random", "control_prefix"]
+"""Which tokens are cut instead of the exact question tokens: others of the question, near ones behind the prefix, or
+content words of the prefix itself."""
 
-SpanName = Literal["exact_question", "control_question", "control_random", "matched_question", "matched_random"]
+SpanName = Literal[
+    "exact_question", "control_question", "control_random", "control_prefix", "matched_question", "matched_random"
+]
 """The sets of tokens that a knockout takes by name."""
 
 ExactRule = Literal["content", "dataset"]
@@ -34,6 +38,7 @@ LayerRule = Literal["cumulative", "window", "single"]
 
 SITES: tuple[Site, ...] = get_args(Site)
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+DEFAULT_CONDITIONS = tuple(condition for condition in CONDITIONS if condition != "control_prefix")  # it takes shots
 QUESTION_ONLY: Position = "prompt_last"
 """Before any answer exists: always read in the clean pass, for the question-only baseline."""
 

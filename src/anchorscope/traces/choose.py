@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from anchorscope.grades.grading import kind_of
+from anchorscope.questions.row import group_key
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
+from anchorscope.traces.clusters import Keys, clusters_of
 from anchorscope.traces.record import Trace
 
 
@@ -21,6 +24,8 @@ class Chosen:
     """With which samples of either grade were drawn."""
     digest: str
     """What was drawn, as a hash: answers that were made again may give another draw."""
+    apart: dict[str, int]
+    """Samples that share an accepted or a given answer with other clusters, too common to join them all."""
 
     def samples(self, store: Store, model: str, dataset: str) -> Iterator[Sample]:
         """The chosen samples, in order."""
@@ -28,7 +33,7 @@ class Chosen:
 
     def row(self, sample: Sample) -> Trace:
         """The row of a chosen sample."""
-        question, answer, correct = sample.question, sample.answer, bool(sample.answer.correct)
+        question, answer, correct = sample.question, sample.answer, bool(sample.grade.correct)
         return Trace(
             id=question.id,
             question=question.question,
@@ -38,6 +43,7 @@ class Chosen:
             cluster=self.clusters[question.id],
             relation=question.relation,
             popularity=question.popularity,
+            kind=kind_of(question.question, question.answers),
             logprobs=answer.logprobs,
             cut_tokens=len(sample.spans.exact_question),
         )
@@ -48,40 +54,31 @@ def choose(store: Store, model: str, dataset: str) -> Chosen:
     spec, seed = store.study.traces, store.study.seed
     ranks: dict[bool, list[tuple[bytes, str]]] = {True: [], False: []}
     for sample in read_samples(store, model, dataset):
-        if sample.spans.dropped is None and sample.answer.correct is not None:
+        if sample.spans.dropped is None and (correct := sample.grade.correct) is not None:
             rank = hashlib.blake2b(f"{seed}/traces/{sample.question.id}".encode(), digest_size=8).digest()
-            ranks[sample.answer.correct].append((rank, sample.question.id))
+            ranks[correct].append((rank, sample.question.id))
     limits = {True: spec.correct, False: spec.wrong}
     drawn = {label: {name for _, name in sorted(ranked)[: limits[label]]} for label, ranked in ranks.items()}
     probability = {label: len(drawn[label]) / max(1, len(ranked)) for label, ranked in ranks.items()}
     both = drawn[True] | drawn[False]
     names: list[str] = []
-    keys: list[tuple[str | None, ...]] = []
+    keys: list[Keys] = []
     digest = hashlib.sha256()
     for sample in read_samples(store, model, dataset):
         if sample.question.id in both:
             names.append(sample.question.id)
-            keys.append((sample.question.question_group, sample.question.subject_group))
-            digest.update(repr((sample.question.id, sample.answer.correct, sample.answer.answer_ids)).encode())
-    clusters = cluster(keys)
-    digest.update(repr(clusters).encode())
-    return Chosen(dict(zip(names, clusters, strict=True)), probability, digest.hexdigest())
+            keys.append(_keys(sample))
+            digest.update(repr((sample.question.id, sample.grade.correct, sample.answer.answer_ids)).encode())
+    clusters = clusters_of(keys)
+    digest.update(repr(clusters.numbers).encode())
+    return Chosen(dict(zip(names, clusters.numbers, strict=True)), probability, digest.hexdigest(), clusters.apart)
 
 
-def cluster(keys: Sequence[tuple[str | None, ...]]) -> list[int]:
-    """Number the clusters: rows that share any key are in one, directly or through others."""
-    parent = list(range(len(keys)))
-
-    def root(row: int) -> int:
-        while parent[row] != row:
-            parent[row] = parent[parent[row]]
-            row = parent[row]
-        return row
-
-    first: dict[tuple[int, str], int] = {}
-    for row, each in enumerate(keys):
-        for kind, key in enumerate(each):
-            if key is not None:
-                parent[root(row)] = root(first.setdefault((kind, key), row))
-    numbers: dict[int, int] = {}
-    return [numbers.setdefault(root(row), len(numbers)) for row in range(len(keys))]
+def _keys(sample: Sample) -> Keys:
+    question = sample.question
+    return Keys(
+        question.question_group,
+        question.subject_group,
+        group_key(question.answers[0]),
+        group_key(sample.answer.answer),
+    )

@@ -13,6 +13,7 @@ CUTS: dict[Condition, SpanName] = {
     "knockout": "exact_question",
     "control_question": "control_question",
     "control_random": "control_random",
+    "control_prefix": "control_prefix",
     "matched_question": "matched_question",
     "matched_random": "matched_random",
 }

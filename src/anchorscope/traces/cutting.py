@@ -119,7 +119,8 @@ def cut(
     """Make tokens of a prompt invisible to later ones, and read what changes.
 
     `tokens`: places (negative from the end), a text that they say, several of these; or, of an `Asked`, the name of a
-    span: exact_question, control_question, control_random, matched_question, matched_random, exact_answer.
+    span: exact_question, control_question, control_random, matched_question, matched_random,
+    exact_answer.
     `into`: who loses sight of them: all later tokens ("after"), the answer's ("answer", of an `Asked`), or all from a
     place on. `layers` and `heads`: where the cut holds; all, unless given; heads may be given by layer. `read`: places,
     or positions of an `Asked`. `sites`: attn, mlp, resid.

@@ -99,7 +99,6 @@ def _pairs(spans: Spans, name: SpanName) -> list[tuple[int, int]]:
     """Each token that is cut, with the token that its queries must come after too."""
     if name == "exact_question":
         return [(token, token) for token in spans.exact_question]
-    questions = list(zip(spans.control_question_exact, spans.control_question_control, strict=True))
-    randoms = list(zip(spans.control_random_exact, spans.control_random_control, strict=True))
-    pairs = questions if name.endswith("question") else randoms
-    return pairs if name.startswith("matched") else [(control, exact) for exact, control in pairs]
+    control = f"control_{name.partition('_')[2]}"
+    pairs = list(zip(getattr(spans, f"{control}_exact"), getattr(spans, f"{control}_control"), strict=True))
+    return pairs if name.startswith("matched") else [(other, exact) for exact, other in pairs]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from anchorscope.store.table import Kind
 
 
@@ -22,15 +24,31 @@ class Trace:
     probability: float
     """with which a sample of this grade was drawn"""
     cluster: int
-    """samples with the same question text or subject have the same"""
+    """samples that share a question, a subject or an answer have the same (docs/method.md)"""
     relation: str | None
     """property asked for, where the set says"""
     popularity: float | None
     """how well known the subject is, where the set says"""
+    kind: str
+    """what the question asks for: yes_no, either_or (it offers the accepted answer as a choice) or entity"""
     logprobs: list[float]
     """log-probability (natural) of each answer token"""
     cut_tokens: int
     """exact question tokens that the knockout cuts"""
 
 
+@dataclass(frozen=True, slots=True)
+class Mass:
+    """One row of the `mass` table: how much attention one condition's cut removes in one sample."""
+
+    id: str
+    """the question's id"""
+    condition: str
+    """the condition"""
+    mass: list[np.float32]
+    """(layer): attention of the clean pass to the keys that are cut, mean over heads and over the queries that lose
+    any of them"""
+
+
 TRACES = Kind("traces", Trace)
+MASS = Kind("mass", Mass)

@@ -7,8 +7,9 @@ order of the table; they are read a layer at a time.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import save
@@ -16,18 +17,21 @@ from safetensors.torch import save
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
 from anchorscope.models.load import Model
+from anchorscope.progress import Advance
 from anchorscope.spans import SPANS
-from anchorscope.spans.samples import Sample
-from anchorscope.store import Forward, Plan, Sharded, Store
+from anchorscope.spans.samples import Sample, read_samples
+from anchorscope.store import Forward, Plan, Sharded, Store, Whole
 from anchorscope.store.files import write_bytes
 from anchorscope.study import TraceSpec
 from anchorscope.study.terms import QUESTION_ONLY, Condition, Position, ReadPoint
 from anchorscope.traces.activations import activations_path, tensor_name
 from anchorscope.traces.budget import ENOUGH, Budget, make_budget
 from anchorscope.traces.choose import choose
-from anchorscope.traces.conditions import place_of, stream_of
+from anchorscope.traces.conditions import CUTS, place_of, stream_of
+from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.layout import Stream
-from anchorscope.traces.record import TRACES, Trace
+from anchorscope.traces.mass import attention_mass
+from anchorscope.traces.record import MASS, TRACES, Mass, Trace
 from anchorscope.traces.tracer import Read, Tracer
 
 SHARD_ROWS = 256  # what a stopped run traces again, at most; fewer where the study has smaller shards
@@ -47,6 +51,7 @@ def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: S
     facts = {
         "batch_plan": {"rows": "of similar length, within a shard", **budget_of(tracer, spec).record()},
         "attention": model.fingerprint["attention"],
+        "clusters": {"count": len(set(chosen.clusters.values())), "apart": chosen.apart},
     }
     plan = Plan(len(chosen.clusters), min(SHARD_ROWS, store.study.shard_rows))
     table = cell.begin(TRACES, plan, inputs, facts)
@@ -58,6 +63,37 @@ def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: S
         return [[chosen.row(sample) for sample in some]]
 
     return Sharded(f"{model.name}, {dataset}: tracing", (table,), trace)
+
+
+def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Store) -> Whole[Mass]:
+    """The `mass` table of one model and dataset: of some of the traced samples, drawn by a hash of seed and id."""
+    spec, cell, seed = store.study.traces, store.results(model.name, dataset), store.study.seed
+    cutting = [condition for condition in spec.conditions if condition in CUTS]
+
+    def compute(advance: Advance) -> list[Mass]:
+        ids = [row.id for row in cell.table(TRACES)]
+        some = set(sorted(ids, key=lambda each: hashlib.blake2b(f"{seed}/mass/{each}".encode()).digest())[: spec.mass])
+        rows = []
+        for sample in read_samples(store, model.name, dataset):
+            if sample.question.id in some:
+                text = [*shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
+                cuts = [Knockout(CUTS[condition], spec.into).cut(sample.spans) for condition in cutting]
+                masses: Any = attention_mass(model, text[: sample.spans.answer_last + 1], cuts)
+                rows += [Mass(sample.question.id, name, each) for name, each in zip(cutting, masses, strict=True)]
+                advance(1)
+        return rows
+
+    inputs = {"traces": cell.origin(TRACES), "samples": spec.mass, "conditions": cutting, "into": spec.into}
+    steps = min(spec.mass, cell.table(TRACES).plan.rows)
+    return Whole(
+        f"{model.name}, {dataset}: measuring attention",
+        cell,
+        MASS,
+        inputs,
+        compute,
+        lambda: steps,
+        store.study.shard_rows,
+    )
 
 
 class _Kept(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from anchorscope.answers.fold import Word
+from anchorscope.grades.fold import Word
 
 
 class Date(NamedTuple):

@@ -8,35 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from anchorscope.answers.dates import Date, dates
-from anchorscope.answers.fold import Word
-from anchorscope.answers.normalise import ARTICLES, comparable_words, content, plain_words, singular, symbols
+from anchorscope.grades.dates import Date, dates
+from anchorscope.grades.echo import YES_NO, Choices, choices
+from anchorscope.grades.fold import Word
+from anchorscope.grades.lexicon import DROPPED, FULL_NAME, FUNCTION, INNER, MODIFIERS, ORDINARY, PERSON, SUFFIXES
+from anchorscope.grades.normalise import ARTICLES, comparable_words, content, plain_words, symbols
+from anchorscope.grades.record import Grade
 from anchorscope.study.registry import Registry
 
-
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """The verdict on one answer."""
-
-    correct: bool
-    """Whether an accepted answer was found in it."""
-    alias: str | None = None
-    """The accepted answer that matched, None when not correct."""
-    start: int | None = None
-    """First character of the matched words in the answer as given, None when not correct."""
-    end: int | None = None
-    """One past the last character of the matched words."""
-
-
 Grader = Callable[[str, Sequence[str], str], Grade]
-"""(answer, accepted answers, question) to a grade."""
+"""(answer, accepted answers, question) to a grade: right, wrong, or cannot_tell with its reason."""
 
 DEFAULT = "alias"
-WRONG = Grade(correct=False)
+WRONG = Grade("wrong")
 GRADERS: Registry[Grader] = Registry("grader")
 register = GRADERS.register  # makes a grader known under a name, for a study to choose
 
@@ -62,51 +49,47 @@ RULES = frozenset(
         "short_names",  # Tom, Thomas
         "counts",  # how many: 25 for up to 25 players
         "part",  # the answer is at least half of the accepted answer
+        "beginnings",  # a part begins as the accepted answer does: not France for Paris, France, nor tree
+        "titles",  # a first word is taken for a title of a name only where a name follows: not Brooklyn, New York
+        "schedules",  # when something next or newly starts, a year may say too little: cannot be told
+        "surplus",  # one word matched, and the answer says more of its own, the Bank of England: cannot be told
+        "both",  # an answer that names several of the choices has not chosen: cannot be told
+        "echoes",  # what matched stands in the question, which does not offer it: cannot be told
+        "small_words",  # a letter or a word like `in` matched, written otherwise: A and .a, in and IN: cannot be told
     }
 )
 """The rules of `alias`. What each one gains and costs is measured in docs/grading.md."""
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_LEADING = _set(
-    "in on at from through to of by since during around about approximately circa between within for into with near"
-    " under over as either both it is was are were be because his her their its each being he she they"
-)
-_INNER = _set("in on at of to from for and with by")
-_TITLES = _set(
-    "mr mrs ms dr sir dame lord lady saint st president king queen emperor empress prince princess pope general gen"
-    " colonel col captain capt major maj lieutenant lt sergeant sgt admiral senator sen governor gov professor prof"
-    " reverend rev judge justice maharaja sultan chief"
-)
-_DROPPED = _LEADING | _TITLES | ARTICLES
-_MODIFIERS = _set(
-    "new old great grand greater lesser united north south east west northern southern eastern western central upper"
-    " lower big little black white red green blue first last early late saint san santa los las el la le de von van"
-    " royal national international federal general american british french german english world state city county"
-    " university college school church company party league football club people republic"
-)
-_SUFFIXES = _set("jr sr")
-_GIVEN_NAMES = """
-    edward ed eddie eddy ted teddy ned, thomas tom tommy, william bill billy will willie, robert rob bob bobby robbie,
-    richard rick dick ricky richie, james jim jimmy jamie, john jack johnny, joseph joe joey, michael mike mikey mick,
-    peter pete, patricia patty pat patti, elizabeth liz beth betty lizzie eliza, katherine kate kathy katie catherine,
-    margaret maggie peggy meg, charles charlie chuck, daniel dan danny, david dave davey, andrew andy drew,
-    anthony tony, benjamin ben benny, christopher chris, samuel sam sammy, steven steve stephen, nicholas nick,
-    matthew matt, gregory greg, ronald ron ronnie, donald don donnie, kenneth ken kenny, lawrence larry, timothy tim,
-    alexander alex, frederick fred freddie, jennifer jen jenny, susan sue susie, rebecca becky, deborah debbie debra,
-    jeffrey jeff, vincent vince, walter walt, leonard len lenny leo, philip phil phillip, abigail abby
-"""
-# through singular(), as the plural rule leaves the words of both sides: thoma, jame
-_FULL_NAME = {singular(n): names.split()[0] for names in _GIVEN_NAMES.split(",") for n in names.split()}
-_PERSON = _set("who whose whom actor actress cast singer voice")
 _COUNT = re.compile(r"\bhow (?:many|much|long|old|far|tall|big|high|often)\b|\bnumber of\b", re.IGNORECASE)
 _DAY_ASKED = re.compile(r"\b(?:what|which|exact) (?:\w+ )?(?:date|day)\b", re.IGNORECASE)
+_SCHEDULE = re.compile(r"\bwhen (?:do|does|is|are|will)\b.*\b(?:next|new|starts?|begins?|air|play)\b", re.IGNORECASE)
+_PARTS = re.compile(r"[,;:()\[\]]")
+_OPTIONS = re.compile(r"(?:^|\s)\(?a[.)]\s.+\s\(?b[.)]\s", re.IGNORECASE)  # a. soda b. beer c. wine
+_YEAR = re.compile(r"\d{4}")
 _NO_DATE_ASKED = re.compile(r"\b(?:where|who)\b", re.IGNORECASE)
 
+ECHO = "the question says it"
+YEAR = "a year where a day may be wanted"
+SURPLUS = "it says more than what matched"
+BOTH = "it names several of the choices"
+SMALL_WORD = "a letter or a small word alone"
+
+
 Run = tuple[int, int]  # numbers of the first and the last word
+
+
+class _Match(NamedTuple):
+    """An accepted answer found in an answer."""
+
+    alias: str
+    """The accepted answer."""
+    start: int
+    """First character of the matched words in the answer."""
+    end: int
+    """One past the last."""
+    reason: str | None = None
+    """Why it tells nothing, if so."""
 
 
 class _Text(NamedTuple):
@@ -141,6 +124,10 @@ class _Question(NamedTuple):
     """Whether it asks how many."""
     year_will_do: bool
     """Whether a year answers it where a day is accepted."""
+    of_schedule: bool
+    """Whether it asks when something next or newly happens, and a year may say too little."""
+    choices: Choices
+    """What it offers to choose from."""
 
 
 def _line(texts: Sequence[str]) -> str:
@@ -162,7 +149,7 @@ def _read(text: str, rules: frozenset[str], articles: bool = False) -> _Text:
         kept = content(kept)
     texts = tuple(w.text for w in kept)
     at = 0
-    while "carriers" in rules and at < len(texts) - 1 and texts[at] in _DROPPED:
+    while "carriers" in rules and at < len(texts) - 1 and texts[at] in DROPPED:
         at += 1
     dated = dates(kept, text) if "dates" in rules else []
     date = next((d for d in dated if d.first <= at and d.last == len(texts) - 1), None)
@@ -176,9 +163,17 @@ _accepted = lru_cache(maxsize=32_768)(_read)  # accepted answers come again for 
 
 @lru_cache(maxsize=4_096)
 def _question(question: str, rules: frozenset[str]) -> _Question:
-    texts = frozenset(w.text for w in comparable_words(question, rules))
+    words = comparable_words(question, rules)
+    texts = frozenset(w.text for w in words)
     no_year = _DAY_ASKED.search(question) or _NO_DATE_ASKED.search(question)
-    return _Question(texts, bool(texts & _PERSON), _COUNT.search(question) is not None, no_year is None)
+    return _Question(
+        texts,
+        bool(texts & PERSON),
+        _COUNT.search(question) is not None,
+        not no_year,
+        bool(_SCHEDULE.search(question)),
+        choices(words, question),
+    )
 
 
 @lru_cache(maxsize=32_768)
@@ -196,16 +191,16 @@ def plain(answer: str, accepted: Sequence[str], question: str = "") -> Grade:
     for one in accepted:
         wanted = _plain_line(one)
         if wanted.strip() and (run := _find(wanted, line)):
-            matches.append((one, words[run[0]].start, words[run[1]].end))
+            matches.append(_Match(one, words[run[0]].start, words[run[1]].end))
     return _best(matches)
 
 
-def _best(matches: Sequence[tuple[str, int, int]]) -> Grade:
-    """The longest match, then the earliest, then the first accepted answer."""
+def _best(matches: Sequence[_Match]) -> Grade:
+    """The longest match, then the earliest, then the first accepted answer; one that tells before one that does not."""
     if not matches:
         return WRONG
-    text, start, end = min(matches, key=lambda m: (m[1] - m[2], m[1]))
-    return Grade(True, text, start, end)
+    best = min(matches, key=lambda m: (m.reason is not None, m.start - m.end, m.start))
+    return Grade("cannot_tell" if best.reason else "right", best.alias, best.start, best.end, best.reason)
 
 
 def with_rules(rules: frozenset[str]) -> Grader:
@@ -219,7 +214,7 @@ def with_rules(rules: frozenset[str]) -> Grader:
         for text, one in known:
             if not one.words:
                 if span := _symbols(answer, text):
-                    matches.append((text, *span))
+                    matches.append(_Match(text, *span))
                 continue
             here = given
             if len(one.words) > 1 and one.texts[-1] in ARTICLES:  # vitamin A: here the A counts, wherever it stands
@@ -228,10 +223,57 @@ def with_rules(rules: frozenset[str]) -> Grader:
                 continue
             if not ("contradiction" in rules and _contradicted(here, one, [a for _, a in known])):
                 covered = here.words[run[0] : run[1] + 1]
-                matches.append((text, min(w.start for w in covered), max(w.end for w in covered)))
+                start, end = min(w.start for w in covered), max(w.end for w in covered)
+                whole = answer.strip().casefold() == text.strip().casefold()
+                written = answer if whole else answer[start:end]
+                reason = BOTH if "both" in rules and _OPTIONS.search(answer) else None
+                if "surplus" in rules and not reason and _surplus(here.words, covered, answer, asked):
+                    reason = SURPLUS
+                reason = reason or _untold([w.text for w in covered], here.texts, written, text, asked, rules)
+                matches.append(_Match(text, start, end, reason))
         return _best(matches)
 
     return grade
+
+
+def _untold(
+    covered: Sequence[str],
+    given: Sequence[str],
+    written: str,
+    accepted: str,
+    asked: _Question,
+    rules: frozenset[str],
+) -> str | None:
+    """Why a match tells nothing, if so."""
+    words = [text for text in covered if text not in ARTICLES] or list(covered)
+    if "small_words" in rules and len(words) == 1 and _small(words[0], written.strip(), accepted.strip()):
+        return SMALL_WORD
+    if "schedules" in rules and asked.of_schedule and _YEAR.fullmatch(written) and not _YEAR.fullmatch(accepted):
+        return YEAR
+    if "both" in rules and asked.choices.several(given):
+        return BOTH
+    spelt = [word for word in words if word.isdigit() and not any(c.isdigit() for c in written)]  # IV, four
+    if "echoes" in rules and not spelt and asked.words.issuperset(words) and not asked.choices.offer(words):
+        return ECHO
+    return None
+
+
+def _surplus(words: Sequence[Word], covered: Sequence[Word], answer: str, asked: _Question) -> bool:
+    """One word matched, and beside it, up to a comma or bracket, there is as much of its own: the Bank of England."""
+    if len(covered) != 1 or not covered[0].text.isalpha() or len(covered[0].text) < 2 or covered[0].text in YES_NO:
+        return False
+    start = max((m.end() for m in _PARTS.finditer(answer, 0, covered[0].start)), default=0)
+    ending = _PARTS.search(answer, covered[0].end)
+    beside = [w.text for w in words if start <= w.start and w.end <= (ending.start() if ending else len(answer))]
+    said = asked.words | DROPPED | FUNCTION | {covered[0].text}
+    return sum(len(text) for text in beside if text not in said) >= len(covered[0].text)
+
+
+def _small(word: str, written: str, accepted: str) -> bool:
+    """A letter that is accepted with other signs around it, or an ordinary small word where a code is accepted."""
+    if len(word) == 1 and not word.isdigit():
+        return written.casefold() != accepted.casefold()
+    return word in ORDINARY and not written.isupper() and accepted.isupper()
 
 
 def _symbols(answer: str, accepted: str) -> tuple[int, int] | None:
@@ -247,8 +289,8 @@ def _match(given: _Text, one: _Text, asked: _Question, rules: frozenset[str]) ->
     if one.date and (run := _date(given, one.date, "shorter_dates" in rules and asked.year_will_do)):
         return run
     if "names" in rules and asked.of_person:
-        untitled = one.core[1:] if len(one.core) > 2 else ()  # Pilot Roger B. Chaffee
-        for name in (one.core, untitled):
+        titled = len(one.core) > 2 and not ("titles" in rules and (one.commas or one.core[1] in INNER))
+        for name in (one.core, one.core[1:] if titled else ()):  # Pilot Roger B. Chaffee
             if run := _name(given.texts, name, "short_names" in rules):
                 return run
     if _same_whole(given, one, asked, rules):
@@ -266,14 +308,14 @@ def _date(given: _Text, wanted: Date, shorter: bool) -> Run | None:
 
 def _name(texts: Sequence[str], name: Sequence[str], short: bool) -> Run | None:
     """First and last name, with middle names or initials on one side only, or an initial for a middle name."""
-    name = [t for t in name if t not in _SUFFIXES]
+    name = [t for t in name if t not in SUFFIXES]
     if len(name) < 2 or name[-1] not in texts or not all(t.isalpha() for t in name):
         return None
     for first, text in enumerate(texts):
-        if text != name[0] and not (short and _FULL_NAME.get(text, text) == _FULL_NAME.get(name[0], name[0])):
+        if text != name[0] and not (short and FULL_NAME.get(text, text) == FULL_NAME.get(name[0], name[0])):
             continue
         for last in range(first + 1, min(first + 6, len(texts))):
-            if texts[last] in _INNER:
+            if texts[last] in INNER:
                 break
             if texts[last] == name[-1] and _middles(texts[first + 1 : last], name[1:-1]):
                 return first, last
@@ -294,19 +336,30 @@ def _same_whole(given: _Text, one: _Text, asked: _Question, rules: frozenset[str
     number = core[0] if len(core) == 1 and core[0][0].isdigit() else None
     if "counts" in rules and asked.of_count and number and [t for t in one.core if t[0].isdigit()] == [number]:
         return True
-    return "part" in rules and one.date is None and len(core) < len(one.core) and _part(given, one, asked)
+    return (
+        "part" in rules
+        and one.date is None
+        and len(core) < len(one.core)
+        and _part(given, one, asked, "beginnings" in rules)
+    )
 
 
-def _part(given: _Text, one: _Text, asked: _Question) -> bool:
-    """Whether the answer is the larger part of the accepted answer: a surname, `mahogany` of `mahogany tree`."""
+def _part(given: _Text, one: _Text, asked: _Question, begins: bool) -> bool:
+    """Whether the answer is the larger part of the accepted answer: a surname, `mahogany` of `mahogany tree`.
+
+    It begins as that does, or it is a person's surname: `tree` says less than was asked, `France` of `Paris, France`
+    something else.
+    """
     core, run = given.core, _find(given.core_line, one.core_line)
     if run is None or 2 * sum(map(len, core)) < sum(map(len, one.core)):
         return False
     full_name = asked.of_person and len(core) > 1
-    if not full_name and all(len(t) < 3 or t in asked.words or t in _MODIFIERS for t in core):
+    if not full_name and all(len(t) < 3 or t in asked.words or t in MODIFIERS for t in core):
         return False  # says nothing of its own
     if any(t[0].isdigit() and t not in core for t in one.core):
         return False  # `World War` is not `World War 2`
+    if begins and run[0] > 0 and (one.commas or not asked.of_person):
+        return False
     return not asked.of_person or full_name or run[1] == len(one.core) - 1
 
 
@@ -324,3 +377,12 @@ def _contradicted(given: _Text, one: _Text, accepted: Sequence[_Text]) -> bool:
 
 
 alias = register("alias")(with_rules(RULES))
+
+
+def kind_of(question: str, accepted: Sequence[str]) -> str:
+    """What a question asks for: `yes_no`, `either_or` where it offers the accepted answer as a choice, or `entity`."""
+    words = [text for text in _accepted(accepted[0], RULES).texts if text not in ARTICLES]
+    if YES_NO.issuperset(words) and words:
+        return "yes_no"
+    asked = _question(question, RULES)
+    return "either_or" if words and asked.words.issuperset(words) and asked.choices.offer(words) else "entity"

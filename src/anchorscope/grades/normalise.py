@@ -11,8 +11,8 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from anchorscope.answers.fold import Word, split_words
-from anchorscope.answers.numerals import as_digits, ordinals_last
+from anchorscope.grades.fold import Word, split_words
+from anchorscope.grades.numerals import as_digits, ordinals_last
 
 ARTICLES = frozenset({"a", "an", "the"})
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from anchorscope.answers.fold import Word
+from anchorscope.grades.fold import Word
 
 
 def _listed(words: str) -> list[str]:

@@ -1,0 +1,232 @@
+"""A judge: a language model behind an OpenAI-compatible endpoint says whether an answer is right.
+
+Requests run side by side and are made again when the endpoint is busy, broken or silent. What it said is kept in the
+run, found by what it was asked, so nothing is paid for twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from email.message import Message
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from anchorscope.errors import GradeError, printable, reason_of
+from anchorscope.grades.grading import grader
+from anchorscope.grades.record import Grade, Judgement
+from anchorscope.study import JudgeSpec
+
+ALLOWED = "ANCHORSCOPE_JUDGE_URL"
+"""The environment variable that names the endpoint which may have a key: a study alone cannot send a key anywhere."""
+MAX_TOKENS = 16
+SHOWN_ALIASES = 30  # accepted answers in a prompt; some questions have hundreds of spellings
+NO_VERDICT = "the judge gave no verdict"
+UNCLEAR = "the judge cannot tell"
+_LONGEST_WAIT = 60.0
+_WORDS: dict[str, Judgement] = {
+    "right": "right",
+    "correct": "right",
+    "wrong": "wrong",
+    "incorrect": "wrong",
+    "unclear": "cannot_tell",
+}
+_BUSY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
+
+class Case(NamedTuple):
+    """One answer to judge."""
+
+    answer: str
+    """What was answered."""
+    accepted: Sequence[str]
+    """What is known to be right."""
+    question: str
+    """What was asked."""
+
+
+def filled(prompt: str, case: Case) -> str:
+    """The prompt for one answer."""
+    accepted = "; ".join(dict.fromkeys(case.accepted[:SHOWN_ALIASES]))
+    parts = {"question": case.question, "accepted": accepted, "answer": case.answer}
+    return re.sub(r"\{(question|accepted|answer)\}", lambda match: parts[match[1]], prompt)
+
+
+def verdict(said: str) -> Judgement | None:
+    """The first word of a reply that is a verdict, if it comes early; None for anything else."""
+    for word in re.findall(r"[a-z]+", said.casefold())[:8]:
+        if word in _WORDS:
+            return _WORDS[word]
+    return None
+
+
+class Judge:
+    """Judges answers. `file` keeps what was said; None keeps it in memory."""
+
+    def __init__(self, spec: JudgeSpec, file: Path | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.spec, self._file, self._sleep = spec, file, sleep
+        self._key = key_of(spec)
+        self._said: dict[str, str] = _kept(file) if file else {}
+        self._lock = threading.Lock()
+        self._rules = grader()
+
+    def __call__(self, cases: Sequence[Case]) -> list[Grade]:
+        """The grades of some answers, in order; each different question and answer is asked once."""
+        prompts = [filled(self.spec.prompt, case) for case in cases]
+        new = [prompt for prompt in dict.fromkeys(prompts) if self._name(prompt) not in self._said]
+        with ThreadPoolExecutor(self.spec.at_once) as pool:
+            try:
+                for _ in pool.map(self._ask, new):
+                    pass
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return [self._grade(case, self._said[self._name(p)]) for case, p in zip(cases, prompts, strict=True)]
+
+    def _grade(self, case: Case, said: str) -> Grade:
+        """With the place of an accepted answer, where the rules find one in what is right."""
+        if not case.answer.strip():
+            return Grade("wrong")
+        judgement = verdict(said)
+        if judgement == "right":
+            return replace(self._rules(*case), judgement="right", reason=None)
+        if judgement == "wrong":
+            return Grade("wrong")
+        return Grade("cannot_tell", reason=NO_VERDICT if judgement is None else UNCLEAR)
+
+    def _name(self, prompt: str) -> str:
+        return hashlib.sha256(f"{self.spec.model}\n{prompt}".encode(errors="surrogatepass")).hexdigest()
+
+    def _ask(self, prompt: str) -> None:
+        """Ask until there is a reply; keep it. A reply without a verdict is asked for once more, then kept as it is."""
+        said = self._reply(prompt)
+        if verdict(said) is None:
+            said = self._reply(prompt)
+        with self._lock:
+            self._said[self._name(prompt)] = said
+            if self._file is not None:
+                with self._file.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"asked": self._name(prompt), "said": printable(said, 200)}) + "\n")
+
+    def _reply(self, prompt: str) -> str:
+        body = {
+            "model": self.spec.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "temperature": 0,
+            "max_tokens": MAX_TOKENS,
+        }
+        why = ""
+        for turn in range(self.spec.tries):
+            try:
+                return self._post(body)
+            except _TryAgainError as error:
+                why = str(error)
+                if turn + 1 < self.spec.tries:
+                    self._sleep(min(_LONGEST_WAIT, error.wait if error.wait is not None else 2.0**turn))
+        raise GradeError(
+            f"the judge at {self.spec.base_url} did not answer in {self.spec.tries} tries: {why}",
+            "What it judged so far is kept: give the same command again when it can be reached.",
+        )
+
+    def _post(self, body: dict[str, Any]) -> str:
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+        request = urllib.request.Request(  # noqa: S310 - the pattern of base_url is http or https
+            f"{self.spec.base_url.rstrip('/')}/chat/completions", json.dumps(body).encode(), headers
+        )
+        try:
+            with _OPENER.open(request, timeout=self.spec.timeout) as response:
+                return _text(response.read())
+        except urllib.error.HTTPError as error:
+            if error.code in _BUSY:
+                raise _TryAgainError(f"it answered {error.code}", _wait(error.headers)) from None
+            raise self._refused(error) from None
+        except (OSError, ValueError, HTTPException) as error:  # no connection, a timeout, half a reply
+            raise _TryAgainError(reason_of(error) or type(error).__name__) from None
+
+    def _refused(self, error: urllib.error.HTTPError) -> GradeError:
+        try:
+            said = printable(error.read(2000).decode(errors="replace"), 200)
+        except OSError:
+            said = ""
+        hint = {
+            401: f"The key is taken from the environment variable {self.spec.key or '(none: give judge.key)'}.",
+            403: "The key has no access to this model.",
+            404: "Check judge.base_url (it ends in /v1 for most) and judge.model.",
+        }.get(error.code, "Check judge.model and judge.prompt.")
+        return GradeError(f"the judge at {self.spec.base_url} refused: {error.code} {said}", hint)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the key to another host."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
+class _TryAgainError(Exception):
+    """What may be mended by asking again; `wait`: seconds the endpoint asked for."""
+
+    def __init__(self, why: str, wait: float | None = None) -> None:
+        super().__init__(why)
+        self.wait = wait
+
+
+def _wait(headers: Message) -> float | None:
+    try:
+        return max(0.0, float(headers.get("Retry-After", "")))
+    except ValueError:
+        return None
+
+
+def _text(body: bytes) -> str:
+    """What a reply says; a reply of another shape is like half a reply."""
+    try:
+        content = json.loads(body)["choices"][0]["message"]["content"]
+    except (ValueError, KeyError, IndexError, TypeError):
+        raise _TryAgainError(f"it sent what is not a reply: {printable(body[:80].decode(errors='replace'))}") from None
+    return content if isinstance(content, str) else ""
+
+
+def key_of(spec: JudgeSpec) -> str | None:
+    """The key, if the study names one; refused where the environment does not say that this endpoint may have it."""
+    if spec.key is None:
+        return None
+    host = urlsplit(spec.base_url).hostname or ""
+    if host not in ("localhost", "127.0.0.1", "::1") and os.environ.get(ALLOWED, "").rstrip(
+        "/"
+    ) != spec.base_url.rstrip("/"):
+        raise GradeError(
+            f"the study wants to send the key in {spec.key} to {spec.base_url}",
+            f"If that is what you want: export {ALLOWED}={spec.base_url}",
+        )
+    value = os.environ.get(spec.key)
+    if not value:
+        raise GradeError(f"the environment variable {spec.key}, which holds the judge's key, is not set")
+    return value
+
+
+def _kept(file: Path) -> dict[str, str]:
+    """What was said before; a last line that was cut off by a kill is left out."""
+    said = {}
+    if file.exists():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            try:
+                row = json.loads(line)
+                said[row["asked"]] = row["said"]
+            except (ValueError, KeyError, TypeError):
+                continue
+    return said

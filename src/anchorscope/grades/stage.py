@@ -1,0 +1,58 @@
+"""The third stage: from questions and answers to the `grades` table of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from anchorscope.answers.record import ANSWERS, Answer
+from anchorscope.grades.grading import grader
+from anchorscope.grades.judge import Case, Judge
+from anchorscope.grades.record import GRADES, Grade, Graded
+from anchorscope.questions.record import QUESTIONS, Question
+from anchorscope.store import Sharded, Store
+
+JUDGED = "judged.jsonl"
+"""What a judge said, in the run's folder."""
+
+
+def grades_stage(store: Store, model: str, dataset: str) -> Sharded[Graded]:
+    """The `grades` table of one model and dataset."""
+    spec, cell = store.study.grades, store.results(model, dataset)
+    questions, answers = store.questions(dataset).table(QUESTIONS), cell.table(ANSWERS)
+    begun = cell.entry(ANSWERS)
+    assert begun is not None
+    table = cell.begin(GRADES, answers.plan, {"answers": begun["inputs"], "grades": spec.identity()}, {})
+    grade: Callable[[Sequence[Case]], list[Grade]]
+    if table.missing() and spec.judge is not None:
+        grade = Judge(spec.judge, store.root / JUDGED)
+    else:
+        rules = grader(spec.grader) if spec.judge is None else grader()
+
+        def grade(cases: Sequence[Case]) -> list[Grade]:
+            return [rules(*case) for case in cases]
+
+    return Sharded(
+        f"{model}, {dataset}: grading",
+        (table,),
+        lambda shard: [graded(questions.read(shard), answers.read(shard), grade, spec.grader)],
+    )
+
+
+def graded(
+    questions: Sequence[Question], answers: Sequence[Answer], grade: Callable[[Sequence[Case]], list[Grade]], by: str
+) -> list[Graded]:
+    """Grade some answers; a label that came with an answer stands."""
+    cases = {
+        answer.id: Case(answer.answer, question.answers, question.question)
+        for question, answer in zip(questions, answers, strict=True)
+        if answer.answered and answer.label is None
+    }
+    grades = dict(zip(cases, grade(list(cases.values())), strict=True))
+    return [_row(answer, grades.get(answer.id), by) for answer in answers]
+
+
+def _row(answer: Answer, grade: Grade | None, by: str) -> Graded:
+    if grade is not None:
+        return Graded(answer.id, grade.judgement, by, grade.reason, grade.alias, grade.start, grade.end)
+    label = {True: "right", False: "wrong", None: None}[answer.label]
+    return Graded(answer.id, label, "label" if label else None, None, None, None, None)

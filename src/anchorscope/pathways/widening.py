@@ -1,0 +1,108 @@
+"""By how much the bootstrap of fixed read-outs is too narrow, since the probes come from the same samples.
+
+A sample counts twice: it is tested, and it trains the probes that test others. Resampled read-outs know the first only,
+and where a sample helps both (as for AUROC) or decides who is in a group (as for ΔP of Q) intervals came out up to half
+as wide as they should. So groups of samples are left out of testing, of training, and of both (a jackknife):
+
+    tested  = spread when a group is left out of testing: what the bootstrap sees
+    both    = spread when it is left out of both
+    crossed = spread of what leaving one group out of training and another out of testing does beyond either
+
+and an interval is widened by √((both − crossed / 2) / tested), pooled over the layers where it was done, and never
+narrowed. Half of `crossed`, and no widening for ΔAUROC, for ΔP of A and for differences to `permuted`, is what
+simulations support: docs/method.md has the table of coverage, and `python checks/coverage.py` makes it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.shifts import resampled, shift_of
+from anchorscope.pathways.splits import GROUPS, split
+from anchorscope.pathways.statistics import mean_auroc, mean_delta
+
+if TYPE_CHECKING:
+    from anchorscope.probes.readouts import Readouts
+    from anchorscope.probes.recorded import LeftOut
+
+WIDEST = 4.0
+
+
+class Family(NamedTuple):
+    """Numbers that are widened alike."""
+
+    statistic: str
+    """auroc, delta_p, delta_logit or share"""
+    split: str
+    """none, whole or half"""
+    group: str
+    """all, Q, A or Q-A"""
+
+    @classmethod
+    def of(cls, key: Key) -> Family:
+        """Of a number of the table."""
+        name = "auroc" if key.statistic.startswith("auroc") else key.statistic
+        if key.condition.endswith("-permuted"):
+            name += " beyond permuted"  # both sides are read by the same probes: what training adds is taken off
+        split = "none" if key.split == "none" else "half" if key.split.endswith(("_half", "_same")) else "whole"
+        return cls(name, split, key.group)
+
+
+def widenings(readouts: Readouts, left_out: LeftOut) -> dict[Family, float]:
+    """How much wider the intervals of each family are than the bootstrap's; one that is not named is not widened."""
+    groups = left_out.groups
+    count = int(groups.max()) + 1
+    weights = np.ones((1 + count, len(groups)), np.float32)  # row 0: all are tested; row 1 + h: all but group h
+    weights[1:][groups == np.arange(count)[:, None]] = 0
+    at = left_out.layers
+    fixed = readouts.logits[:2][..., at].astype(np.float32)
+    trained = [_values(readouts, each, weights) for each in (fixed, *left_out.logits)]  # all train; all but group g
+    found = {}
+    for family in trained[0]:
+        moved = np.stack([values[family] for values in trained]).astype(np.float64)  # (1 + g, 1 + h, layer)
+        tested, both, crossed = np.sum([spreads(moved[..., layer]) for layer in range(len(at))], axis=0)
+        if tested > 0 and family.group != "A":
+            found[family] = float(np.sqrt(np.clip((both - crossed / 2) / tested, 1, WIDEST**2)))
+    return found
+
+
+def spreads(moved: FloatArray) -> tuple[float, float, float]:
+    """tested, both and crossed, from one number with group g left out of training and h of testing, (1 + g, 1 + h)."""
+    if not np.isfinite(moved).all():
+        return 0.0, 0.0, 0.0
+    whole, count = moved[0, 0], len(moved) - 1
+    by_test, by_train = moved[0, 1:] - whole, moved[1:, 0] - whole
+    beyond = moved[1:, 1:] - moved[1:, :1] - moved[:1, 1:] + whole
+    beyond = beyond - beyond.mean(axis=0) - beyond.mean(axis=1)[:, None] + beyond.mean()
+    factor = (count - 1) / count
+    pairs = (beyond + beyond.T)[np.triu_indices(count, 1)]
+    crossed = factor**4 * ((pairs**2).sum() + (np.diag(beyond) ** 2).sum())
+    return factor * count * by_test.var(), factor * count * (by_test + by_train).var(), float(crossed)
+
+
+def _values(readouts: Readouts, logits: FloatArray, weights: FloatArray) -> dict[Family, FloatArray]:
+    """Each number in every row of weights: (row, layer). `logits` (condition, repeat, part, sample, layer)."""
+    some = replace(readouts, conditions=("clean", "knockout"), logits=logits, drift=np.zeros_like(logits))
+    votes = np.ones((len(weights), some.repeats), np.float32)
+    auroc = Auroc(some.labels.astype(bool), weights)
+    base = resampled(some, Resamples(weights, votes), auroc)
+    shift = shift_of(some, base, "knockout", "none")
+    values: dict[Family, FloatArray] = defaultdict(lambda: np.zeros(0))
+    values[Family("auroc", "none", "all")] = mean_auroc(base, base.clean, auroc)
+    for measure, means in zip(("delta_p", "delta_logit"), mean_delta(base, shift), strict=True):
+        values[Family(measure, "none", "all")] = means
+    for name, way in (("whole", "whole"), ("half", "crossed")):
+        found = split(base, shift, None, way, ("all",))  # type: ignore[arg-type]
+        for m, measure in enumerate(("delta_p", "delta_logit")):
+            q, a = found.mean[m, 0, 0], found.mean[m, 0, 1]
+            for group, number in (("Q", q), ("A", a), ("Q-A", q - a)):
+                values[Family(measure, name, group)] = number
+        for place, group in enumerate(GROUPS[:2]):
+            values[Family("share", name, group)] = found.share[0, place]
+    return dict(values)

@@ -1,0 +1,64 @@
+"""The same probes with some of the questions left out: what intervals need to know of how probes come about.
+
+Samples are dealt to groups, clusters whole. For each group the probes are fitted again without it, and read out all
+samples. How far a number moves when a group is left out of the training, of the testing, or of both, says how much of
+its spread the resampling of fixed read-outs misses (pathways/widening.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from anchorscope.probes.fit import standardise
+from anchorscope.probes.folds import Folds, checked_labels, deal
+from anchorscope.probes.logistic import FloatArray, solve
+from anchorscope.probes.probe import LayerProbes
+
+GROUPS = 20
+FRACTIONS = (0.25, 0.5, 0.75, 1.0)  # layers at which it is done: their spread is that of the others
+
+
+def jackknife_layers(layers: int) -> list[int]:
+    """At which layers of a model."""
+    return sorted({round((layers - 1) * fraction) for fraction in FRACTIONS})
+
+
+def make_groups(labels: ArrayLike, clusters: ArrayLike, seed: int, groups: int = GROUPS) -> NDArray[np.int64]:
+    """(sample): the group with which it is left out; no cluster is split."""
+    right, cluster = checked_labels(labels, clusters)
+    return deal(right, cluster, groups, [seed, groups])[cluster]
+
+
+def jackknife_layer(
+    states: Sequence[FloatArray],
+    labels: ArrayLike,
+    clusters: ArrayLike,
+    folds: Folds,
+    strength: float,
+    probes: LayerProbes,
+    groups: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """(condition, group, repeat, part, sample): read-outs by probes fitted without each group.
+
+    `states` are (sample, width) of each condition, the clean ones first, on which `probes` were fitted. Their
+    standardisation and temperatures are kept. A group without which a training set would lack a class stays in it.
+    """
+    right, _ = checked_labels(labels, clusters)
+    count, shape = int(groups.max()) + 1, probes.bias.shape
+    read = np.empty((len(states), count, shape[0], shape[2], len(right)), np.float32)
+    for repeat, fold, part in np.ndindex(*shape):
+        tested, train = folds.fold[repeat] == fold, np.flatnonzero(folds.training(repeat, fold, part))
+        z, mean, scale = standardise(states[0][train])
+        left = groups[train] != np.arange(count)[:, None]  # (group, sample)
+        lacking = [not 0 < right[train][rows].sum() < rows.sum() for rows in left]
+        left[lacking] = True
+        duals, intercepts, _ = solve(z @ z.T, right[train], left, strength)
+        weights = (duals @ z).astype(np.float64) * scale  # (group, width)
+        temperature = probes.temperature[repeat, fold, part]
+        for condition, each in enumerate(states):
+            logits = (each[tested] - mean) @ weights.T + intercepts
+            read[condition, :, repeat, part, tested] = logits / temperature
+    return read
