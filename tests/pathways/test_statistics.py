@@ -244,6 +244,8 @@ def oracle_table(readouts):
             condition != "knockout" or (correction == "drift_control" and "control_question" not in others)
         ):
             continue
+        if condition == "permuted" and correction != "none":
+            continue
         oracles = donors if condition == "permuted" else [oracle]
         for k in layers:
             unsplit = [each.unsplit(condition, correction, k) for each in oracles]
@@ -256,11 +258,7 @@ def oracle_table(readouts):
         ]:
             if split.endswith("_same") and (condition not in ("knockout", "permuted") or correction != "none"):
                 continue
-            if (split.endswith("_same") or further or condition == "permuted") and anchor not in (
-                "none",
-                "best",
-                "half",
-            ):
+            if (split.endswith("_same") or further or condition == "permuted") and anchor not in ("none", "half"):
                 continue
             if further and not split.endswith("_half"):
                 continue

@@ -22,14 +22,16 @@ from anchorscope.cli import app
 from anchorscope.errors import ModelError, StoreError
 from anchorscope.pathways.baselines import _within, within_auroc
 from anchorscope.pathways.headline import Curves, Number, headline, headlines
-from anchorscope.pathways.intervals import resample
+from anchorscope.pathways.intervals import centred, interval, resample
 from anchorscope.pathways.lookup import read_pathways
 from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
+from anchorscope.pathways.stage import every_series
+from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.probe import load_probes
 from anchorscope.probes.readouts import drift
 from anchorscope.probes.record import LEFT_OUT, READOUTS, TEXT_ONLY
-from anchorscope.probes.recorded import read_readouts
+from anchorscope.probes.recorded import read_left_out, read_readouts
 from anchorscope.probes.text_only import text_only
 from anchorscope.report.charts import CHARTS
 from anchorscope.report.figures import write_figures
@@ -197,6 +199,25 @@ def test_a_model_that_fails_its_examination_is_not_traced(done: Done, tmp_path: 
         with pytest.raises(ModelError, match="fails the check"):
             Pipeline(store)()
         assert set(store.results("one", "poor").manifest()["tables"]) == {"answers", "grades", "spans"}
+
+
+def test_the_intervals_of_the_table_are_widened_for_what_training_adds(done: Done):
+    """The stage uses what was left out: an interval is the bootstrap's, spread by its family's factor."""
+    model, dataset = GOOD[0]
+    store = done.store
+    recorded = read_readouts(store, model, dataset, POINT)
+    wide = widenings(recorded.readouts, read_left_out(store, model, dataset, POINT))
+    assert max(wide.values()) > 1.1
+    rows = {(row.key, row.layer): row for row in store.results(model, dataset).table(PATHWAYS.at(POINT))}
+    seen = set()
+    for one in every_series(recorded, store.study.probes.resamples, store.study.seed):
+        factor = wide.get(Family.of(one.key), 1.0)
+        low, high = interval(centred(one.replicates, factor))
+        row = rows[one.key, 0 if one.by_layer else -1]
+        if row.value is not None and row.low is not None:
+            assert (row.low, row.high) == pytest.approx((low[0], high[0]), rel=1e-5, abs=1e-5), one.key
+            seen.add(factor > 1)
+    assert seen == {True, False}
 
 
 # --- read-outs --------------------------------------------------------------------------------------------------

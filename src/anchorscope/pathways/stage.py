@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from anchorscope.pathways.baselines import baselines, masses, refits
 from anchorscope.pathways.intervals import resample
 from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
-from anchorscope.pathways.statistics import Series, by_kind, series
+from anchorscope.pathways.statistics import Series, by_kind, check, series
+from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.record import LEFT_OUT, READOUTS
-from anchorscope.probes.recorded import Recorded, read_readouts
+from anchorscope.probes.recorded import Recorded, read_left_out, read_readouts
 from anchorscope.progress import Advance
 from anchorscope.store import Store, Whole
 from anchorscope.study.terms import ReadPoint
@@ -21,10 +22,11 @@ def pathways_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
     cell, resamples, seed = store.results(model, dataset), store.study.probes.resamples, store.study.seed
 
     def compute(advance: Advance) -> list[Statistic]:
-        recorded = read_readouts(store, model, dataset, point)
-        return [
-            row for one in every_series(recorded, resamples, seed) for row in one.rows(Origin(model, dataset, point))
-        ]
+        origin, recorded = Origin(model, dataset, point), read_readouts(store, model, dataset, point)
+        check(recorded.readouts)
+        widened = widenings(recorded.readouts, read_left_out(store, model, dataset, point))
+        every = every_series(recorded, resamples, seed)
+        return [row for one in every for row in one.rows(origin, widened.get(Family.of(one.key), 1.0))]
 
     inputs = {
         "readouts": cell.origin(READOUTS.at(point)),

@@ -41,7 +41,7 @@ CORRECTIONS = ("none", "drift", "drift_class", "drift_control")
 PERMUTED = "permuted"
 """The condition that needs no pass: to each sample happens what the knockout does to another one."""
 DRAWS = 5  # of donors
-CHARTED = ("best", "half")  # anchors that charts and claims use: the published one, and one fixed in advance
+CLAIMED = "half"  # the anchor that claims use: fixed in advance
 DIFFERENCES = (
     ("knockout", PERMUTED),
     ("matched_question", "control_question"),
@@ -126,20 +126,20 @@ def series(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[
 
 
 def _corrected(readouts: Readouts, condition: str, correction: str) -> bool:
-    """Whether a condition is corrected so: in every way the knockout, by the drift of all samples every one."""
-    if correction == "drift_control" and CONTROL_DRIFT not in readouts.conditions:
-        return False
+    """Whether a condition is corrected so: the knockout in every way, a null in none, others by the common drift."""
+    if condition == PERMUTED or (correction == "drift_control" and CONTROL_DRIFT not in readouts.conditions):
+        return correction == "none"
     return correction in ("none", "drift") or condition == "knockout"
 
 
 def _split_by(condition: str, correction: str, anchor: str | None, way: Way) -> bool:
-    """Which splits are made: all for what the model passed; for nulls and further corrections those of the charts."""
-    charted = anchor in (None, *CHARTED)
+    """Which splits are made: all for what the model passed; for nulls and further corrections those of claims."""
+    claimed = anchor in (None, CLAIMED)
     if way == "same":
-        return condition in ("knockout", PERMUTED) and correction == "none" and charted
+        return condition in ("knockout", PERMUTED) and correction == "none" and claimed
     if correction not in ("none", "drift"):
-        return way == "crossed" and charted
-    return condition != PERMUTED or charted
+        return way == "crossed" and claimed
+    return condition != PERMUTED or claimed
 
 
 def _unsplit(base: Resampled, shifts: Shifts, correction: str, auroc: Auroc) -> Iterator[Series]:

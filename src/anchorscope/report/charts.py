@@ -218,7 +218,7 @@ NULLS = Chart(
                 Curve(_all("delta_auroc", "knockout"), "set"),
                 Curve(_all("delta_auroc_refit", "knockout"), "control", ":", 1.2),
             ),
-            "What clean probes lose (solid), and what probes fitted on the cut states lose (dotted): what is gone",
+            "What clean probes lose (solid), and probes fitted on the cut states (dotted): what is gone",
             "ΔAUROC",
             least=0.1,
         ),
