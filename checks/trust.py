@@ -2,7 +2,7 @@
 
 Steps (all by default, or name some): labels (the grader against what was read), tables (what is left of two pathways,
 per model and set, as Markdown), permuted (the null from read-outs against the one from activations), cost (the
-pathways stage with nulls and refits against an older checkout, given as --before), coverage (checks/coverage.py).
+pathways stage with nulls and refits against an older checkout, given as --before). Coverage is checks/coverage.py.
 RUN is a run of studies/small-models, or of a study like it.
 """
 
@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 import reading
-from anchorscope.pathways.intervals import resample
 from anchorscope.pathways.lookup import measured
 from anchorscope.pathways.record import PATHWAYS, Key, Statistic
 from anchorscope.pathways.shifts import make_donors
@@ -195,11 +194,9 @@ def cost(store: Store, before: Path | None) -> dict[str, Any]:
     times: dict[str, list[float]] = {"now": [], "before": []}
     for _ in range(2):
         start = time.perf_counter()
-        drawn = resample(readouts.clusters, readouts.repeats, resamples, 0)
         rows = [row for one in every_series(recorded, resamples, 0) for row in one.rows(origin)]
         times["now"].append(time.perf_counter() - start)
         assert rows
-        assert len(drawn) == 1 + resamples
         if before is not None:
             done = subprocess.run([sys.executable, "-c", old], env={"PYTHONPATH": str(before / "src"), "PATH": ""},
                                   capture_output=True, text=True)  # fmt: skip

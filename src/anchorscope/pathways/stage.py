@@ -1,4 +1,4 @@
-"""The sixth stage: from read-outs to the `pathways` table of every cell."""
+"""The seventh stage: from read-outs to the `pathways` table of every cell."""
 
 from __future__ import annotations
 

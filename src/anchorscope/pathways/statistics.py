@@ -111,6 +111,10 @@ def series(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[
     auroc = Auroc(readouts.labels.astype(bool), resamples.samples)
     base = resampled(readouts, resamples, auroc)
     donors = make_donors(readouts.clusters, DRAWS, seed)
+    clean = Series(
+        Key("auroc", "clean"), mean_auroc(base, base.clean, auroc), np.full(base.layers, len(base.labels), float)
+    )
+    yield clean
     for correction in CORRECTIONS:
         shifts: Shifts = {}
         for condition in (*readouts.conditions[1:], PERMUTED):
@@ -118,7 +122,7 @@ def series(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[
                 continue
             of, drawn = ("knockout", donors) if condition == PERMUTED else (condition, [None])
             shifts[condition] = [shift_of(readouts, base, of, correction, each) for each in drawn]
-        yield from _unsplit(base, shifts, correction, auroc)
+        yield from _unsplit(base, clean, shifts, correction, auroc)
         for anchor, way in product((None, *ANCHORS), WAYS):
             asked = {name: each for name, each in shifts.items() if _split_by(name, correction, anchor, way)}
             yield from _split(base, asked, correction, anchor, way)
@@ -142,12 +146,9 @@ def _split_by(condition: str, correction: str, anchor: str | None, way: Way) -> 
     return condition != PERMUTED or claimed
 
 
-def _unsplit(base: Resampled, shifts: Shifts, correction: str, auroc: Auroc) -> Iterator[Series]:
+def _unsplit(base: Resampled, clean: Series, shifts: Shifts, correction: str, auroc: Auroc) -> Iterator[Series]:
     """All samples together, by the whole probes: AUROC, and the mean effect towards ŷ of the layer."""
-    size = np.full(base.layers, len(base.labels), float)
-    clean = Series(Key("auroc", "clean"), mean_auroc(base, base.clean, auroc), size)
-    if correction == "none":
-        yield clean
+    size = clean.size
     effects: dict[tuple[str, str], Series] = {}
     for condition, draws in shifts.items():
         key = Key("auroc", condition, correction=correction)

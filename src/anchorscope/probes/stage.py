@@ -1,4 +1,4 @@
-"""The fifth stage: from activations to probes and the `readouts` table, one site and position at a time.
+"""The sixth stage: from activations to probes and the `readouts` table, one site and position at a time.
 
 Layers are independent once they share a regularisation strength, so they are fitted side by side, each reading only its
 own activations.
@@ -114,7 +114,10 @@ def left_out_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
 
     inputs = {"readouts": cell.origin(READOUTS.at(point)), "groups": GROUPS}
     title = f"{model}, {dataset}: leaving out, {point}"
-    steps = lambda: len(jackknife_layers(activations.layers(point)))  # noqa: E731
+
+    def steps() -> int:
+        return len(jackknife_layers(activations.layers(point)))
+
     return Whole(title, cell, LEFT_OUT.at(point), inputs, compute, steps, SHARD_ROWS)
 
 

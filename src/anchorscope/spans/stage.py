@@ -1,4 +1,4 @@
-"""The third stage: from answers to the `spans` table.
+"""The fourth stage: from answers to the `spans` table.
 
 A sample without valid spans is dropped with its reason; what the table holds says how many each reason took.
 """

@@ -1,4 +1,4 @@
-"""The fourth stage: from samples to the `traces` table and the activations beside it.
+"""The fifth stage: from samples to the `traces` table and the activations beside it.
 
 Models here answer a few percent right, so wrong answers are drawn: every row keeps the probability with which it was.
 Activations are safetensors shards, one tensor `condition/site/position` of shape (layer, sample, width) each, in the
