@@ -12,10 +12,10 @@ from anchorscope.study.asking import (
     PromptSpec,
     Sites,
 )
-from anchorscope.study.measuring import MapSpec, ProbeSpec, SpansSpec, TraceSpec
+from anchorscope.study.measuring import EvidenceSpec, MapSpec, ProbeSpec, SpansSpec, TraceSpec
 from anchorscope.study.study import Study
 
 __all__ = [
-    "AnswersSpec", "DatasetSpec", "Example", "GradesSpec", "JudgeSpec", "MapSpec", "ModelSpec", "ProbeSpec",
+    "AnswersSpec", "DatasetSpec", "EvidenceSpec", "Example", "GradesSpec", "JudgeSpec", "MapSpec", "ModelSpec", "ProbeSpec",
     "PromptSpec", "Sites", "SpansSpec", "Study", "TraceSpec",
 ]  # fmt: skip

@@ -116,3 +116,22 @@ class ProbeSpec(Spec):
     that are traced are left out."""
     resamples: Annotated[int, Field(ge=100)] = 1000
     """Bootstrap resamples, over questions and repeats, behind every interval."""
+
+
+class EvidenceSpec(Spec):
+    """Experiments that need no flip and no groups, and what the ledger of claims rests on (docs/evidence.md)."""
+
+    questions: Annotated[int, Field(ge=1)] = 800
+    """Of the traced questions so many at most, drawn by a hash, are answered several times."""
+    answers: Annotated[int, Field(ge=2)] = 16
+    """Answers sampled to each of them."""
+    temperature: Annotated[FiniteFloat, Field(gt=0)] = 1.0
+    """At which they are sampled."""
+    distinct: Annotated[int, Field(ge=1)] = 4
+    """Of the distinct right and wrong ones of a question so many each, drawn by a hash, are read at most."""
+    donors: Annotated[int, Field(ge=2, le=8)] = 3
+    """Questions whose exact tokens are put in the place of a sample's own, one after the other."""
+    prompts: Annotated[int, Field(ge=0, le=2)] = 2
+    """Further sets of shots under which labels are taken again."""
+    saliency: Annotated[int, Field(ge=0)] = 400
+    """Traced samples whose saliency is measured. 0: none."""

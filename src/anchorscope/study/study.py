@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr, model_validator
 
 from anchorscope.study.asking import AnswersSpec, DatasetSpec, GradesSpec, ModelSpec, PromptSpec
-from anchorscope.study.measuring import MapSpec, ProbeSpec, SpansSpec, TraceSpec
+from anchorscope.study.measuring import EvidenceSpec, MapSpec, ProbeSpec, SpansSpec, TraceSpec
 from anchorscope.study.terms import Name, Spec
 
 
@@ -43,6 +43,8 @@ class Study(Spec):
     """How correctness is read from activations."""
     map: MapSpec | None = None
     """A layer × layer map too: `map: {}` for one with these defaults."""
+    evidence: EvidenceSpec | None = None
+    """Experiments that need no flip, and a ledger of claims: `evidence: {}` for these defaults."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seeds the sampling of questions and everything random after it."""
     shard_rows: Annotated[int, Field(ge=1)] = 1024

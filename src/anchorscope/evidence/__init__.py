@@ -1,0 +1,1 @@
+"""Experiments that stand on their own feet, and the ledger that says what holds."""
