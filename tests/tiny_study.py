@@ -19,7 +19,13 @@ RIGHT, WRONG = ("Paris", "old Rome", "Vienna"), ("sand", "a zebra", "two shoes",
 RELATIONS = ("river", "hill", "bridge")
 
 
-def write_study(folder: Path, models: Mapping[str, str], sets: Mapping[str, tuple[int, int]], **fields: Any) -> Study:
+def write_study(
+    folder: Path,
+    models: Mapping[str, str],
+    sets: Mapping[str, tuple[int, int]],
+    accepted: str = "x",
+    **fields: Any,
+) -> Study:
     """Write models (name → family), sets (name → how many right and wrong answers) and `study.yaml` into a folder.
 
     Two questions share a subject, every fifth has a context. Three more of each set are dropped.
@@ -32,7 +38,7 @@ def write_study(folder: Path, models: Mapping[str, str], sets: Mapping[str, tupl
             relation = RELATIONS[i % 3]
             question = f"Which {relation} of {name} is near the tower {i}?"
             rows.append(
-                {"id": f"q{i}", "question": question, "answers": ["x"], "subject": f"{name} {i // 2}",
+                {"id": f"q{i}", "question": question, "answers": [accepted.format(i)], "subject": f"{name} {i // 2}",
                  "relation": relation, "popularity": float(i)}
             )  # fmt: skip
             words = RIGHT if label else WRONG

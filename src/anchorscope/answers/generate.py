@@ -1,18 +1,24 @@
-"""Greedy answers with transformers: the shared prefix computed once, finished rows let go.
+"""Answers with transformers, greedy or drawn: the shared prefix computed once, finished rows let go.
 
 All prompts of a study start with the same few-shot examples. Their keys and values are computed once and copied into
 each batch, so that only the question and the answer cost anything. Rows are padded on the left, between the prefix and
 the question, and masked; positions count real tokens only, so a row's answer does not depend on its batch beyond the
 rounding of the dtype: in float32 the tokens are the same, in bfloat16 nearly all.
+
+Where several answers to a prompt are drawn, its own tokens are computed once too, and then stand in as many rows.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from anchorscope.errors import ModelError
@@ -22,6 +28,8 @@ from anchorscope.models.load import Model, end_tokens
 from anchorscope.models.prefix import compute_prefix
 
 KEEP = 0.75  # rows are let go once this share or less is still being written: a copy of the cache costs too
+DRAWN = 2**22  # probabilities that are summed up at a time where tokens are drawn: 32 MB
+COLDEST = 1e-30  # a lower temperature is taken for this one: logits divided by it are still numbers
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class Generated:
     ids: list[int]
     """Its tokens."""
     logprobs: list[float]
-    """Log-probability (natural) of each."""
+    """Log-probability (natural) of each under the model, whatever the temperature it was drawn at."""
     ended: bool
     """Whether it ended by itself, not by the limit on its length."""
 
@@ -88,6 +96,28 @@ class Generator:
             give_back()
         return [answers[row] for row in range(len(prompts))]
 
+    def sample(
+        self, prompts: Sequence[Sequence[int]], answers: int, temperature: float, keys: Sequence[str]
+    ) -> list[list[Generated]]:
+        """So many answers to each prompt, drawn at a temperature; the prompt's own tokens are computed once.
+
+        What is drawn depends on the prompt's key and the answer's number, not on the batch. Log-probabilities are those
+        of the model itself, at temperature 1, as greedy answers have them.
+        """
+        if not temperature > 0 or answers < 1 or len(keys) != len(prompts):
+            raise ValueError("sampling takes a temperature above 0, at least one answer, and a key for each prompt")
+        shared = len(self.shared_ids)
+        self._check(prompts, self.max_new_tokens)
+        steps = self.max_new_tokens + 1
+        made: dict[int, list[Generated]] = {}
+        for batch in self.plan([len(prompt) for prompt in prompts], answers):
+            points = [uniforms(keys[row], number, steps) for row in batch for number in range(answers)]
+            draws = _Draws(temperature, torch.from_numpy(np.stack(points)))
+            drawn = self._sample_batch([prompts[row][shared:] for row in batch], answers, draws)
+            made.update({row: drawn[i * answers : (i + 1) * answers] for i, row in enumerate(batch)})
+            give_back()
+        return [made[row] for row in range(len(prompts))]
+
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> list[list[float]]:
         """The log-probability of each token of given answers."""
         shared = len(self.shared_ids)
@@ -132,8 +162,8 @@ class Generator:
         picked = logprobs[:, logprobs.shape[1] - longest :].gather(2, wanted[:, :, None])[:, :, 0].tolist()
         return [values[longest - length :] for values, length in zip(picked, lengths, strict=True)]
 
-    def plan(self, lengths: Sequence[int]) -> list[list[int]]:
-        """The batches of prompts of these lengths."""
+    def plan(self, lengths: Sequence[int], answers: int = 1) -> list[list[int]]:
+        """The batches of prompts of these lengths, each to be answered so many times."""
         own = [length - len(self.shared_ids) for length in lengths]
         # a sliding window is counted in cache slots; where it matters, no row may hold a padded slot
         window, longest = self.model.window, max(lengths, default=0) + self.max_new_tokens
@@ -141,14 +171,30 @@ class Generator:
         # a padded slot that sees nothing at all is not a number in eager's softmax, which casts float64 to float32
         wide = self.model.attention == "eager" and self.model.network.dtype == torch.float64
         return plan_batches(
-            own, self.batch_tokens, lambda tokens: tokens + self.max_new_tokens, padding=fits and not wide
+            own, self.batch_tokens, lambda tokens: answers * (tokens + self.max_new_tokens), padding=fits and not wide
         )
 
     @torch.inference_mode()
     def _batch(self, rows: Sequence[Sequence[int]]) -> list[Generated]:
         ids, mask, positions = self._lay_out(rows)
         steps = _Steps(self, self._cache(len(rows), ids.shape[1] + self.max_new_tokens), mask)
-        return steps.run(ids, positions)
+        return steps.run(*steps.choose(steps.forward(ids, positions), range(len(rows)), 0), positions)
+
+    @torch.inference_mode()
+    def _sample_batch(self, rows: Sequence[Sequence[int]], answers: int, draws: _Draws) -> list[Generated]:
+        """The answers to the first prompt, then those to the second, and so on."""
+        ids, mask, positions = self._lay_out(rows)
+        size = ids.shape[1] + self.max_new_tokens
+        prompted = _Steps(self, self._cache(len(rows), size), mask)
+        logits = prompted.forward(ids, positions)
+        of = torch.arange(len(rows)).repeat_interleave(answers)  # each answer's prompt
+        together = max(1, self.batch_tokens // size)  # more than a batch has, unless one prompt is asked alone
+        made: list[Generated] = []
+        for part, points in zip(torch.split(of, together), torch.split(draws.uniforms, together), strict=True):
+            steps = prompted.again(part, _Draws(draws.temperature, points))
+            first = steps.choose(logits[part.to(logits.device)], range(len(part)), 0)
+            made += steps.run(*first, positions[part.to(positions.device)])
+        return made
 
     def _lay_out(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Ids (rows, width), mask (rows, shared + width) and positions (rows, width), padded on the left."""
@@ -168,20 +214,67 @@ class Generator:
         return Cache(layers=[_RoomyLayer(keys, values, rows, room) for keys, values in self._prefix])
 
 
+@dataclass(frozen=True)
+class _Draws:
+    """How tokens are drawn, instead of taking the most likely one."""
+
+    temperature: float
+    """Logits are divided by it."""
+    uniforms: torch.Tensor
+    """Where in the distribution each row's token lies at each step: (row, step), from 0 to below 1."""
+
+    def __call__(self, logits: torch.Tensor, rows: Sequence[int], step: int) -> torch.Tensor:
+        """The next token of these rows. Some at a time: sums over a vocabulary take more room than logits."""
+        at = max(1, DRAWN // logits.shape[1])
+        parts = zip(torch.split(logits, at), torch.split(self.uniforms[list(rows), step], at), strict=True)
+        return torch.cat([draw(*part, self.temperature) for part in parts])
+
+
+def draw(logits: torch.Tensor, uniforms: torch.Tensor, temperature: float) -> torch.Tensor:
+    """The token at which the summed probabilities of each row first exceed its number between 0 and 1."""
+    device = logits.device
+    if device.type == "mps":  # it has no float64
+        logits = logits.cpu()
+    probabilities = (logits / max(temperature, COLDEST)).softmax(dim=-1)
+    summed = probabilities.cumsum(dim=-1, dtype=torch.float64)
+    points = uniforms.to(summed)[:, None] * summed[:, -1:]  # of what they really sum up to
+    found = torch.searchsorted(summed, points, right=True).clamp(max=logits.shape[1] - 1)
+    # a sum made in parallel may dip by its rounding: a token that cannot be is never taken
+    possible = probabilities.gather(1, found) > 0
+    return torch.where(possible, found, probabilities.argmax(dim=-1, keepdim=True))[:, 0].to(device)
+
+
+def uniforms(key: str, number: int, steps: int) -> NDArray[np.float64]:
+    """Numbers from 0 to below 1, one for each step of an answer: a function of the key and the answer's number.
+
+    They are made of the bits of Philox, which are the same in every version of numpy.
+    """
+    digest = hashlib.blake2b(f"{key}/{number}".encode(), digest_size=16).digest()
+    bits = np.random.Philox(key=int.from_bytes(digest, "little")).random_raw(steps)
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
 class _Steps:
     """One batch, token by token."""
 
-    def __init__(self, generator: Generator, cache: Any, mask: torch.Tensor) -> None:
-        self.generator, self.cache, self.mask = generator, cache, mask
+    def __init__(self, generator: Generator, cache: Any, mask: torch.Tensor, draws: _Draws | None = None) -> None:
+        self.generator, self.cache, self.mask, self.draws = generator, cache, mask, draws
 
-    def run(self, ids: torch.Tensor, positions: torch.Tensor) -> list[Generated]:
-        rows = ids.shape[0]
+    def again(self, rows: torch.Tensor, draws: _Draws) -> _Steps:
+        """What was computed so far of these rows, some of them several times, to go on with."""
+        cache = Cache(layers=[copy(layer) for layer in self.cache.layers])
+        steps = _Steps(self.generator, cache, self.mask, draws)
+        steps._select(rows)
+        return steps
+
+    def run(self, chosen: torch.Tensor, logprob: torch.Tensor, positions: torch.Tensor) -> list[Generated]:
+        """Go on from each row's first token to the end of its answer."""
+        rows = chosen.shape[0]
         tokens: list[list[int]] = [[] for _ in range(rows)]
         logprobs: list[list[float]] = [[] for _ in range(rows)]
         ended = [False] * rows
         alive = list(range(rows))
         for step in range(self.generator.max_new_tokens + 1):
-            chosen, logprob = self._forward(ids, positions)
             stop = self.generator.stops[chosen].tolist()
             for i, (row, token, value) in enumerate(zip(alive, chosen.tolist(), logprob.tolist(), strict=True)):
                 ended[row] = ended[row] or stop[i]
@@ -193,13 +286,16 @@ class _Steps:
                 break
             ids, positions = chosen[:, None], positions[:, -1:] + 1
             if len(left) <= KEEP * len(alive):
-                ids, positions = self._let_go(left, ids, positions)
+                keep = torch.tensor(left, device=self.mask.device)
+                self._select(keep)
+                ids, positions = ids[keep], positions[keep]
                 alive = [alive[i] for i in left]
             self.mask = torch.cat([self.mask, self.mask.new_ones(len(alive), 1)], dim=1)
+            chosen, logprob = self.choose(self.forward(ids, positions), alive, step + 1)
         return [Generated(*each) for each in zip(tokens, logprobs, ended, strict=True)]
 
-    def _forward(self, ids: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The most likely next token of each row, and its log-probability."""
+    def forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """The logits of each row's next token: (row, vocabulary)."""
         output = self.generator.model.network(
             ids,
             attention_mask=self.mask,
@@ -208,22 +304,25 @@ class _Steps:
             use_cache=True,
             logits_to_keep=1,
         )
-        logits = output.logits[:, -1].float()
+        return output.logits[:, -1].float()  # type: ignore[no-any-return]
+
+    def choose(self, logits: torch.Tensor, rows: Sequence[int], step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The next token of each row, the most likely one or a drawn one, and its log-probability."""
         best = logits.max(dim=-1)
         if not torch.isfinite(best.values).all():
             raise ModelError(
                 f"{self.generator.model.name}: what it predicts is not a number",
                 "Examine it with: anchorscope doctor MODEL --dtype float32",
             )
-        chosen = best.indices.to(self.mask.device)
-        return chosen, (best.values - logits.logsumexp(dim=-1)).to(self.mask.device)
+        chosen = best.indices if self.draws is None else self.draws(logits, rows, step)
+        values = logits.gather(1, chosen[:, None])[:, 0]
+        return chosen.to(self.mask.device), (values - logits.logsumexp(dim=-1)).to(self.mask.device)
 
-    def _let_go(self, left: list[int], ids: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        keep = torch.tensor(left, device=self.mask.device)
+    def _select(self, rows: torch.Tensor) -> None:
+        """Keep these rows only, or take some of them several times."""
         for layer in self.cache.layers:
-            layer.select(keep) if isinstance(layer, _RoomyLayer) else layer.batch_select_indices(keep.to(layer.device))
-        self.mask = self.mask[keep]
-        return ids[keep], positions[keep]
+            layer.select(rows) if isinstance(layer, _RoomyLayer) else layer.batch_select_indices(rows.to(layer.device))
+        self.mask = self.mask[rows.to(self.mask.device)]
 
 
 def stop_tokens(model: Model) -> torch.Tensor:

@@ -161,6 +161,14 @@ def _split_around(rendered: list[str], lines: list[str]) -> tuple[str, str]:
     return around[0]
 
 
+def closing_id(tokenizer: Any, style: str) -> int:
+    """The first token behind an answer: of the empty line that follows one in a prompt, or the end of a turn."""
+    if style == "chat" and tokenizer.eos_token_id is not None:
+        return int(tokenizer.eos_token_id)
+    first: int = tokenizer("\n\n", add_special_tokens=False).input_ids[0]
+    return first
+
+
 def answer_ids(prompter: Prompter, prompt: Prompt, answer: str) -> list[int]:
     """The tokens of an answer after its prompt: those of the whole text, where they continue the prompt's own."""
     if not answer:

@@ -16,6 +16,7 @@ POSITIONS: dict[Position, str] = {
     "answer_last": "the last exact answer token",
     "final": "the last token of the answer",
     "prompt_last": "the last token before the answer",
+    "after_answer": "the first token behind the answer",
 }
 GROUPS = {"Q": "Q-Anchored", "A": "A-Anchored", "all": "all answers", "Q-A": "Q minus A"}
 

@@ -52,5 +52,10 @@ class Spans:
     dropped: str | None
     """why the sample cannot be used; its lists are then empty"""
 
+    @property
+    def after_answer(self) -> int:
+        """The first token behind the answer; what it is, a template says (models/prompts.py)."""
+        return self.answer[1]
+
 
 SPANS = Kind("spans", Spans)

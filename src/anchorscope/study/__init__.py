@@ -16,6 +16,6 @@ from anchorscope.study.measuring import EvidenceSpec, MapSpec, ProbeSpec, SpansS
 from anchorscope.study.study import Study
 
 __all__ = [
-    "AnswersSpec", "DatasetSpec", "EvidenceSpec", "Example", "GradesSpec", "JudgeSpec", "MapSpec", "ModelSpec", "ProbeSpec",
-    "PromptSpec", "Sites", "SpansSpec", "Study", "TraceSpec",
+    "AnswersSpec", "DatasetSpec", "EvidenceSpec", "Example", "GradesSpec", "JudgeSpec", "MapSpec", "ModelSpec",
+    "ProbeSpec", "PromptSpec", "Sites", "SpansSpec", "Study", "TraceSpec",
 ]  # fmt: skip

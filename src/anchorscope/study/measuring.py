@@ -129,7 +129,7 @@ class EvidenceSpec(Spec):
     """At which they are sampled."""
     distinct: Annotated[int, Field(ge=1)] = 4
     """Of the distinct right and wrong ones of a question so many each, drawn by a hash, are read at most."""
-    donors: Annotated[int, Field(ge=2, le=8)] = 3
+    donors: Annotated[int, Field(ge=2, le=4)] = 3
     """Questions whose exact tokens are put in the place of a sample's own, one after the other."""
     prompts: Annotated[int, Field(ge=0, le=2)] = 2
     """Further sets of shots under which labels are taken again."""

@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 Site = Literal["attn", "mlp", "resid"]
 """Where an activation is read: what the attention block or the MLP puts out, before any post-norm; or the layer."""
 
-Position = Literal["answer_last", "final", "prompt_last"]
-"""Which token is read: the last exact answer token, the last token of the answer, the last one before the answer."""
+Position = Literal["answer_last", "final", "prompt_last", "after_answer"]
+"""Which token is read: the last exact answer token, the last token of the answer, the last one before the answer, or
+the first one behind it."""
 
 Condition = Literal[
     "clean", "knockout", "control_question", "control_random", "matched_question", "matched_random", "answer_only",
@@ -18,13 +19,21 @@ Condition = Literal[
 ]  # fmt: skip
 """What the forward pass was. A control cuts other tokens; `matched_…` as many exact tokens, for the same queries."""
 
+Further = Literal[
+    "answer_bare", "patched_1", "patched_2", "patched_3", "patched_4", "patched_control", "mirror_question",
+    "mirror_answer", "mirror_both",
+]  # fmt: skip
+"""Passes of the supporting evidence: the answer behind a BOS alone; the exact question tokens replaced by those of
+another question, or as many other tokens; and cuts for the token behind the answer alone."""
+
 Control = Literal["control_question", "control_random", "control_prefix"]
 """Which tokens are cut instead of the exact question tokens: others of the question, near ones behind the prefix, or
 content words of the prefix itself."""
 
 SpanName = Literal[
-    "exact_question", "control_question", "control_random", "control_prefix", "matched_question", "matched_random"
-]
+    "exact_question", "control_question", "control_random", "control_prefix", "matched_question", "matched_random",
+    "exact_answer", "exact_both",
+]  # fmt: skip
 """The sets of tokens that a knockout takes by name."""
 
 ExactRule = Literal["content", "dataset"]
@@ -41,6 +50,8 @@ CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 DEFAULT_CONDITIONS = tuple(condition for condition in CONDITIONS if condition != "control_prefix")  # it takes shots
 QUESTION_ONLY: Position = "prompt_last"
 """Before any answer exists: always read in the clean pass, for the question-only baseline."""
+MIRROR: Position = "after_answer"
+"""Where the mirror reads: the question and the answer lie before it alike."""
 
 
 class ReadPoint(NamedTuple):

@@ -67,8 +67,10 @@ def _experts(config: Any) -> int:
     return int(getattr(config, "num_experts_per_tok", None) or 1)
 
 
-def make_budget(model: Model, gigabytes: float, before: int, reads: int, longest: int | None = None) -> Budget:
-    """The budget of a model. `reads`: activations read per sample and layer."""
+def make_budget(
+    model: Model, gigabytes: float, before: int, reads: int, longest: int | None = None, predicted: int = 0
+) -> Budget:
+    """The budget of a model. `reads`: activations read per sample and layer; `predicted`: tokens with logits."""
     config = model.network.config.get_text_config()
     size, layers, width = model.network.dtype.itemsize, config.num_hidden_layers, config.hidden_size
     heads = config.num_attention_heads
@@ -85,7 +87,7 @@ def make_budget(model: Model, gigabytes: float, before: int, reads: int, longest
     masks = MASKS * size * (1 if eager else heads * head // keys)  # for each of the heads that share their keys
     return Budget(
         memory=int(gigabytes * 1e9),
-        read=2 * size * layers * reads * width,
+        read=2 * size * layers * reads * width + size * predicted * config.vocab_size,
         slot=max(attention, mlp, norm),
         key=2 * size * (keys + queries if eager else keys),
         edge=HOST + masks + (heads * (size + 8) if eager else 0),

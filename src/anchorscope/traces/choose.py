@@ -11,6 +11,7 @@ from anchorscope.questions.row import group_key
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
 from anchorscope.traces.clusters import Keys, clusters_of
+from anchorscope.traces.donors import Donors
 from anchorscope.traces.record import Trace
 
 
@@ -31,7 +32,7 @@ class Chosen:
         """The chosen samples, in order."""
         return (s for s in read_samples(store, model, dataset) if s.question.id in self.clusters)
 
-    def row(self, sample: Sample) -> Trace:
+    def row(self, sample: Sample, donors: Donors | None = None) -> Trace:
         """The row of a chosen sample."""
         question, answer, correct = sample.question, sample.answer, bool(sample.grade.correct)
         return Trace(
@@ -46,6 +47,9 @@ class Chosen:
             kind=kind_of(question.question, question.answers),
             logprobs=answer.logprobs,
             cut_tokens=len(sample.spans.exact_question),
+            donors=donors.ids if donors else [],
+            block=donors.block if donors else -1,
+            controlled=donors is not None and "patched_control" in donors.patches,
         )
 
 

@@ -9,7 +9,7 @@ sliding windows and query norms stay the model's own business (docs/decisions.md
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +62,8 @@ class Knockout:
 
     span: SpanName = "exact_question"
     """The tokens that become invisible. `matched_…` are the exact tokens paired with the control of that name."""
-    into: Into = "after"
-    """For which queries: every later token, or those of the answer only."""
+    into: Into | Literal["reader"] = "after"
+    """For which queries: every later token, those of the answer only, or the token behind the answer alone."""
     layers: LayerRule = "cumulative"
     """cumulative: up to the layer that is read. window: in `width` layers around one. single: in one layer."""
     width: int = 1
@@ -80,8 +80,8 @@ class Knockout:
         tokens of a pair.
         """
         pairs = _pairs(spans, self.span)
-        # the answer's own tokens; an answer begins after all that can be cut
-        start = spans.answer[0] if self.into == "answer" else 0
+        # the answer's own tokens, which begin after all that can be cut of a question; or those behind it
+        start = {"after": 0, "answer": spans.answer[0], "reader": spans.after_answer}[self.into]
         return Cut(tuple(key for key, _ in pairs), tuple(max(start, max(pair) + 1) for pair in pairs))
 
     def variants(self, layers: int) -> list[range]:
@@ -97,8 +97,10 @@ class Knockout:
 
 def _pairs(spans: Spans, name: SpanName) -> list[tuple[int, int]]:
     """Each token that is cut, with the token that its queries must come after too."""
-    if name == "exact_question":
-        return [(token, token) for token in spans.exact_question]
+    whole = {"exact_question": ["exact_question"], "exact_answer": ["exact_answer"]}
+    whole["exact_both"] = ["exact_question", "exact_answer"]
+    if name in whole:
+        return [(token, token) for part in whole[name] for token in getattr(spans, part)]
     control = f"control_{name.partition('_')[2]}"
     pairs = list(zip(getattr(spans, f"{control}_exact"), getattr(spans, f"{control}_control"), strict=True))
     return pairs if name.startswith("matched") else [(other, exact) for exact, other in pairs]

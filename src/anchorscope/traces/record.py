@@ -35,6 +35,12 @@ class Trace:
     """log-probability (natural) of each answer token"""
     cut_tokens: int
     """exact question tokens that the knockout cuts"""
+    donors: list[str]
+    """questions whose exact tokens were put in the place of its own; empty where none was asked for or fits"""
+    block: int
+    """samples with the same have the same donors; -1 where there are none"""
+    controlled: bool
+    """whether other tokens were replaced too, as a control"""
 
 
 @dataclass(frozen=True, slots=True)

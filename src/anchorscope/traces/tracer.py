@@ -26,6 +26,7 @@ from anchorscope.study.terms import Site
 from anchorscope.traces.attention import attention_in_rows
 from anchorscope.traces.layout import Layout, Stream, lay_out
 
+CHUNK = 64  # rows of logits that are made float32 at a time
 PLACED = ("position_ids", "position_embeddings")  # what a layer gets with the states of each slot
 
 
@@ -67,12 +68,28 @@ class Tracer:
         self, samples: Sequence[Sequence[Stream]], reads: Sequence[Read]
     ) -> tuple[dict[Site, torch.Tensor], torch.Tensor]:
         """The same, and what the model predicts after each token read: logits (read, vocabulary), on the CPU."""
-        states, output = self._run(samples, reads, self.model.network, predict=True)
+        states, output = self._run(samples, reads, self.model.network, predict=reads)
         return states, output.logits[0].cpu()
+
+    def with_support(
+        self, samples: Sequence[Sequence[Stream]], reads: Sequence[Read], said: Sequence[tuple[Read, int]]
+    ) -> tuple[dict[Site, torch.Tensor], torch.Tensor]:
+        """The same, and the log-probability (natural) of some tokens: each behind the token that is read."""
+        states, output = self._run(samples, reads, self.model.network, predict=[read for read, _ in said])
+        tokens = torch.tensor([token for _, token in said], device=output.logits.device)
+        picked = [
+            logits.float().log_softmax(dim=-1).gather(1, each[:, None])[:, 0]
+            for logits, each in zip(torch.split(output.logits[0], CHUNK), torch.split(tokens, CHUNK), strict=True)
+        ]
+        return states, torch.cat(picked).cpu()
 
     @torch.inference_mode()
     def _run(
-        self, samples: Sequence[Sequence[Stream]], reads: Sequence[Read], module: nn.Module, predict: bool = False
+        self,
+        samples: Sequence[Sequence[Stream]],
+        reads: Sequence[Read],
+        module: nn.Module,
+        predict: Sequence[Read] = (),
     ) -> tuple[dict[Site, torch.Tensor], Any]:
         """One pass of the decoder, or of the whole model: what is read on the way, and what it gives."""
         if not reads:
@@ -81,8 +98,8 @@ class Tracer:
         readings = _Readings(self.sites, self.layers)
         slots = _slots(layout, reads, self.layers)
         device = self.model.device
-        # the model's own head is applied to the read slots only, with whatever its family does to logits
-        wanted = {"logits_to_keep": torch.from_numpy(slots[-1])} if predict else {}
+        # the model's own head is applied to some slots only, with whatever its family does to logits
+        wanted = {"logits_to_keep": torch.from_numpy(_slots(layout, predict, self.layers)[-1])} if predict else {}
         with ExitStack() as stack:
             for handle in self._hooks(layout, slots, readings):
                 stack.callback(handle.remove)

@@ -1,0 +1,120 @@
+"""Several answers a question, drawn at a temperature: from the `answers` table to the `sampled` table of one model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+from anchorscope.answers.generate import Generated
+from anchorscope.answers.record import ANSWERS, SAMPLED, Sampled
+from anchorscope.models.load import Model
+from anchorscope.models.prompts import Prompter
+from anchorscope.store import Cell, Plan, Sharded, Store, Table
+
+SHARD_QUESTIONS = 64  # with all their answers
+
+
+class Asker(Protocol):
+    """Who is asked: an `Answerer`."""
+
+    model: Model
+    """It answers."""
+    prompter: Prompter
+    """Puts questions to it."""
+
+    @property
+    def generate(self) -> Any:
+        """What generates: its `sample` is called."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One question as it was put to the model."""
+
+    id: str
+    """Its id."""
+    context: str | None
+    """The passage that stood in the prompt."""
+    prompt_ids: list[int]
+    """Prompt tokens after the shared prefix."""
+
+
+def sampled_stage(answerer: Asker, dataset: str, store: Store, questions: Sequence[str]) -> Sharded[Sampled]:
+    """The `sampled` table of one model and dataset: the answers to these questions, in their order.
+
+    The prompts are those of the `answers` table.
+    """
+    spec, seed = store.study.evidence, store.study.seed
+    assert spec is not None, "a study without `evidence` samples nothing"
+    cell = store.results(answerer.model.name, dataset)
+    table = _begin(cell, store, questions)
+    asked = _prompts(cell, questions)
+
+    def sample(shard: int) -> list[list[Sampled]]:
+        rows = [asked()[questions[i]] for i in table.plan.rows_of(shard)]
+        prompts = [[*answerer.prompter.shared_ids, *row.prompt_ids] for row in rows]
+        keys = [f"{seed}/sampled/{row.id}" for row in rows]
+        made = answerer.generate.sample(prompts, spec.answers, spec.temperature, keys)
+        decode = answerer.prompter.tokenizer.decode
+        texts = [[decode(each.ids, skip_special_tokens=True).strip() for each in drawn] for drawn in made]
+        return [[distinct(*each) for each in zip(rows, made, texts, strict=True)]]
+
+    return Sharded(f"{answerer.model.name}, {dataset}: answering {spec.answers} times", (table,), sample)
+
+
+def distinct(asked: _Asked, made: Sequence[Generated], texts: Sequence[str]) -> Sampled:
+    """The answers to one question, those that say the same once: as the first of them says it."""
+    same: dict[str, list[int]] = {}
+    for i, text in enumerate(texts):
+        same.setdefault(" ".join(text.casefold().split()), []).append(i)
+    first = [numbers[0] for numbers in same.values()]
+    return Sampled(
+        id=asked.id,
+        context=asked.context,
+        prompt_ids=asked.prompt_ids,
+        texts=[texts[i] for i in first],
+        answer_ids=[token for i in first for token in made[i].ids],
+        sizes=[len(made[i].ids) for i in first],
+        logprobs=[value for i in first for value in made[i].logprobs],
+        times=[len(numbers) for numbers in same.values()],
+        ended=[int(made[i].ended) for i in first],
+    )
+
+
+def _prompts(cell: Cell, questions: Sequence[str]) -> Callable[[], dict[str, _Asked]]:
+    """The prompts of these questions by their ids, read on first need."""
+
+    @cache
+    def read() -> dict[str, _Asked]:
+        wanted, columns = set(questions), ["id", "context", "prompt_ids"]
+        batches = cell.table(ANSWERS).batches(columns)
+        rows = (_Asked(**row) for batch in batches for row in batch.to_pylist() if row["id"] in wanted)
+        found = {row.id: row for row in rows}
+        if len(found) < len(wanted):
+            raise ValueError(f"{len(wanted) - len(found)} of the questions to be asked are not in {cell.folder}")
+        return found
+
+    return read
+
+
+def _begin(cell: Cell, store: Store, questions: Sequence[str]) -> Table[Sampled]:
+    """Begin the table with all it is a function of."""
+    spec = store.study.evidence
+    assert spec is not None
+    cell.table(ANSWERS)  # which must have been begun
+    answers = cell.entry(ANSWERS)
+    assert answers is not None
+    inputs = {
+        "answers": answers["inputs"],
+        "evidence": {"answers": spec.answers, "temperature": spec.temperature},
+        "seed": store.study.seed,
+        "questions": hashlib.sha256("\n".join(questions).encode()).hexdigest(),
+    }
+    facts = {
+        "batch_plan": "rows of similar length, rows × answers × (longest + max_new_tokens) ≤ batch_tokens, "
+        "within a shard",
+    }
+    return cell.begin(SAMPLED, Plan(len(questions), SHARD_QUESTIONS), inputs, facts)

@@ -1,0 +1,153 @@
+"""All that is computed of a sample in one pass: its streams, where each is read, and whose tokens are predicted.
+
+The passes of a study are its conditions at its positions, and the clean one before any answer exists. Where it asks for
+evidence, further ones go through with them: donors and an answer behind a BOS alone, read where the others are; and
+the mirror, whose streams are one token each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from anchorscope.spans.record import Spans
+from anchorscope.spans.samples import Sample
+from anchorscope.study import EvidenceSpec, TraceSpec
+from anchorscope.study.terms import MIRROR, QUESTION_ONLY, Condition, Further, Position, SpanName
+from anchorscope.traces.conditions import place_of, stream_of
+from anchorscope.traces.knockout import Knockout
+from anchorscope.traces.layout import Stream, cut_stream
+from anchorscope.traces.tracer import Read
+
+SUPPORTED: tuple[Condition, ...] = ("clean", "knockout", "matched_question", "control_question")
+"""Conditions under which the answer's log-probability is taken, as far as a study has them."""
+MIRRORED: dict[Further, SpanName] = {
+    "mirror_question": "exact_question",
+    "mirror_answer": "exact_answer",
+    "mirror_both": "exact_both",
+}
+"""What each of the mirror's passes cuts, for the token behind the answer."""
+
+
+class Patch(NamedTuple):
+    """Other tokens in the place of some of a sample's own."""
+
+    places: tuple[int, ...]
+    """Where."""
+    ids: tuple[int, ...]
+    """Which tokens."""
+
+
+class Kept(NamedTuple):
+    """What is read of every sample."""
+
+    stream: int
+    """The number of its stream in a sample."""
+    name: Condition | Further
+    """The condition."""
+    position: Position
+    """At which token."""
+
+
+def further_of(spec: EvidenceSpec | None) -> list[Further]:
+    """The passes that evidence asks for."""
+    if spec is None:
+        return []
+    patched: list[Further] = ["patched_1", "patched_2", "patched_3", "patched_4"]
+    return ["answer_bare", *patched[: spec.donors], "patched_control", *MIRRORED]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What is computed of each sample."""
+
+    spec: TraceSpec
+    """The study's conditions and positions."""
+    shared_ids: Sequence[int]
+    """The tokens that all samples begin with."""
+    layers: int
+    """Of the model."""
+    evidence: EvidenceSpec | None = None
+    """What evidence asks for."""
+    closing: int = 0
+    """The token behind an answer."""
+    bos: int = 0
+    """How many of the shared tokens are a BOS: 0 or 1."""
+    patches: Mapping[str, Mapping[str, Patch]] = field(default_factory=dict)
+    """By question, which tokens donors put in the place of its own. A sample that has none stays as it is."""
+
+    @property
+    def names(self) -> list[Condition | Further]:
+        """Every condition, in the order of streams."""
+        return [*self.spec.conditions, *further_of(self.evidence)]
+
+    @property
+    def kept(self) -> list[Kept]:
+        """Every condition at every position that it is read at."""
+        return [
+            Kept(number, name, position) for number, name in enumerate(self.names) for position in self.positions(name)
+        ]
+
+    def positions(self, name: Condition | Further) -> list[Position]:
+        """The positions read under a condition."""
+        if name in MIRRORED:
+            return [MIRROR]
+        mirrored = [MIRROR] if self.evidence is not None else []
+        more = [QUESTION_ONLY, *mirrored] if name == "clean" else []
+        return list(dict.fromkeys([*self.spec.positions, *more]))
+
+    def place(self, name: Condition | Further, spans: Spans, position: Position) -> int:
+        """Where a position is in the stream of a condition."""
+        if name == "answer_bare":
+            return int(getattr(spans, position)) - spans.answer[0] + self.bos
+        return place_of("answer_only" if name == "answer_only" else "clean", spans, position)
+
+    def streams(self, sample: Sample) -> list[Stream]:
+        """One for each condition. Tokens after the last that is read change nothing, and are not in it."""
+        ids = [*self.shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids, self.closing]
+        streams = []
+        for name in self.names:
+            end = 1 + max(int(getattr(sample.spans, position)) for position in self.positions(name))
+            streams.append(self._stream(name, ids[:end], sample))
+        return streams
+
+    def _stream(self, name: Condition | Further, ids: Sequence[int], sample: Sample) -> Stream:
+        spans, shared = sample.spans, len(self.shared_ids)
+        if name in MIRRORED:
+            cut = Knockout(MIRRORED[name], "reader").cut(spans)
+            return cut_stream(ids, shared, cut, range(self.layers))
+        if name == "answer_bare":
+            return Stream(tuple(ids[spans.answer[0] :]), self.bos)
+        if name.startswith("patched"):
+            return _patched(ids, shared, self.patches.get(sample.question.id, {}).get(name))
+        return stream_of(name, ids, spans, shared, self.spec.into, self.layers)  # type: ignore[arg-type]
+
+    @property
+    def supported(self) -> list[Condition]:
+        """The conditions under which the answer's log-probability is taken."""
+        return [name for name in SUPPORTED if name in self.spec.conditions] if self.evidence is not None else []
+
+    def said(self, sample: Sample, number: int) -> list[tuple[Read, int]]:
+        """The answer's tokens up to the last exact one, each with the token before it that predicts it.
+
+        `number`: of the sample in its batch. Condition by condition; every one has as many.
+        """
+        first, last = sample.spans.answer[0], sample.spans.answer_last
+        tokens = sample.answer.answer_ids[: last - first + 1]
+        return [
+            (Read(number, self.spec.conditions.index(name), place), token)
+            for name in self.supported
+            for place, token in enumerate(tokens, first - 1)
+        ]
+
+
+def _patched(ids: Sequence[int], shared: int, patch: Patch | None) -> Stream:
+    """The sample with other tokens in some places; as it is, where nothing is put there."""
+    if patch is None:
+        return Stream((ids[-1],), len(ids) - 1)
+    replaced = list(ids)
+    for place, token in zip(patch.places, patch.ids, strict=True):
+        replaced[place] = token
+    start = min(patch.places)
+    return Stream(tuple(replaced[start:]), start)

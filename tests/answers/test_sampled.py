@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope import Study
+from anchorscope.answers import sampled
+from anchorscope.answers.generate import Generated, Generator, draw, stop_tokens, uniforms
+from anchorscope.answers.record import ANSWERS, SAMPLED, Sampled
+from anchorscope.answers.sampled import sampled_stage
+from anchorscope.answers.stage import Answerer
+from anchorscope.errors import StoreError
+from anchorscope.models.load import Model
+from anchorscope.store import Store
+from conftest import plain_rows, write_jsonl
+from filling import filled, write_answers, write_questions
+from tiny import FAMILIES, load_tiny
+from tiny_study import write_samples, write_study
+
+pytestmark = pytest.mark.transformers
+LIMIT, ANSWERS_EACH = 5, 3
+LAST = float(np.nextafter(1, 0))  # the largest number that can be drawn
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def model(request, tmp_path_factory) -> Model:
+    return load_tiny(request.param, tmp_path_factory.mktemp(request.param), dtype="float64")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory) -> Model:
+    return load_tiny("llama", tmp_path_factory.mktemp("llama"))
+
+
+@torch.inference_mode()
+def slow(model: Model, prompt: list[int], stops: torch.Tensor, temperature: float, points: list[float]) -> Generated:
+    """The obvious way: one row, no cache, no padding, the whole text again for every token, one token after another."""
+    ids, logprobs = list(prompt), []
+    for point in points:
+        logits = model.network(torch.tensor([ids]), use_cache=False).logits[0, -1].double()
+        total = 0.0
+        for token, probability in enumerate((logits / temperature).softmax(-1).tolist()):
+            total += probability
+            if total > point:
+                break
+        if stops[token]:
+            return Generated(ids[len(prompt) :], logprobs, True)
+        if len(logprobs) == len(points) - 1:
+            break
+        ids.append(token)
+        logprobs.append(float(logits.log_softmax(-1)[token]))
+    return Generated(ids[len(prompt) :], logprobs, False)
+
+
+def prompts_of(shared: int, count: int, shortest: int, longest: int) -> list[list[int]]:
+    rng = random.Random(shared)
+    prefix = [rng.randrange(3, 300) for _ in range(shared)]
+    return [prefix + [rng.randrange(3, 300) for _ in range(rng.randint(shortest, longest))] for _ in range(count)]
+
+
+def keys_of(prompts: list[list[int]]) -> list[str]:
+    return [f"key {i}" for i in range(len(prompts))]
+
+
+def check_against_the_slow_way(model: Model, shared: int, longest: int) -> None:
+    prompts = prompts_of(shared, 5, 1, longest)
+    keys, temperature = keys_of(prompts), 1.5
+    points = [[uniforms(key, n, LIMIT + 1).tolist() for n in range(ANSWERS_EACH)] for key in keys]
+    never = torch.zeros_like(stop_tokens(model))
+    stops = never.clone()
+    for prompt, drawn in zip(prompts[::2], points[::2], strict=True):  # tokens that some rows really come to
+        stops[slow(model, prompt, never, temperature, drawn[0][:3]).ids[1]] = True
+        stops[slow(model, prompt, never, temperature, drawn[1][:4]).ids[2]] = True
+    expected = [
+        [slow(model, prompt, stops, temperature, each) for each in drawn]
+        for prompt, drawn in zip(prompts, points, strict=True)
+    ]
+    assert {answer.ended for drawn in expected for answer in drawn} == {False, True}
+    assert any(len({tuple(answer.ids) for answer in drawn}) > 1 for drawn in expected)
+    order = [3, 0, 4, 2, 1]
+    for budget in (1, 60, 10_000):
+        generator = Generator(model, prompts[0][:shared], LIMIT, budget)
+        generator.stops = stops
+        found = generator.sample([prompts[i] for i in order], ANSWERS_EACH, temperature, [keys[i] for i in order])
+        for i, drawn in zip(order, found, strict=True):
+            assert [(answer.ids, answer.ended) for answer in drawn] == [(e.ids, e.ended) for e in expected[i]], budget
+            for answer, each in zip(drawn, expected[i], strict=True):
+                assert answer.logprobs == pytest.approx(each.logprobs, abs=1e-4)  # of the model, not of the temperature
+
+
+@pytest.mark.parametrize(("shared", "longest"), [(0, 8), (10, 9), (40, 20)])  # the last one exceeds the windows
+def test_answers_are_those_of_the_slow_way_whatever_batch_and_order(model: Model, shared: int, longest: int):
+    check_against_the_slow_way(model, shared, longest)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt2"])
+def test_so_they_are_in_float32(family: str, tmp_path: Path):
+    check_against_the_slow_way(load_tiny(family, tmp_path), 10, 9)
+
+
+def test_near_temperature_0_they_are_the_greedy_ones(llama: Model):
+    prompts = prompts_of(7, 6, 1, 9)
+    generator = Generator(llama, prompts[0][:7], LIMIT, 300)
+    greedy = generator(prompts)
+    for temperature in (1e-4, 1e-45):
+        assert generator.sample(prompts, 2, temperature, keys_of(prompts)) == [[each, each] for each in greedy]
+
+
+def test_an_answer_depends_on_its_key_and_its_number_alone(llama: Model):
+    prompts = prompts_of(7, 4, 1, 9)
+    generator = Generator(llama, prompts[0][:7], LIMIT, 300)
+    many = generator.sample(prompts, 6, 1.5, ["a", "b", "c", "d"])
+    alone = generator.sample([prompts[2]], 2, 1.5, ["c"])[0]
+    assert [each.ids for each in many[2][:2]] == [each.ids for each in alone]
+    again = generator.sample([prompts[2]], 6, 1.5, ["e"])[0]
+    assert [each.ids for each in many[2]] != [each.ids for each in again]
+
+
+def test_first_tokens_are_as_frequent_as_they_are_probable(llama: Model):
+    (prompt,) = prompts_of(7, 1, 9, 9)
+    temperature, count = 2.0, 250
+    generator = Generator(llama, prompt[:7], 1, 5_000)
+    generator.stops = torch.zeros_like(generator.stops)
+    drawn = generator.sample([prompt] * count, 16, temperature, [str(i) for i in range(count)])
+    frequency = Counter(answer.ids[0] for answers in drawn for answer in answers)
+    with torch.inference_mode():
+        logits = llama.network(torch.tensor([prompt])).logits[0, -1].double()
+    expected = (16 * count * (logits / temperature).softmax(-1)).tolist()
+    often = [token for token, number in enumerate(expected) if number >= 5]
+    assert len(often) >= 5
+    cells = [(frequency[token], expected[token]) for token in often]
+    rest = 16 * count - sum(found for found, _ in cells), sum(expected) - sum(number for _, number in cells)
+    statistic = sum((found - number) ** 2 / number for found, number in [*cells, rest])
+    assert statistic < len(cells) + 4 * (2 * len(cells)) ** 0.5  # chi-squared with so many degrees of freedom
+
+
+def test_log_probabilities_are_those_that_the_same_tokens_are_given_later(model: Model):
+    prompts = prompts_of(12, 4, 1, 9)
+    generator = Generator(model, prompts[0][:12], LIMIT, 10_000)
+    generator.stops = torch.zeros_like(generator.stops)
+    for prompt, drawn in zip(prompts, generator.sample(prompts, 4, 0.7, keys_of(prompts)), strict=True):
+        scores = generator.score([prompt] * 4, [answer.ids for answer in drawn])
+        for answer, values in zip(drawn, scores, strict=True):
+            assert len(answer.ids) == LIMIT
+            assert answer.logprobs == pytest.approx(values, abs=1e-4)
+
+
+@pytest.mark.parametrize("shared", [0, 7])
+@pytest.mark.parametrize("budget", [1, 40, 150, 10_000])
+def test_a_prompt_goes_through_once_and_no_more_rows_than_in_a_greedy_batch(llama: Model, shared: int, budget: int):
+    prompts = prompts_of(shared, 6, 9, 9)  # of one length: nothing is padded
+    generator = Generator(llama, prompts[0][:shared], LIMIT, budget)
+    generator.stops = torch.zeros_like(generator.stops)
+    shapes: list[torch.Size] = []
+    hook = llama.network.get_input_embeddings().register_forward_hook(
+        lambda _, inputs, __: shapes.append(inputs[0].shape)
+    )
+    try:
+        generator.sample(prompts, 8, 1.0, keys_of(prompts))
+    finally:
+        hook.remove()
+    assert sum(rows * width for rows, width in shapes if width > 1) == 6 * 9
+    assert sum(rows for rows, width in shapes if width == 1) == 6 * 8 * LIMIT  # the last one says whether it ends
+    assert max(rows for rows, _ in shapes) * (9 + LIMIT) <= max(budget, 9 + LIMIT)
+
+
+def test_what_cannot_be_drawn_is_refused(llama: Model):
+    generator = Generator(llama, [5], LIMIT, 100)
+    for answers, temperature, keys in ((2, 0.0, ["a"]), (2, float("nan"), ["a"]), (0, 1.0, ["a"]), (2, 1.0, [])):
+        with pytest.raises(ValueError, match="sampling takes"):
+            generator.sample([[5, 6]], answers, temperature, keys)
+    assert generator.sample([], 2, 1.0, []) == []
+
+
+def test_numbers_are_drawn_evenly_and_apart():
+    numbers = np.stack([uniforms("key", n, 500) for n in range(40)])
+    assert np.array_equal(numbers[3, :7], uniforms("key", 3, 7))
+    assert len(np.unique(numbers)) == numbers.size
+    assert numbers.min() >= 0
+    assert numbers.max() <= LAST
+    assert abs(numbers.mean() - 0.5) < 4 / (12 * numbers.size) ** 0.5
+    assert np.abs(np.corrcoef(numbers) - np.eye(40)).max() < 5 / 500**0.5
+    # the very numbers, so that no version of numpy changes what is drawn
+    assert uniforms("0/sampled/q1", 2, 2).tolist() == pytest.approx([0.0, 0.0], abs=1)
+
+
+@given(
+    st.lists(st.floats(-40, 40) | st.just(float("-inf")), min_size=2, max_size=30).filter(lambda x: max(x) > -50),
+    st.floats(0, LAST) | st.sampled_from([0.0, LAST]),
+    st.sampled_from([1e-40, 0.1, 1.0, 10.0]),
+)
+def test_a_token_that_cannot_be_is_never_drawn(logits: list[float], point: float, temperature: float):
+    row = torch.tensor([logits, logits])
+    token, twin = draw(row, torch.tensor([point, point], dtype=torch.float64), temperature).tolist()
+    assert token == twin
+    assert logits[token] > float("-inf")
+    weights = (row[0].double() / max(temperature, 1e-30)).softmax(-1)
+    assert weights[:token].sum() <= point + 1e-5
+    assert weights[: token + 1].sum() >= point - 1e-5
+
+
+def test_the_ends_of_the_distribution():
+    impossible = float("-inf")
+    row = torch.tensor([[impossible, 0.0, impossible, 1.0, impossible, impossible]])
+    assert draw(row, torch.tensor([0.0]), 1.0).tolist() == [1]
+    assert draw(row, torch.tensor([LAST], dtype=torch.float64), 1.0).tolist() == [3]
+
+
+def study_of(folder: Path, **fields) -> Study:
+    write_jsonl(folder / "d.jsonl", plain_rows(30))
+    model = {"id": str(folder / "model"), "name": "tiny", "dtype": "float32"}
+    dataset = {"set": "nq", "name": "numbers", "path": str(folder / "d.jsonl")}
+    study = {"name": "s", "models": [model], "datasets": [dataset], "shard_rows": 8, "answers": {"max_new_tokens": 3}}
+    return Study.model_validate({**study, "evidence": {"answers": 6}, **fields}).based_at(folder)
+
+
+def test_the_stage_goes_on_where_it_stopped_and_counts_every_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sampled, "SHARD_QUESTIONS", 4)
+    model, study = load_tiny("llama", tmp_path / "model"), study_of(tmp_path)
+    wanted = [f"q{i}" for i in range(0, 30, 3)]
+    with Store.writing(tmp_path / "run", study) as store:
+        write_questions(study.datasets[0], store)
+        answerer = Answerer(model, study)
+        with pytest.raises(StoreError, match="no table 'answers'"):
+            sampled_stage(answerer, "numbers", store, wanted)
+        asked = {answer.id: answer for answer in write_answers(answerer, "numbers", store)}
+        stage = sampled_stage(answerer, "numbers", store, wanted)
+        assert stage.title == "tiny, numbers: answering 6 times"
+        table = filled(stage)
+        before = [table.path(shard).read_bytes() for shard in range(3)]
+        table.path(1).unlink()
+        filled(sampled_stage(answerer, "numbers", store, wanted))
+        assert [table.path(shard).read_bytes() for shard in range(3)] == before
+        with pytest.raises(StoreError, match=r"inputs\.questions"):
+            sampled_stage(answerer, "numbers", store, wanted[1:] + ["q1"])
+    rows = list(table)
+    assert [row.id for row in rows] == wanted
+    for row in rows:
+        assert sum(row.times) == 6
+        assert (row.prompt_ids, row.context) == (asked[row.id].prompt_ids, asked[row.id].context)
+        said = list(row.answers())
+        assert [text for text, *_ in said] == row.texts
+        assert len({" ".join(text.casefold().split()) for text in row.texts}) == len(row.texts) == len(row.ended)
+        prompts = [answerer.prompter.shared_ids + row.prompt_ids] * len(said)
+        scores = answerer.generate.score(prompts, [ids for _, ids, _, _ in said])
+        for (text, ids, logprobs, times), values in zip(said, scores, strict=True):
+            assert model.tokenizer.decode(ids, skip_special_tokens=True).strip() == text
+            assert logprobs == pytest.approx(values, abs=1e-4)
+            assert times >= 1
+    assert sum(len(row.texts) for row in rows) > len(rows)
+    entry = store.results("tiny", "numbers").entry(SAMPLED)
+    assert entry["inputs"]["evidence"] == {"answers": 6, "temperature": 1.0}
+    assert entry["inputs"]["answers"] == store.results("tiny", "numbers").entry(ANSWERS)["inputs"]
+
+
+def test_a_question_that_was_not_asked_is_refused(tmp_path: Path):
+    model, study = load_tiny("llama", tmp_path / "model"), study_of(tmp_path)
+    with Store.writing(tmp_path / "run", study) as store:
+        write_questions(study.datasets[0], store)
+        answerer = Answerer(model, study)
+        write_answers(answerer, "numbers", store)
+        with pytest.raises(ValueError, match="1 of the questions"):
+            filled(sampled_stage(answerer, "numbers", store, ["q1", "q99"]))
+
+
+def test_where_answers_come_from_a_file_questions_are_asked_with_their_contexts(tmp_path: Path):
+    study = write_study(tmp_path, {"tiny": "llama"}, {"towns": (6, 6)}, evidence={"answers": 3})
+    model = load_tiny("llama", tmp_path / "tiny")
+    with Store.writing(tmp_path / "run", study) as store:
+        answerer = write_samples(model, store)
+        rows = list(filled(sampled_stage(answerer, "towns", store, ["q1", "q4"])))
+    assert [row.context for row in rows] == [None, "Tower 4 is old."]
+    assert "Tower 4 is old." in model.tokenizer.decode(rows[1].prompt_ids)
+    assert [sum(row.times) for row in rows] == [3, 3]
+
+
+def test_answers_that_say_the_same_are_one():
+    asked = sampled._Asked("q", None, [7])
+    made = [Generated([n] * n, [-1.0 * n] * n, n % 2 == 0) for n in (1, 2, 3, 0, 4)]
+    row = sampled.distinct(asked, made, ["The  Cat", "dog", "the cat", "", "Dog"])
+    assert row == Sampled(
+        "q", None, [7], ["The  Cat", "dog", ""], [1, 2, 2], [1, 2, 0], [-1.0, -2.0, -2.0], [2, 2, 1], [0, 1, 1]
+    )
+    assert list(row.answers()) == [("The  Cat", [1], [-1.0], 2), ("dog", [2, 2], [-2.0, -2.0], 2), ("", [], [], 1)]
