@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope import Study
@@ -16,6 +20,7 @@ from anchorscope.answers.generate import Generated, Generator, draw, stop_tokens
 from anchorscope.answers.record import ANSWERS, SAMPLED, Sampled
 from anchorscope.answers.sampled import sampled_stage
 from anchorscope.answers.stage import Answerer
+from anchorscope.answers.vllm import VllmGenerator, seed_of
 from anchorscope.errors import StoreError
 from anchorscope.models.load import Model
 from anchorscope.store import Store
@@ -45,11 +50,9 @@ def slow(model: Model, prompt: list[int], stops: torch.Tensor, temperature: floa
     ids, logprobs = list(prompt), []
     for point in points:
         logits = model.network(torch.tensor([ids]), use_cache=False).logits[0, -1].double()
-        total = 0.0
-        for token, probability in enumerate((logits / temperature).softmax(-1).tolist()):
-            total += probability
-            if total > point:
-                break
+        token, probabilities = 0, (logits / temperature).softmax(-1).tolist()
+        while token < len(probabilities) - 1 and sum(probabilities[: token + 1]) <= point:
+            token += 1
         if stops[token]:
             return Generated(ids[len(prompt) :], logprobs, True)
         if len(logprobs) == len(points) - 1:
@@ -125,7 +128,7 @@ def test_an_answer_depends_on_its_key_and_its_number_alone(llama: Model):
 
 def test_first_tokens_are_as_frequent_as_they_are_probable(llama: Model):
     (prompt,) = prompts_of(7, 1, 9, 9)
-    temperature, count = 2.0, 250
+    temperature, count = 0.4, 250
     generator = Generator(llama, prompt[:7], 1, 5_000)
     generator.stops = torch.zeros_like(generator.stops)
     drawn = generator.sample([prompt] * count, 16, temperature, [str(i) for i in range(count)])
@@ -134,7 +137,7 @@ def test_first_tokens_are_as_frequent_as_they_are_probable(llama: Model):
         logits = llama.network(torch.tensor([prompt])).logits[0, -1].double()
     expected = (16 * count * (logits / temperature).softmax(-1)).tolist()
     often = [token for token, number in enumerate(expected) if number >= 5]
-    assert len(often) >= 5
+    assert 5 <= len(often) < len(expected)
     cells = [(frequency[token], expected[token]) for token in often]
     rest = 16 * count - sum(found for found, _ in cells), sum(expected) - sum(number for _, number in cells)
     statistic = sum((found - number) ** 2 / number for found, number in [*cells, rest])
@@ -188,7 +191,7 @@ def test_numbers_are_drawn_evenly_and_apart():
     assert abs(numbers.mean() - 0.5) < 4 / (12 * numbers.size) ** 0.5
     assert np.abs(np.corrcoef(numbers) - np.eye(40)).max() < 5 / 500**0.5
     # the very numbers, so that no version of numpy changes what is drawn
-    assert uniforms("0/sampled/q1", 2, 2).tolist() == pytest.approx([0.0, 0.0], abs=1)
+    assert uniforms("0/sampled/q1", 2, 2).tolist() == [0.5313545877560858, 0.208649435014171]
 
 
 @given(
@@ -196,6 +199,7 @@ def test_numbers_are_drawn_evenly_and_apart():
     st.floats(0, LAST) | st.sampled_from([0.0, LAST]),
     st.sampled_from([1e-40, 0.1, 1.0, 10.0]),
 )
+@settings(deadline=None)  # a busy machine
 def test_a_token_that_cannot_be_is_never_drawn(logits: list[float], point: float, temperature: float):
     row = torch.tensor([logits, logits])
     token, twin = draw(row, torch.tensor([point, point], dtype=torch.float64), temperature).tolist()
@@ -211,6 +215,63 @@ def test_the_ends_of_the_distribution():
     row = torch.tensor([[impossible, 0.0, impossible, 1.0, impossible, impossible]])
     assert draw(row, torch.tensor([0.0]), 1.0).tolist() == [1]
     assert draw(row, torch.tensor([LAST], dtype=torch.float64), 1.0).tolist() == [3]
+
+
+@dataclass
+class StandIn:
+    """In the place of vLLM's LLM: each answer repeats its seed and the prompt's last token, and then ends."""
+
+    model: str
+    dtype: str
+    logprobs_mode: str
+    revision: str | None
+    enable_prefix_caching: bool
+    tensor_parallel_size: int
+    stop: int
+    calls: list[list[Any]] = field(default_factory=list)
+    llm_engine = SimpleNamespace(
+        vllm_config=SimpleNamespace(scheduler_config=SimpleNamespace(max_num_batched_tokens=20))
+    )
+
+    def generate(self, requests, sampling, use_tqdm):
+        settings = sampling if isinstance(sampling, list) else [sampling] * len(requests)
+        self.calls.append(list(zip([request["prompt_token_ids"] for request in requests], settings, strict=True)))
+        for prompt, setting in self.calls[-1]:
+            ids = [setting.seed or 0, prompt[-1], self.stop]
+            logprobs = [{token: SimpleNamespace(logprob=-float(i))} for i, token in enumerate(ids)]
+            yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=ids, logprobs=logprobs)])
+
+
+@pytest.mark.parametrize("cpu", [False, True])
+def test_vllm_draws_each_answer_from_a_seed_of_its_own(cpu: bool, llama: Model, monkeypatch: pytest.MonkeyPatch):
+    platform = SimpleNamespace(is_cpu=lambda: cpu)
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=StandIn, SamplingParams=_Params))
+    monkeypatch.setitem(sys.modules, "vllm.platforms", SimpleNamespace(current_platform=platform))
+    generator = VllmGenerator(llama, LIMIT, stop=llama.tokenizer.eos_token_id)
+    assert generator.llm.logprobs_mode == "raw_logprobs"  # at temperature 1, whatever answers are drawn at
+    prompts = [[5, 6, 7, 8, 9], [5, 6], [5, 6, 7]]
+    found = generator.sample(prompts, 4, 0.7, ["a", "b", "c"])
+    for prompt, key, drawn in zip(prompts, "abc", found, strict=True):
+        expected = [Generated([seed_of(key) + n, prompt[-1]], [0.0, -1.0], True) for n in range(4)]
+        assert drawn == expected
+    assert len({each.ids[0] for drawn in found for each in drawn}) == 12
+    assert {setting.temperature for call in generator.llm.calls for _, setting in call} == {0.7}
+    tokens = [sum(len(prompt) for prompt, _ in call) for call in generator.llm.calls]
+    assert sum(tokens) == 4 * 10
+    assert max(tokens) <= 20 if cpu else len(tokens) == 1  # on a CPU a prompt read in parts breaks vLLM's seeds
+    assert generator(prompts[:1]) == [Generated([0, 9], [0.0, -1.0], True)]
+    assert generator.llm.calls[-1][0][1].temperature == 0.0
+    assert generator.sample([], 4, 0.7, []) == []
+
+
+@dataclass
+class _Params:
+    temperature: float
+    max_tokens: int
+    stop_token_ids: list[int]
+    logprobs: int
+    detokenize: bool
+    seed: int | None = None
 
 
 def study_of(folder: Path, **fields) -> Study:
@@ -239,7 +300,7 @@ def test_the_stage_goes_on_where_it_stopped_and_counts_every_answer(tmp_path: Pa
         filled(sampled_stage(answerer, "numbers", store, wanted))
         assert [table.path(shard).read_bytes() for shard in range(3)] == before
         with pytest.raises(StoreError, match=r"inputs\.questions"):
-            sampled_stage(answerer, "numbers", store, wanted[1:] + ["q1"])
+            sampled_stage(answerer, "numbers", store, [*wanted[1:], "q1"])
     rows = list(table)
     assert [row.id for row in rows] == wanted
     for row in rows:

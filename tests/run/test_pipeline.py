@@ -20,7 +20,7 @@ from anchorscope import Study
 from anchorscope.answers.record import ANSWERS
 from anchorscope.cli import app
 from anchorscope.errors import ModelError, StoreError
-from anchorscope.pathways.baselines import _within, within_auroc
+from anchorscope.pathways.baselines import within_strata, within_auroc
 from anchorscope.pathways.headline import Curves, Number, headline, headlines
 from anchorscope.pathways.intervals import centred, interval, resample
 from anchorscope.pathways.lookup import read_pathways
@@ -362,7 +362,7 @@ def test_within_relations_equals_the_statistic_of_the_rows_drawn():
     relations[5], labels[5] = "only", True  # a relation without a pair
     scores = rng.integers(0, 6, (repeats, n, 2)).astype(np.float32)  # ties
     drawn = resample(rng.integers(0, 7, n), repeats, 60, seed=2)
-    found = _within(labels, scores, relations, drawn.samples, drawn.repeats)
+    found = within_strata(labels, scores, relations, drawn.samples, drawn.repeats)
     assert found.shape == (61, 2)
     for draw in range(len(drawn)):
         rows = np.repeat(np.arange(n), drawn.samples[draw].astype(int))
@@ -378,7 +378,7 @@ def test_within_relations_equals_the_statistic_of_the_rows_drawn():
 def test_within_relations_is_undefined_where_a_draw_has_no_pair():
     labels, relations = np.array([True, False, True]), np.array(["r", "r", "s"])
     weights = np.array([[1, 1, 1], [2, 0, 1]], np.float32)
-    found = _within(labels, np.array([[[1.0], [0.0], [5.0]]]), relations, weights, np.ones((2, 1), np.float32))
+    found = within_strata(labels, np.array([[[1.0], [0.0], [5.0]]]), relations, weights, np.ones((2, 1), np.float32))
     assert found[0, 0] == 1
     assert np.isnan(found[1, 0])
 

@@ -15,14 +15,14 @@ from anchorscope.models.load import load_model
 from anchorscope.models.prompts import closing_id
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
-from anchorscope.study.terms import ReadPoint
+from anchorscope.study.terms import SUPPORTED, ReadPoint
 from anchorscope.traces.activations import Activations
 from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.choose import choose
 from anchorscope.traces.donors import find_donors, question_word
 from anchorscope.traces.knockout import Cut
 from anchorscope.traces.layout import lay_out
-from anchorscope.traces.passes import SUPPORTED, Passes, further_of
+from anchorscope.traces.passes import Passes, further_of
 from anchorscope.traces.tracer import Tracer, read_plain
 from tiny_study import trace_all, write_study
 

@@ -25,7 +25,7 @@ from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.choose import choose
 from anchorscope.traces.conditions import CUTS
 from anchorscope.traces.knockout import Knockout
-from anchorscope.traces.stage import trace_samples
+from anchorscope.traces.sweep import trace_samples
 from anchorscope.traces.tracer import Tracer, read_plain
 from filling import write_traces
 from tiny_study import trace_all, write_study

@@ -241,7 +241,9 @@ def draw(logits: torch.Tensor, uniforms: torch.Tensor, temperature: float) -> to
     found = torch.searchsorted(summed, points, right=True).clamp(max=logits.shape[1] - 1)
     # a sum made in parallel may dip by its rounding: a token that cannot be is never taken
     possible = probabilities.gather(1, found) > 0
-    return torch.where(possible, found, probabilities.argmax(dim=-1, keepdim=True))[:, 0].to(device)
+    if not possible.all():
+        found = torch.where(possible, found, probabilities.argmax(dim=-1, keepdim=True))
+    return found[:, 0].to(device)
 
 
 def uniforms(key: str, number: int, steps: int) -> NDArray[np.float64]:

@@ -1,16 +1,19 @@
-"""Greedy answers with vLLM, the throughput standard, where it is installed.
+"""Answers with vLLM, greedy or drawn, the throughput standard, where it is installed.
 
 It answers the same token ids under the same stop rule as the transformers backend. Its kernels round differently, so
-in bfloat16 a few answers differ.
+in bfloat16 a few answers differ. It draws with numbers of its own: other answers, from the same distribution.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from anchorscope.answers.generate import Generated, stop_tokens
 from anchorscope.errors import ModelError
+from anchorscope.models.batches import plan_batches
 from anchorscope.models.load import Model
 
 
@@ -31,23 +34,47 @@ class VllmGenerator:
             revision=model.source.commit,
             dtype=str(model.network.dtype).removeprefix("torch."),
             enable_prefix_caching=True,  # the few-shot prefix is the same for all
+            logprobs_mode="raw_logprobs",  # the model's own, before the temperature
             **options,
         )
-        self.sampling = SamplingParams(
-            temperature=0.0,
-            max_tokens=max_new_tokens + 1,
-            stop_token_ids=sorted(self.stops),
-            logprobs=0,
-            detokenize=False,
-        )
+        limits = {"max_tokens": max_new_tokens + 1, "stop_token_ids": sorted(self.stops)}
+        self._sampling = partial(SamplingParams, **limits, logprobs=0, detokenize=False)
         self.max_new_tokens = max_new_tokens
 
     def __call__(self, prompts: Sequence[list[int]]) -> list[Generated]:
         """Answer each prompt."""
+        return [self._answer(output.outputs[0]) for output in self._outputs(prompts, self._sampling(temperature=0.0))]
+
+    def sample(
+        self, prompts: Sequence[list[int]], answers: int, temperature: float, keys: Sequence[str]
+    ) -> list[list[Generated]]:
+        """So many answers to each prompt, drawn at a temperature, from seeds that its key gives.
+
+        Log-probabilities are those of the model itself, at temperature 1. vLLM's prefix cache has the whole blocks of a
+        prompt computed once. Below 0.01 it takes 0.01 for the temperature.
+        """
+        if not temperature > 0 or answers < 1 or len(keys) != len(prompts):
+            raise ValueError("sampling takes a temperature above 0, at least one answer, and a key for each prompt")
+        # one request for each answer, as vLLM itself makes of one request for several
+        asked = [(prompt, seed_of(key) + n) for prompt, key in zip(prompts, keys, strict=True) for n in range(answers)]
+        made: dict[int, Generated] = {}
+        for batch in self._calls([len(prompt) for prompt, _ in asked]):
+            sampling = [self._sampling(temperature=temperature, seed=asked[row][1]) for row in batch]
+            outputs = self._outputs([asked[row][0] for row in batch], sampling)
+            made.update({row: self._answer(output.outputs[0]) for row, output in zip(batch, outputs, strict=True)})
+        return [[made[i * answers + n] for n in range(answers)] for i in range(len(prompts))]
+
+    def _calls(self, lengths: Sequence[int]) -> list[list[int]]:
+        """Which requests with seeds go together: all; on a CPU so few that none is read in parts, where vLLM fails."""
+        from vllm.platforms import current_platform
+
+        if not current_platform.is_cpu():
+            return [list(range(len(lengths)))] if lengths else []
+        return plan_batches(lengths, self.llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens)
+
+    def _outputs(self, prompts: Sequence[list[int]], sampling: Any) -> Any:
         requests = [{"prompt_token_ids": prompt} for prompt in prompts]
-        return [
-            self._answer(output.outputs[0]) for output in self.llm.generate(requests, self.sampling, use_tqdm=False)
-        ]
+        return self.llm.generate(requests, sampling, use_tqdm=False)
 
     def close(self) -> None:
         """Stop the engine: it holds nearly all of the GPU's memory, and the passes after it need that."""
@@ -62,6 +89,11 @@ class VllmGenerator:
         end = next((i for i, token in enumerate(ids) if token in self.stops), None)
         stop = self.max_new_tokens if end is None else min(end, self.max_new_tokens)
         return Generated(ids[:stop], logprobs[:stop], end is not None)
+
+
+def seed_of(key: str) -> int:
+    """A seed of 48 bits."""
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest(), "little")
 
 
 def _devices() -> int:

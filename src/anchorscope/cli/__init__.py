@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from anchorscope import __version__
-from anchorscope.cli import doctor, results, runs, studies
+from anchorscope.cli import claims, describe, doctor, results, runs, studies
 from anchorscope.cli.console import clean, err, out
 from anchorscope.errors import EXIT_ERROR, AnchorscopeError
 
@@ -24,7 +24,14 @@ app = typer.Typer(
     help="See by which route a language model's hidden states know that its answer is true.",
     epilog="Exit codes: 0 done, 2 wrong command line, 3 something to mend, 130 stopped. Start with: anchorscope init",
 )
-for command in (*studies.COMMANDS, *runs.COMMANDS, *results.COMMANDS, *doctor.COMMANDS):
+for command in (
+    *studies.COMMANDS,
+    *runs.COMMANDS,
+    *results.COMMANDS,
+    *claims.COMMANDS,
+    *describe.COMMANDS,
+    *doctor.COMMANDS,
+):
     app.command()(command)
 
 

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from anchorscope.errors import GradeError, printable, reason_of
 from anchorscope.grades.grading import grader
 from anchorscope.grades.record import Grade, Judgement
-from anchorscope.study import JudgeSpec
+from anchorscope.study import GradesSpec, JudgeSpec
 
 ALLOWED = "ANCHORSCOPE_JUDGE_URL"
 """The environment variable that names the endpoint which may have a key: a study alone cannot send a key anywhere."""
@@ -217,6 +217,18 @@ def key_of(spec: JudgeSpec) -> str | None:
     if not value:
         raise GradeError(f"the environment variable {spec.key}, which holds the judge's key, is not set")
     return value
+
+
+JUDGED = "judged.jsonl"
+"""What a judge said, in the run's folder."""
+
+
+def grading_of(spec: GradesSpec, root: Path, ask: bool = True) -> Callable[[Sequence[Case]], list[Grade]]:
+    """How a study grades answers: by rules, or by its judge. With nothing to `ask`, the judge needs no key."""
+    if ask and spec.judge is not None:
+        return Judge(spec.judge, root / JUDGED)
+    rules = grader(spec.grader) if spec.judge is None else grader()
+    return lambda cases: [rules(*case) for case in cases]
 
 
 def _kept(file: Path) -> dict[str, str]:

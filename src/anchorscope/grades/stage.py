@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from anchorscope.answers.record import ANSWERS, Answer
-from anchorscope.grades.grading import grader
-from anchorscope.grades.judge import Case, Judge
+from anchorscope.grades.judge import Case, grading_of
 from anchorscope.grades.record import GRADES, Grade, Graded
 from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.store import Sharded, Store
-
-JUDGED = "judged.jsonl"
-"""What a judge said, in the run's folder."""
 
 
 def grades_stage(store: Store, model: str, dataset: str) -> Sharded[Graded]:
@@ -22,14 +18,7 @@ def grades_stage(store: Store, model: str, dataset: str) -> Sharded[Graded]:
     begun = cell.entry(ANSWERS)
     assert begun is not None
     table = cell.begin(GRADES, answers.plan, {"answers": begun["inputs"], "grades": spec.identity()}, {})
-    grade: Callable[[Sequence[Case]], list[Grade]]
-    if table.missing() and spec.judge is not None:
-        grade = Judge(spec.judge, store.root / JUDGED)
-    else:
-        rules = grader(spec.grader) if spec.judge is None else grader()
-
-        def grade(cases: Sequence[Case]) -> list[Grade]:
-            return [rules(*case) for case in cases]
+    grade = grading_of(spec, store.root, ask=bool(table.missing()))
 
     return Sharded(
         f"{model}, {dataset}: grading",

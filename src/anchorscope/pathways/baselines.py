@@ -31,7 +31,7 @@ def baselines(recorded: Recorded, drawn: Resamples) -> Iterator[Series]:
             ("auroc_within_relation", readouts.logits[0, :, 0]),
             ("auroc_question_only_within_relation", recorded.question_only),
         ):
-            within = _within(readouts.labels, scores, relations, drawn.samples, drawn.repeats)
+            within = within_strata(readouts.labels, scores, relations, drawn.samples, drawn.repeats)
             yield Series(Key(name, "clean"), within, n)
 
 
@@ -70,10 +70,10 @@ def masses(recorded: Recorded, drawn: Resamples, effects: dict[str, Series]) -> 
             yield Series(Key("delta_auroc_per_mass", condition), quotient, np.minimum(effect.size, n))
 
 
-def _within(
+def within_strata(
     labels: NDArray[np.bool_], scores: FloatArray, relations: NDArray[Any], weights: FloatArray, repeats: FloatArray
 ) -> FloatArray:
-    """Within-relation AUROC in every resample: (1 + resample, layer). `scores` is (repeat, sample, layer)."""
+    """AUROC within any strata in every resample: (1 + resample, layer). `scores` is (repeat, sample, layer)."""
     areas = np.zeros((len(scores), len(weights), scores.shape[2]))
     pairs = np.zeros(len(weights))
     for relation in np.unique(relations):

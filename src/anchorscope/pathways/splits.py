@@ -228,7 +228,7 @@ def kappa(base: Resampled, shift: Shift, anchor: str | None) -> FloatArray:
     weights = base.resamples.samples
     repeats = range(base.clean.shape[0])
     if anchor is None:
-        by_repeat = [_kappa(shift.flipped[repeat, 1], shift.flipped[repeat, 2], weights) for repeat in repeats]
+        by_repeat = [cohens_kappa(shift.flipped[repeat, 1], shift.flipped[repeat, 2], weights) for repeat in repeats]
         return average(np.stack(by_repeat), base.resamples.repeats.T[:, :, None])
     by_repeat = []
     for repeat in repeats:
@@ -237,12 +237,13 @@ def kappa(base: Resampled, shift: Shift, anchor: str | None) -> FloatArray:
         for first, second in np.unique(layers, axis=0):
             rows = (layers == (first, second)).all(axis=1)
             one, two = shift.flipped[repeat, 1][:, _at(first)], shift.flipped[repeat, 2][:, _at(second)]
-            values[rows] = _kappa(one, two, weights[rows])
+            values[rows] = cohens_kappa(one, two, weights[rows])
         by_repeat.append(values)
     return average(np.stack(by_repeat), base.resamples.repeats.T[:, :, None])
 
 
-def _kappa(first: BoolArray, second: BoolArray, weights: FloatArray) -> FloatArray:
+def cohens_kappa(first: BoolArray, second: BoolArray, weights: FloatArray) -> FloatArray:
+    """How far two labels of the same samples agree beyond chance: (resample, layer), labels (sample, layer) each."""
     total = weights.sum(axis=1, keepdims=True, dtype=np.float64)
     ones, twos, both = ((weights @ mask.astype(np.float32)) / total for mask in (first, second, first & second))
     agreed = 1 - ones - twos + 2 * both

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from anchorscope.store.table import Kind
 from anchorscope.study import MapSpec
+from anchorscope.study.terms import MIRRORED
 from anchorscope.traces.record import Trace
 
 CLEAN = -1  # the cut layer of a pass without a cut
@@ -24,9 +25,10 @@ class Readout:
     """the question's id"""
     condition: str
     """the condition; or question_only: the clean pass before any answer exists; or refit_…: the condition, by probes
-    fitted on its own states"""
+    fitted on its own states; or mirror_…: by probes of the token behind the answer, mirror_clean their clean pass"""
     logits: list[list[list[np.float32]]]
-    """(repeat, part, layer); parts are whole, first_half, second_half; of question_only and refit_… whole alone"""
+    """(repeat, part, layer); parts are whole, first_half, second_half; of question_only, refit_…, mirror_… and the
+    passes of evidence whole alone"""
     drift: list[list[list[np.float32]]]
     """what drift correction subtracts, likewise; empty where nothing"""
 
@@ -58,6 +60,52 @@ class LeftOutReadout:
 
 
 @dataclass(frozen=True, slots=True)
+class WithinReadout:
+    """One row of a `within` table: one of several answers to a question, read out under each condition."""
+
+    id: str
+    """the question's id"""
+    number: int
+    """which of its distinct answers it is"""
+    answer: str
+    """what it says"""
+    correct: bool
+    """the grade"""
+    times: int
+    """how many of the sampled answers say it"""
+    logprob: float
+    """log-probability (natural) of the whole answer, at temperature 1"""
+    tokens: int
+    """tokens of the answer"""
+    logits: list[list[list[np.float32]]]
+    """(condition, repeat, layer); the manifest names the conditions"""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPrompt:
+    """One row of a `prompts` table: one sample asked with other shots, read out by the same probes."""
+
+    id: str
+    """the question's id"""
+    prompt: int
+    """which of the other sets of shots"""
+    logits: list[list[list[np.float32]]]
+    """(clean or knockout, repeat, layer)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Salient:
+    """One row of a `saliency` table: attention times gradient between exact answer and exact question tokens."""
+
+    id: str
+    """the question's id"""
+    of_logit: list[np.float32]
+    """(layer): of the read-out at the layer half-way up, for the layers up to it"""
+    of_loss: list[np.float32]
+    """(layer): of the answer's log-likelihood, as published"""
+
+
+@dataclass(frozen=True, slots=True)
 class MapReadout:
     """One row of a `map` table: the out-of-fold logits of one sample, cut around one layer."""
 
@@ -73,6 +121,10 @@ class MapReadout:
     """(repeat, part, layer from `first` on)"""
 
 
+MIRROR_READOUTS = ("mirror_clean", *MIRRORED)
+"""What the read-outs of the token behind the answer are called."""
+
+
 def refit_name(condition: str) -> str:
     """What read-outs of a condition by probes of its own are called."""
     return f"refit_{condition}"
@@ -82,6 +134,9 @@ TEXT_ONLY = Kind("text_only", TextReadout)
 READOUTS = Kind("readouts", Readout)  # of a read point: READOUTS.at(point)
 LEFT_OUT = Kind("left_out", LeftOutReadout)  # likewise
 MAPS = Kind("map", MapReadout)  # likewise
+WITHIN = Kind("within", WithinReadout)  # likewise
+PROMPTS = Kind("prompts", OtherPrompt)  # likewise
+SALIENCY = Kind("saliency", Salient)  # likewise
 
 
 def mapped(rows: Sequence[Trace], spec: MapSpec, seed: int) -> NDArray[np.int64]:

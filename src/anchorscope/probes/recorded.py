@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from anchorscope.errors import StoreError
 from anchorscope.probes.folds import folds_of
 from anchorscope.probes.readouts import Readouts
-from anchorscope.probes.record import LEFT_OUT, READOUTS, TEXT_ONLY, refit_name
+from anchorscope.probes.record import LEFT_OUT, MIRROR_READOUTS, READOUTS, TEXT_ONLY, refit_name
 from anchorscope.store import Cell, Store
 from anchorscope.store.table import as_arrays
 from anchorscope.study.terms import ReadPoint
@@ -46,6 +46,8 @@ class Recorded:
     """By condition, (repeat, sample, layer): its states by probes fitted on them"""
     mass: dict[str, dict[str, NDArray[np.float32]]]
     """By condition and id, (layer): the attention that its cut removes; of some samples"""
+    further: dict[str, NDArray[np.float32]]
+    """By condition, (repeat, sample, layer): the passes of evidence, and the mirror's by probes of their own"""
 
 
 def read_readouts(store: Store, model: str, dataset: str, point: ReadPoint) -> Recorded:
@@ -84,9 +86,11 @@ def read_readouts(store: Store, model: str, dataset: str, point: ReadPoint) -> R
     for name in conditions:
         if refit_name(name) in logits:
             refit[name] = np.stack(logits[refit_name(name)], axis=2)[:, 0]
-    return Recorded(
-        rows, readouts, question_only, np.array([row.logits for row in words], np.float32).T, refit, _mass(cell)
-    )
+    evidence = store.study.evidence
+    extra = [*evidence.further, *MIRROR_READOUTS] if evidence is not None else []
+    further = {name: np.stack(logits[name], axis=2)[:, 0] for name in extra}
+    text_only = np.array([row.logits for row in words], np.float32).T
+    return Recorded(rows, readouts, question_only, text_only, refit, _mass(cell), further)
 
 
 def _mass(cell: Cell) -> dict[str, dict[str, NDArray[np.float32]]]:

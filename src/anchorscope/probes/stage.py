@@ -23,6 +23,7 @@ from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem, save
 from anchorscope.probes.readouts import by_sample, drift, read_out
 from anchorscope.probes.record import (
     LEFT_OUT,
+    MIRROR_READOUTS,
     READOUTS,
     TEXT_ONLY,
     LeftOutReadout,
@@ -34,7 +35,7 @@ from anchorscope.probes.text_only import text_only
 from anchorscope.progress import Advance, Notice, nobody
 from anchorscope.store import Cell, Store, Whole
 from anchorscope.study import ProbeSpec
-from anchorscope.study.terms import QUESTION_ONLY, Condition, ReadPoint
+from anchorscope.study.terms import MIRROR, MIRRORED, QUESTION_ONLY, Condition, Further, ReadPoint
 from anchorscope.traces.activations import Activations, ReadLayer
 from anchorscope.traces.record import TRACES, Trace
 
@@ -54,7 +55,8 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
         # 2. probes of the answer, and of the question alone
         layers = activations.layers(point)
         fitter = Fitter(labels, clusters, folds, study.probes, study.seed, advance)
-        of_answer = fitter(activations.reader(point), layers, conditions)
+        further = study.evidence.further if study.evidence is not None else []
+        of_answer = fitter(activations.reader(point), layers, [*conditions, *further])
         before = ReadPoint(point.site, QUESTION_ONLY)
         of_question = fitter(activations.reader(before), layers, ["clean"], parts=1)
         refitted = [condition for condition in conditions if condition in study.probes.refit]
@@ -69,17 +71,27 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
         if before not in study.traces.points:  # which keeps its own
             of_question.save(cell, before)
         of_answer.save(cell, point)
+        passed = len(conditions)
         return [
-            *_records(rows, conditions, of_answer.logits, of_answer.drift),
+            *_records(rows, conditions, of_answer.logits[:passed], of_answer.drift[:passed]),
+            *_records(rows, further, of_answer.logits[passed:, :, :1]),
             *_records(rows, ["question_only"], of_question.logits, of_question.drift),
+            *(_records(rows, MIRROR_READOUTS, mirrored(fitter)) if further else []),
             *(row for c, logits in zip(refitted, own, strict=True) for row in _records(rows, [refit_name(c)], logits)),
         ]
+
+    def mirrored(fitter: Fitter) -> NDArray[np.float32]:
+        behind = ReadPoint(point.site, MIRROR)
+        fitted = fitter(activations.reader(behind), activations.layers(behind), ["clean", *MIRRORED], parts=1)
+        fitted.save(cell, behind)
+        return fitted.logits
 
     inputs = {"traces": cell.origin(TRACES), "probes": study.probes.model_dump(mode="json"), "seed": study.seed}
     title = f"{model}, {dataset}: probing {point}"
 
     def steps() -> int:
-        return (4 + len(set(study.probes.refit) & set(conditions))) * activations.layers(point)
+        fitted = 6 if study.evidence is not None else 4
+        return (fitted + len(set(study.probes.refit) & set(conditions))) * activations.layers(point)
 
     return Whole(title, cell, READOUTS.at(point), inputs, compute, steps, SHARD_ROWS)
 
@@ -183,7 +195,7 @@ class Fitter:
     """Told twice of every layer: when its strength was tried, and when it is fitted."""
 
     def __call__(
-        self, read: ReadLayer, layers: int, conditions: Sequence[Condition], parts: int = len(PARTS)
+        self, read: ReadLayer, layers: int, conditions: Sequence[Condition | Further], parts: int = len(PARTS)
     ) -> Fitted:
         """Choose the strength, fit each layer, read the conditions out. `read(condition, layer)`: (sample, width)."""
         with threadpool_limits(1):  # layers run side by side, each on one thread
@@ -222,7 +234,7 @@ class Fitter:
             return np.stack(list(pool.map(one, range(layers))), axis=-1)[None]
 
     def _layer(
-        self, read: ReadLayer, layer: int, conditions: Sequence[Condition], strength: Strength, parts: int
+        self, read: ReadLayer, layer: int, conditions: Sequence[Condition | Further], strength: Strength, parts: int
     ) -> tuple[LayerProbes, NDArray[np.float32], NDArray[np.float32]]:
         """The probes of one layer, read-outs and drifts: (condition, repeat, part, sample)."""
         clean = read("clean", layer)

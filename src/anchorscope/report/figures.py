@@ -13,7 +13,9 @@ from anchorscope.pathways.lookup import Numbers, collect, read_mapstats, read_pa
 from anchorscope.pathways.record import Statistic
 from anchorscope.report.caption import caption_of
 from anchorscope.report.charts import CHARTS, Chart
+from anchorscope.report.compared import panels_of
 from anchorscope.report.csv import to_csv
+from anchorscope.report.describe import alt_text, page, read_ledger
 from anchorscope.report.drawing import draw_chart, draw_on, drawn_rows, figure_under, rows_with_numbers, style
 from anchorscope.report.layermap import draw_maps
 from anchorscope.report.saved import saved_as, write_contents
@@ -56,7 +58,7 @@ def draw(
             continue
         with style():
             figure = draw_chart(chart, numbers, models, datasets, layers)
-            contents = saved_as(figure)
+            contents = saved_as(figure, alt_text(chart, panels_of(chart, numbers, models, datasets, figure)))
         contents["csv"] = to_csv(row for _, row in drawn_rows(chart, numbers, models, datasets))
         contents["txt"] = caption_of(chart, numbers, models, datasets, point).encode()
         written += write_contents(folder, name, contents)
@@ -71,6 +73,17 @@ def figure_of(
     numbers = collect(rows, chart.keys, models, datasets, point)
     with style():
         return draw_chart(chart, numbers, models, datasets, {model: _layers(numbers, model) for model in models})
+
+
+def described(store: Store, point: ReadPoint, name: str = "delta_p", alt: bool = False) -> str:
+    """One chart of a run in words: a page of Markdown, with what the ledger says; or the alt text of its files."""
+    chart = _chart(name)
+    models, datasets = [m.name for m in store.study.models], [d.name for d in store.study.datasets]
+    numbers = collect(read_pathways(store, point), chart.keys, models, datasets, point)
+    with style():
+        figure = draw_chart(chart, numbers, models, datasets, {model: _layers(numbers, model) for model in models})
+        panels = panels_of(chart, numbers, models, datasets, figure)
+        return alt_text(chart, panels) if alt else page(chart, panels, point, read_ledger(store.root))
 
 
 def panel_on(

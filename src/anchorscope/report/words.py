@@ -6,20 +6,22 @@ it has one. `least` is what the row's y axis spans at the least: 10 points of Δ
 - A line is *flat* when its highest and its lowest value are less than `least` apart (FLAT).
 - Otherwise it goes to the extreme that is farther from its first value: it *falls* to the lowest, or *rises* to the
   highest.
-- It comes back from there when its last value is at least half of `least` (MOVE) away from the extreme: *fully* when it
-  ends less than that from its first value, *beyond its first value* when it ends farther on; else by more or by less
-  than half of the way.
+- From the extreme it may come back: the *turn* is the farthest that it comes. It goes *again* when, from the turn to
+  its last value, it loses at least half of that, and at least half of `least` (MOVE).
+- Otherwise it comes back when its last value is at least MOVE away from the extreme; if not, it *stays* there.
+- It comes back *fully* when it gets within MOVE of its first value, *beyond its first value* when it goes farther, else
+  by more or by less than half of the way.
 - Two values are *clearly apart* when their 95 % bands do not overlap. The bands are those that hold for all layers at
   once, because extremes are chosen by their value; where the table has none, the interval of the layer itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from anchorscope.pathways.record import Statistic
 from anchorscope.report.charts import Curve, Row
@@ -28,7 +30,7 @@ from anchorscope.report.palette import A_COLOURS, MARKERS, Q_COLOURS, Look
 FLAT = 1.0  # of a row's least span
 MOVE = 0.5  # likewise
 TOO_FEW = 30  # samples: a smaller group has no value; as pathways/statistics.py has it
-COUNTS = "no one two three four five six seven eight nine ten eleven twelve".split()
+COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _COLOURS = "blue green purple pink cyan navy lime lilac orange red brown gray gold maroon tan charcoal"
 COLOURS = dict(zip((*Q_COLOURS, *A_COLOURS), _COLOURS.split(), strict=True))
 _SIGNS = (
@@ -38,7 +40,12 @@ _SIGNS = (
 SIGNS = dict(zip(MARKERS, _SIGNS.split(", "), strict=True))
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted"}
 
+Role = Literal["first", "lowest", "highest", "last"]
+"""One of the values that a line is told by."""
+ROLES: tuple[Role, ...] = get_args(Role)
 Ends = tuple[float, float]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 class Point(NamedTuple):
@@ -64,13 +71,36 @@ class Point(NamedTuple):
         return cls(row.layer, row.value, interval, band, row.n)
 
 
+class Way(NamedTuple):
+    """The words for a line that goes down, or up."""
+
+    goes: str
+    """To its extreme."""
+    away: str
+    """That move."""
+    returns: str
+    """From its extreme."""
+    back: str
+    """That move."""
+    there: str
+    """Where the extreme is."""
+    reached: str
+    """What it did at the turn."""
+
+
+DOWN = Way("falls", "fall", "recovers", "recovery", "low", "recovered to")
+UP = Way("rises", "rise", "falls back", "return", "high", "fallen back to")
+
+
 class Shape(NamedTuple):
     """How a line goes, by the rules above."""
 
     words: str
     """Such as `falls and recovers by less than half`."""
-    unclear: str = ""
-    """Which moves the bands leave open, in words."""
+    unclear: Sequence[str] = ()
+    """The moves that the bands leave open."""
+    turn: tuple[str, Point] | None = None
+    """Where it goes again, and what it did there."""
 
 
 @dataclass(frozen=True)
@@ -140,61 +170,62 @@ class Line:
     @cached_property
     def shape(self) -> Shape:
         """How it goes."""
-        first, last, move = self.first, self.last, MOVE * self.row.least
+        if len(self.points) == 1:
+            return Shape("a single point")
         if self.highest.value - self.lowest.value < FLAT * self.row.least:
             return Shape("flat")
-        if first.value - self.lowest.value >= self.highest.value - first.value:
-            extreme, goes, move_away, returns, move_back, stays = (
-                self.lowest, "falls", "fall", "recovers", "recovery", "low")  # fmt: skip
+        first, last, move = self.first, self.last, MOVE * self.row.least
+        falls = first.value - self.lowest.value >= self.highest.value - first.value
+        way, extreme, most = (DOWN, self.lowest, max) if falls else (UP, self.highest, min)
+        turn: Point = most(self.points[self.points.index(extreme) :], key=lambda point: point.value)
+        moves = {way.away: apart(first, extreme)}
+        if abs(turn.value - last.value) >= max(move, abs(turn.value - extreme.value) / 2):
+            words = f"{way.goes}, {way.returns} {self._how_far(extreme, turn)} and {way.goes} again"
+            moves |= {way.back: apart(extreme, turn), f"second {way.away}": apart(turn, last)}
+        elif abs(extreme.value - last.value) >= move:
+            words = f"{way.goes} and {way.returns} {self._how_far(extreme, last)}"
+            moves |= {way.back: apart(extreme, last)}
         else:
-            extreme, goes, move_away, returns, move_back, stays = (
-                self.highest, "rises", "rise", "falls back", "return", "high")  # fmt: skip
-        away, back = abs(first.value - extreme.value), abs(last.value - extreme.value)
-        unclear = [] if apart(first, extreme) else [move_away]
-        if back < move:
-            words = goes if extreme is last else f"{goes} and stays {stays}"
-            return Shape(words, _unclear(unclear))
-        unclear += [] if apart(extreme, last) else [move_back]
-        if abs(back - away) < move:
-            far = "fully"
-        elif back > away:
-            far = "beyond its first value"
-        else:
-            far = "by more than half" if back > away / 2 else "by less than half"
-        return Shape(f"{goes} and {returns} {far}", _unclear(unclear))
+            words = way.goes if extreme == last else f"{way.goes} and stays {way.there}"
+        again = (way.reached, turn) if words.endswith("again") else None
+        return Shape(words, [name for name, clear in moves.items() if not clear], again)
 
-    def sentence(self) -> str:
-        """Its shape, its first, lowest, highest and last value, and how many samples are behind them."""
+    def _how_far(self, extreme: Point, end: Point) -> str:
+        """How much of the way to the extreme it comes back."""
+        away, back = abs(self.first.value - extreme.value), abs(end.value - extreme.value)
+        if abs(back - away) < MOVE * self.row.least:
+            return "fully"
+        return "beyond its first value" if back > away else f"by {'more' if back > away / 2 else 'less'} than half"
+
+    def sentences(self) -> str:
+        """Its shape; its first, lowest, highest and last value in the order of layers; the samples behind them."""
         if not self.rows:
             return f"{self.name}: not measured in this run."
-        sizes = [row.n for row in self.rows]
         if not self.points:
-            few = f": at most {max(sizes):,} samples at a layer" if max(sizes) < TOO_FEW else " or undefined"
-            return f"{self.name}: no line, too few{few}."
-        shape, unclear = self.shape
-        roles: dict[Point, list[str]] = {}
-        for role in ("first", "lowest", "highest", "last"):
-            roles.setdefault(getattr(self, role), []).append(role)
+            most = max(row.n for row in self.rows)
+            why = f"too few samples ({most:,} at the most)" if most < TOO_FEW else "no value at any layer"
+            return f"{self.name}: no line, {why}."
+        shape, roles = self.shape, grouped((value_of(self, role), role) for role in ROLES)
+        told = {point: " and ".join(names) for point, names in roles.items()}
+        if shape.turn and shape.turn[1] not in told:
+            told[shape.turn[1]] = shape.turn[0]
         if len(self.points) == 1:
-            roles = {self.first: ["only value"]}
-        values = [
-            f"{' and '.join(roles[point])} {self.with_interval(point)} at layer {point.layer}" for point in sorted(roles)
-        ]
-        behind = [point.n for point in self.points]
-        parts = [
-            f"{self.name}: {shape}{f' ({unclear})' if unclear else ''}; {', '.join(values)}",
-            f"{_span(min(behind), max(behind))} samples a layer",
-        ]
+            told = {self.first: "only value"}
+        values = [f"{told[point]} {self.with_interval(point)} at layer {point.layer}" for point in sorted(told)]
+        unclear = f"; not clear: {listed(shape.unclear)}" if shape.unclear else ""
+        sizes = [point.n for point in self.points]
+        behind = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
         gaps = [row.layer for row in self.rows if row.value is None]
-        if gaps:
-            parts.append(f"no value at {layers(gaps)}: too few samples or undefined")
-        return "; ".join(parts) + "."
+        few = all(row.n < TOO_FEW for row in self.rows if row.value is None)
+        gap = f" {'Too few samples for a' if few else 'No'} value at {layers(gaps)}." if gaps else ""
+        said = "; ".join(values)
+        return f"{self.name}: {shape.words}{unclear}. {said[0].upper()}{said[1:]}. {behind} samples a layer.{gap}"
 
 
-def _unclear(moves: Sequence[str]) -> str:
-    if not moves:
-        return ""
-    return f"the {moves[0]} is not clear" if len(moves) == 1 else f"neither the {moves[0]} nor the {moves[1]} is clear"
+def value_of(line: Line, role: Role) -> Point:
+    """One of the values that a line is told by."""
+    point: Point = getattr(line, role)
+    return point
 
 
 def apart(one: Point, other: Point) -> bool:
@@ -205,8 +236,9 @@ def apart(one: Point, other: Point) -> bool:
 
 
 def bundle_name(curve: Curve) -> str:
-    """What the lines of a curve are together: their group where they show one, else their stroke."""
-    return f"{curve.kind}-Anchored" if curve.key.group == curve.kind else DASHES[curve.style]
+    """What the lines of a curve are together: their group where they show ΔP of one, else their stroke."""
+    group = curve.key.group == curve.kind and curve.key.condition == "knockout"
+    return f"{curve.kind}-Anchored" if group else DASHES[curve.style]
 
 
 def number(value: float, row: Row) -> str:
@@ -217,11 +249,6 @@ def number(value: float, row: Row) -> str:
 def plain(written: str) -> str:
     """A number's letters: a true minus sign, and none before zero."""
     return written.lstrip("-") if not written.strip("-0.") else written.replace("-", "−")
-
-
-def unit(row: Row) -> str:
-    """What stands behind a number where it is not plain."""
-    return " points" if row.least >= 1 else ""
 
 
 def listed(items: Iterable[str]) -> str:
@@ -235,14 +262,24 @@ def counted(count: int, noun: str) -> str:
     return f"{COUNTS[count] if count < len(COUNTS) else f'{count:,}'} {noun}{'' if count == 1 else 's'}"
 
 
-def _span(low: int, high: int) -> str:
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
 def layers(numbers: Iterable[int]) -> str:
     """`layer 3`, `layers 0, 1 and 3 to 8`: runs of three and more are shortened."""
     runs = [
-        [layer for _, layer in run] for _, run in groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0])
+        [layer for _, layer in run]
+        for _, run in groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0])
     ]
     said = [word for run in runs for word in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
     return f"layer{'' if len(runs) == 1 and len(runs[0]) == 1 else 's'} {listed(said)}"
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """What belongs to each key, keys in the order of their first."""
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def bullets(items: Iterable[str]) -> str:
+    """A list in Markdown."""
+    return "\n".join(f"- {item}" for item in items)

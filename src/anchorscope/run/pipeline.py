@@ -14,8 +14,10 @@ from typing import Any
 
 from anchorscope.answers.given import GivenAnswers
 from anchorscope.answers.record import ANSWERS, Answer
+from anchorscope.answers.sampled import sampled_stage
 from anchorscope.answers.stage import Answerer, answers_stage
 from anchorscope.errors import ProbeError
+from anchorscope.evidence.stage import evidence_stage
 from anchorscope.grades.grading import grader
 from anchorscope.grades.record import GRADES
 from anchorscope.grades.stage import grades_stage
@@ -23,13 +25,16 @@ from anchorscope.models.load import Model, load_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.pathways.layermap import mapstats_stage
 from anchorscope.pathways.stage import pathways_stage
+from anchorscope.probes.again import prompts_stage, saliency_stage
 from anchorscope.probes.layermap import map_stage
-from anchorscope.probes.record import MAPS, READOUTS
+from anchorscope.probes.record import MAPS, PROMPTS, READOUTS, SALIENCY, WITHIN
 from anchorscope.probes.stage import left_out_stage, readouts_stage, text_only_stage
+from anchorscope.probes.within import asked_again, within_stage
 from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.questions.record import Question
 from anchorscope.questions.stage import questions_stage
 from anchorscope.report.figures import write_figures
+from anchorscope.run.claims import write_ledger
 from anchorscope.run.engine import fill, make
 from anchorscope.run.preflight import preflight
 from anchorscope.spans import SPANS
@@ -71,6 +76,8 @@ class Pipeline:
             self.traces(spec)
             self.pathways(spec)
             self.map(spec)
+            self.asked_again(spec)
+        self.evidence()
         return self.figures()
 
     def questions(self) -> None:
@@ -170,14 +177,51 @@ class Pipeline:
                     make(mapstats_stage(self.store, spec.name, name, point), self.progress)
             self.done("map", spec.name, name)
 
+    def asked_again(self, spec: ModelSpec) -> None:
+        """What evidence needs a model for once there are probes: several answers, other shots, saliency."""
+        evidence, point = self.study.evidence, self.study.traces.points[0]
+        cells = {dataset.name: self.store.results(spec.name, dataset.name) for dataset in self.study.datasets}
+        probed = [name for name, cell in cells.items() if cell.entry(READOUTS.at(point)) is not None]
+        kinds: list[Kind[Any]] = [WITHIN.at(point), PROMPTS.at(point), SALIENCY.at(point)]
+        if evidence is None or all(cells[name].complete(kind) for name in probed for kind in kinds):
+            return
+        model, prompter = self._loaded(spec, self.study.answers.backend != "vllm")
+        answerer = Answerer(model, self.study)
+        for name in probed:
+            with self._timed("sampling"):
+                asked = asked_again(list(cells[name].table(TRACES)), evidence.questions, self.study.seed)
+                fill(sampled_stage(answerer, name, self.store, asked), self.progress)
+        answerer.close()
+        if model.device.type == "meta":  # vLLM had the weights
+            model, prompter = self._loaded(spec)
+        self._examine(model, prompter)
+        for name in probed:
+            with self._timed("evidence"):
+                fill(within_stage(model, prompter, name, self.store), self.progress)
+                fill(prompts_stage(model, name, self.store), self.progress)
+                fill(saliency_stage(model, prompter.shared_ids, name, self.store), self.progress)
+            self.done("asked again", spec.name, name)
+
+    def evidence(self) -> None:
+        """The experiments of every model and set, and the ledger of claims."""
+        if self.study.evidence is None:
+            return
+        for point in self.study.traces.points:
+            for model in self.study.models:
+                for dataset in self.study.datasets:
+                    if self.store.results(model.name, dataset.name).entry(READOUTS.at(point)) is not None:
+                        with self._timed("evidence"):
+                            make(evidence_stage(self.store, model.name, dataset.name, point), self.progress)
+        write_ledger(self.store)
+
     def figures(self) -> list[Path]:
         """The figures of every read point."""
         with self._timed("figures"), self.progress("drawing", None):
             return [path for point in self.study.traces.points for path in write_figures(self.store, point)]
 
-    def _loaded(self, spec: ModelSpec) -> tuple[Model, Prompter]:
+    def _loaded(self, spec: ModelSpec, weights: bool = True) -> tuple[Model, Prompter]:
         with self._timed("loading"), self.progress(f"{spec.name}: loading", None):
-            model = load_model(self._as_begun(spec), self.study.base)
+            model = load_model(self._as_begun(spec), self.study.base, weights=weights)
             return model, Prompter(model.tokenizer, self.study.prompt_for(spec), model.wants_bos)
 
     def _as_begun(self, spec: ModelSpec) -> ModelSpec:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anchorscope.answers.record import ANSWERS
+from anchorscope.answers.record import ANSWERS, SAMPLED
 from anchorscope.errors import ProbeError
+from anchorscope.evidence.record import EVIDENCE
 from anchorscope.grades.record import GRADES
 from anchorscope.pathways.record import MAPSTATS, PATHWAYS
-from anchorscope.probes.record import LEFT_OUT, MAPS, READOUTS, TEXT_ONLY
+from anchorscope.probes.record import LEFT_OUT, MAPS, PROMPTS, READOUTS, SALIENCY, TEXT_ONLY, WITHIN
 from anchorscope.questions.record import QUESTIONS
 from anchorscope.run.command import remembered_command
 from anchorscope.spans.record import SPANS
@@ -74,7 +75,10 @@ def expected(study: Study) -> Iterator[tuple[str, str]]:
         yield f"questions/{dataset.name}", QUESTIONS.name
     maps: list[Kind[Any]] = [MAPS, MAPSTATS] if study.map is not None else []
     measured: list[Kind[Any]] = [READOUTS, LEFT_OUT, PATHWAYS, *maps]
+    if study.evidence is not None:
+        measured += [WITHIN, PROMPTS, SALIENCY, EVIDENCE]
     kinds: list[Kind[Any]] = [ANSWERS, GRADES, SPANS, TRACES, *([MASS] if study.traces.mass else []), TEXT_ONLY]
+    kinds += [SAMPLED] if study.evidence is not None else []
     kinds += [kind.at(point) for point in study.traces.points for kind in measured]
     for model in study.models:
         for dataset in study.datasets:

@@ -11,6 +11,7 @@ from anchorscope.study.terms import (
     Condition,
     Control,
     ExactRule,
+    Further,
     Into,
     Position,
     ReadPoint,
@@ -133,5 +134,16 @@ class EvidenceSpec(Spec):
     """Questions whose exact tokens are put in the place of a sample's own, one after the other."""
     prompts: Annotated[int, Field(ge=0, le=2)] = 2
     """Further sets of shots under which labels are taken again."""
-    saliency: Annotated[int, Field(ge=0)] = 400
-    """Traced samples whose saliency is measured. 0: none."""
+    samples: Annotated[int, Field(ge=0)] = 400
+    """Traced samples, drawn by a hash, whose saliency is measured and which are asked with other shots. 0: none."""
+
+    @property
+    def patched(self) -> list[Further]:
+        """The passes with the exact tokens of another question, one for each donor."""
+        passes: list[Further] = ["patched_1", "patched_2", "patched_3", "patched_4"]
+        return passes[: self.donors]
+
+    @property
+    def further(self) -> list[Further]:
+        """The passes that are read where those of `traces` are; the mirror's are not."""
+        return ["answer_bare", *self.patched, "patched_control"]

@@ -50,6 +50,9 @@ CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 DEFAULT_CONDITIONS = tuple(condition for condition in CONDITIONS if condition != "control_prefix")  # it takes shots
 QUESTION_ONLY: Position = "prompt_last"
 """Before any answer exists: always read in the clean pass, for the question-only baseline."""
+SUPPORTED: tuple[Condition, ...] = ("clean", "knockout", "matched_question", "control_question")
+"""Conditions under which the answer's log-probability is taken, as far as a study has them."""
+MIRRORED: tuple[Further, ...] = ("mirror_question", "mirror_answer", "mirror_both")
 MIRROR: Position = "after_answer"
 """Where the mirror reads: the question and the answer lie before it alike."""
 

@@ -14,15 +14,13 @@ from typing import NamedTuple
 from anchorscope.spans.record import Spans
 from anchorscope.spans.samples import Sample
 from anchorscope.study import EvidenceSpec, TraceSpec
-from anchorscope.study.terms import MIRROR, QUESTION_ONLY, Condition, Further, Position, SpanName
+from anchorscope.study.terms import MIRROR, MIRRORED, QUESTION_ONLY, SUPPORTED, Condition, Further, Position, SpanName
 from anchorscope.traces.conditions import place_of, stream_of
 from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.layout import Stream, cut_stream
 from anchorscope.traces.tracer import Read
 
-SUPPORTED: tuple[Condition, ...] = ("clean", "knockout", "matched_question", "control_question")
-"""Conditions under which the answer's log-probability is taken, as far as a study has them."""
-MIRRORED: dict[Further, SpanName] = {
+MIRROR_CUTS: dict[Condition | Further, SpanName] = {
     "mirror_question": "exact_question",
     "mirror_answer": "exact_answer",
     "mirror_both": "exact_both",
@@ -54,8 +52,7 @@ def further_of(spec: EvidenceSpec | None) -> list[Further]:
     """The passes that evidence asks for."""
     if spec is None:
         return []
-    patched: list[Further] = ["patched_1", "patched_2", "patched_3", "patched_4"]
-    return ["answer_bare", *patched[: spec.donors], "patched_control", *MIRRORED]
+    return [*spec.further, *MIRRORED]
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ class Passes:
     def _stream(self, name: Condition | Further, ids: Sequence[int], sample: Sample) -> Stream:
         spans, shared = sample.spans, len(self.shared_ids)
         if name in MIRRORED:
-            cut = Knockout(MIRRORED[name], "reader").cut(spans)
+            cut = Knockout(MIRROR_CUTS[name], "reader").cut(spans)
             return cut_stream(ids, shared, cut, range(self.layers))
         if name == "answer_bare":
             return Stream(tuple(ids[spans.answer[0] :]), self.bos)

@@ -11,22 +11,16 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from safetensors.torch import save
 
-from anchorscope.models.batches import plan_batches
-from anchorscope.models.heap import give_back
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import closing_id
 from anchorscope.progress import Advance
 from anchorscope.spans import SPANS
-from anchorscope.spans.samples import Sample, read_samples
+from anchorscope.spans.samples import read_samples
 from anchorscope.store import Forward, Plan, Sharded, Store, Whole
 from anchorscope.store.files import write_bytes
-from anchorscope.study import TraceSpec
-from anchorscope.study.terms import ReadPoint
-from anchorscope.traces.activations import activations_path, support_name, tensor_name
-from anchorscope.traces.budget import ENOUGH, Budget, make_budget
+from anchorscope.traces.activations import activations_path
 from anchorscope.traces.choose import choose
 from anchorscope.traces.conditions import CUTS
 from anchorscope.traces.donors import Donors, find_donors
@@ -34,9 +28,9 @@ from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.mass import attention_mass
 from anchorscope.traces.passes import Passes
 from anchorscope.traces.record import MASS, TRACES, Mass, Trace
-from anchorscope.traces.tracer import Read, Tracer
+from anchorscope.traces.sweep import budget_of, trace_samples
+from anchorscope.traces.tracer import Tracer
 
-SAID = 6  # tokens of an answer, for the memory of a batch: logits of each are made
 SHARD_ROWS = 256  # what a stopped run traces again, at most; fewer where the study has smaller shards
 
 
@@ -103,59 +97,6 @@ def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Sto
         lambda: steps,
         store.study.shard_rows,
     )
-
-
-def trace_samples(
-    tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec, passes: Passes | None = None
-) -> dict[str, torch.Tensor]:
-    """The activations of samples: (layer, sample, width) for each `condition/site/position`.
-
-    Where evidence is asked for, also (sample,) for each `support/condition`: the log-probability of the answer.
-    """
-    passes = passes or Passes(spec, tracer.shared_ids, tracer.layers)
-    kept = passes.kept
-    # 1. the streams of each sample
-    rows = [passes.streams(sample) for sample in samples]
-    # 2. where what is read will stay, made before any pass: no holes in the heap
-    network = tracer.model.network
-    dtype = torch.float32 if network.dtype == torch.float64 else network.dtype
-    names = {
-        (site, each): tensor_name(each.name, ReadPoint(site, each.position)) for site in tracer.sites for each in kept
-    }
-    shape = (tracer.layers, len(samples), network.config.get_text_config().hidden_size)
-    activations = {name: torch.empty(shape, dtype=dtype) for name in names.values()}
-    support = {support_name(condition): torch.zeros(len(samples)) for condition in passes.supported}
-    # 3. batch by batch
-    budget = budget_of(tracer, passes)
-    lengths = [sum(len(stream.ids) for stream in row) for row in rows]
-    for batch in plan_batches(lengths, budget.memory, budget.cost, enough=ENOUGH):
-        reads = [
-            Read(i, each.stream, passes.place(each.name, samples[row].spans, each.position))
-            for each in kept
-            for i, row in enumerate(batch)
-        ]
-        streams = [rows[row] for row in batch]
-        said = [passes.said(samples[row], i) for i, row in enumerate(batch)]
-        if support:
-            made, logprobs = tracer.with_support(streams, reads, [each for some in said for each in some])
-            for row, some in zip(batch, torch.split(logprobs, [len(some) for some in said]), strict=True):
-                for name, sums in zip(support, some.view(len(support), -1).sum(dim=1), strict=True):
-                    support[name][row] = sums
-        else:
-            made = tracer(streams, reads)
-        for site, states in made.items():
-            for each, block in zip(kept, torch.split(states, len(batch), dim=1), strict=True):
-                activations[names[site, each]][:, batch] = block.to(dtype)
-        del made, states, block
-        give_back()
-    return activations | support
-
-
-def budget_of(tracer: Tracer, passes: Passes) -> Budget:
-    """What a batch of samples may take."""
-    reads = len(passes.kept) * len(passes.spec.sites)
-    predicted = SAID * len(passes.supported)
-    return make_budget(tracer.model, passes.spec.memory, len(tracer.shared_ids), reads, predicted=predicted)
 
 
 def _passes(model: Model, tracer: Tracer, store: Store, donors: dict[str, Donors]) -> Passes:

@@ -1,0 +1,110 @@
+"""Donors: another question's tokens in the place of a sample's own, the answer kept.
+
+The shift of sample i under donor j has three parts: what is the same for all donors of a sample, what a donor does to
+all samples of its block, and the rest, which belongs to the pair. The first is what any other question would do; the
+others are there only if it matters which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from anchorscope.evidence.lines import BoolArray, IntArray, line, mean_auroc
+from anchorscope.evidence.record import Line
+from anchorscope.pathways.intervals import FloatArray, Resamples, average
+from anchorscope.pathways.splits import cohens_kappa
+
+PARTS = ("sample", "donor", "rest")
+
+
+def donor_lines(
+    labels: BoolArray,
+    clean: FloatArray,
+    patched: FloatArray,
+    control: FloatArray | None,
+    blocks: IntArray,
+    drawn: Resamples,
+    seed: int,
+) -> Iterator[Line]:
+    """What donors do: ΔAUROC, parts of the variance, and whether labels agree over donors.
+
+    `clean` and `control` (repeat, sample, layer), `patched` (donor, repeat, sample, layer); `blocks` (sample): -1 for a
+    sample without donors.
+    """
+    rows = np.flatnonzero(blocks >= 0)
+    layers, n = clean.shape[-1], len(rows)
+    if n < 2 or labels[rows].all() or not labels[rows].any():
+        return
+    # 1. how much worse the probe ranks
+    before = mean_auroc(labels, clean, drawn, rows)
+    after = np.mean([mean_auroc(labels, each, drawn, rows) for each in patched], axis=0)
+    yield line("donors", "delta_auroc", after - before, n, "patched")
+    if control is not None:
+        yield line("donors", "delta_auroc", mean_auroc(labels, control, drawn, rows) - before, n, "patched_control")
+    # 2. parts of the variance, at each layer by blocks, resampled as blocks
+    shift = (patched - clean).mean(axis=1)[:, rows]  # (donor, sample, layer)
+    mine = blocks[rows]
+    taken = resample_blocks(mine, len(drawn) - 1, seed)
+    spread = clean.mean(axis=0)[rows].std(axis=0)  # (layer)
+    parts = variance_parts(shift, mine, taken)  # (part, 1 + resample, layer)
+    total = parts.sum(axis=0)
+    for name, part in zip(PARTS, parts, strict=True):
+        yield line("donors", f"share_{name}", part / np.where(total > 0, total, np.nan), n)
+    over = np.sqrt(np.maximum(parts[1] + parts[2], 0)) / spread
+    yield line("donors", "spread_over_donors", over, n)
+    predicted = clean.mean(axis=0)[rows, round((layers - 1) / 2)] > 0
+    if 30 <= predicted.sum() <= n - 30:
+        inside = variance_parts(shift[:, predicted], mine[predicted], taken)
+        among = clean.mean(axis=0)[rows][predicted].std(axis=0)
+        over = np.sqrt(np.maximum(inside[1] + inside[2], 0)) / among
+        yield line("donors", "spread_over_donors", over, int(predicted.sum()), "", "predicted_correct")
+    # 3. labels: does one donor flip what another flips?
+    sign = clean.mean(axis=0)[rows] > 0
+    flipped = [(each.mean(axis=0)[rows] > 0) != sign for each in patched]
+    pairs = [(i, j) for i in range(len(flipped)) for j in range(i)]
+    agreed = [cohens_kappa(flipped[i], flipped[j], drawn.samples[:, rows]) for i, j in pairs]
+    yield line("donors", "kappa_donors", average(np.stack(agreed), np.ones((len(agreed), 1, 1))), n)
+
+
+def resample_blocks(blocks: IntArray, resamples: int, seed: int) -> FloatArray:
+    """(1 + resample, block): how often each block counts; the first row is the data as they are."""
+    count = int(blocks.max()) + 1
+    there = np.unique(blocks)
+    rng = np.random.default_rng([seed, 0xB10C])
+    weights = np.zeros((1 + resamples, count))
+    weights[0, there] = 1
+    weights[1:, there] = rng.multinomial(len(there), np.full(len(there), 1 / len(there)), size=resamples)
+    return weights
+
+
+def variance_parts(shift: FloatArray, blocks: IntArray, weights: FloatArray) -> FloatArray:
+    """(part, 1 + resample, layer): variance between samples, between donors, and of the rest, from all blocks together.
+
+    `shift` (donor, sample, layer). By mean squares: within a block samples and donors are crossed, without repetition.
+    """
+    donors, _, layers = shift.shape
+    count = weights.shape[1]
+    squares = np.zeros((3, count, layers))
+    freedom = np.zeros((3, count))
+    sizes = np.zeros(count)
+    for block in np.unique(blocks):
+        values = shift[:, blocks == block]
+        size = values.shape[1]
+        if size < 2:
+            continue
+        by_sample, by_donor = values.mean(axis=0), values.mean(axis=1)
+        grand = values.mean(axis=(0, 1))
+        rest = values - by_sample[None] - by_donor[:, None] + grand
+        squares[0, block] = donors * ((by_sample - grand) ** 2).sum(axis=0)
+        squares[1, block] = size * ((by_donor - grand) ** 2).sum(axis=0)
+        squares[2, block] = (rest**2).sum(axis=(0, 1))
+        freedom[:, block] = size - 1, donors - 1, (size - 1) * (donors - 1)
+        sizes[block] = size
+    mean = np.einsum("rb,pbl->prl", weights, squares) / np.einsum("rb,pb->pr", weights, freedom)[:, :, None]
+    used = sizes > 0
+    each = (weights @ sizes) / np.maximum(weights @ used, 1)  # samples in a block
+    parts = np.stack([(mean[0] - mean[2]) / donors, (mean[1] - mean[2]) / each[:, None], mean[2]])
+    found: FloatArray = np.maximum(parts, 0)
+    return found

@@ -1,0 +1,175 @@
+"""The ledger: for each claim about a model a verdict, with the number it rests on.
+
+A claim *holds* if its number lies beyond the threshold with p below 0.025 (one-sided) after Holm's correction over all
+claims about the model; it *does not hold* if its 95 % interval lies wholly on the other side; else one *cannot tell*.
+Discoveries are corrected, refusals are not: so that a claim must earn its place. p comes from the value and the spread
+of its resamples, taken as normal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from anchorscope.errors import StoreError
+from anchorscope.evidence.claims import CLAIMS, PAIRS, TOGETHER, Claim, Measured
+from anchorscope.evidence.lines import Lines
+from anchorscope.evidence.record import LEDGER, Answered, Verdict
+from anchorscope.pathways.intervals import FloatArray, interval
+
+LEVEL = 0.025  # one-sided
+MIN_GROUP = 30
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A claim, what was measured for it, and how likely that is if it does not hold, and if it does."""
+
+    claim: Claim
+    """What is claimed."""
+    model: str
+    """Of which model, or pair."""
+    dataset: str
+    """On which set."""
+    measured: Measured | None
+    """None where it was not measured."""
+    numbers: tuple[float, float, float] | None
+    """The value, and its interval, of the part that is worst for the claim."""
+    against: float | None
+    """p that the claim does not hold."""
+    in_favour: float | None
+    """p that it does."""
+
+
+def tested(claim: Claim, model: str, dataset: str, measured: Measured | None) -> Tested:
+    """Hold what was measured against the threshold."""
+    if measured is None or measured.n < MIN_GROUP or any(not np.isfinite(part[0]) for part in measured.parts):
+        return Tested(claim, model, dataset, measured, None, None, None)
+    if measured.p is not None:
+        value = float(measured.parts[0][0])
+        return Tested(claim, model, dataset, measured, (value, value, value), *measured.p)
+    sign = 1 if claim.side == "above" else -1
+    ahead = np.array([_ahead(part, claim.threshold, sign) for part in measured.parts])  # in standard errors
+    many = len(ahead) if measured.at_once else 1
+    worst = measured.parts[int(ahead.argmin())]
+    low, high = (float(each) for each in interval(worst[1:][np.isfinite(worst[1:])]))
+    against = min(1.0, many * float(ndtr(-ahead.min())))
+    in_favour = min(1.0, len(ahead) * float(ndtr(ahead.min())))
+    return Tested(claim, model, dataset, measured, (float(worst[0]), low, high), against, in_favour)
+
+
+def _ahead(part: FloatArray, threshold: float, sign: int) -> float:
+    """How many standard errors a number lies beyond the threshold."""
+    drawn = part[1:][np.isfinite(part[1:])]
+    spread = float(drawn.std(ddof=1)) if len(drawn) > 1 else 0.0
+    beyond = sign * (float(part[0]) - threshold)
+    return beyond / spread if spread > 1e-12 else float(np.sign(beyond)) * 40
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Adjusted so that one false discovery among all is as unlikely as the level says."""
+    order = np.argsort(p, kind="stable")
+    adjusted, highest = np.empty(len(p)), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, (len(p) - rank) * p[place]))
+        adjusted[place] = highest
+    return [float(each) for each in adjusted]
+
+
+def verdicts_of(claims: Sequence[Tested]) -> list[Verdict]:
+    """The verdicts of all claims about one model: Holm over those that were measured."""
+    known = [each.against for each in claims if each.against is not None]
+    adjusted = iter(holm(known))
+    return [_verdict(each, next(adjusted) if each.against is not None else None) for each in claims]
+
+
+def _verdict(one: Tested, p: float | None) -> Verdict:
+    said: Answered = "cannot tell"
+    if p is not None and p < LEVEL:
+        said = "holds"
+    elif one.in_favour is not None and one.in_favour < LEVEL:
+        said = "does not hold"
+    value, low, high = one.numbers or (None, None, None)
+    claim = one.claim
+    return Verdict(
+        claim=claim.name,
+        model=one.model,
+        dataset=one.dataset,
+        statement=claim.statement,
+        statistic=claim.statistic,
+        control=claim.control,
+        threshold=claim.threshold,
+        side=claim.side,
+        value=value,
+        low=low,
+        high=high,
+        p=p,
+        verdict=said,
+        n=one.measured.n if one.measured else 0,
+    )
+
+
+def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[Verdict]:
+    """All verdicts, from the lines of each model and set; models in the study's order, the smaller of a pair first."""
+    made: list[Verdict] = []
+    for model, sets in lines.items():
+        claims = [tested(claim, model, name, claim.measure(each)) for claim in CLAIMS for name, each in sets.items()]
+        claims += [tested(each.claim, model, "all", each.measure(sets)) for each in TOGETHER if len(sets) > 1]
+        made += verdicts_of(claims)
+    names = list(lines)
+    for smaller, larger in pairwise(names):
+        both = [
+            tested(pair.claim, f"{smaller} < {larger}", "all", pair.measure(lines[smaller], lines[larger]))
+            for pair in PAIRS
+        ]
+        made += verdicts_of(both)
+    return made
+
+
+def to_json(study: str, verdicts: Iterable[Verdict], about: Mapping[str, Any]) -> str:
+    """As it is kept with a run."""
+    rows = [_rounded(verdict) for verdict in verdicts]
+    counted = {
+        model: {said: sum(r["verdict"] == said for r in rows if r["model"] == model) for said in ANSWERS}
+        for model in dict.fromkeys(row["model"] for row in rows)
+    }
+    record = {"study": study, **about, "models": counted, "verdicts": rows}
+    return json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+
+
+ANSWERS: tuple[Answered, ...] = ("holds", "does not hold", "cannot tell")
+
+
+def _rounded(verdict: Verdict) -> dict[str, Any]:
+    """Six digits: the same numbers give the same bytes."""
+    record = asdict(verdict)
+    return {name: float(f"{each:.6g}") if isinstance(each, float) else each for name, each in record.items()}
+
+
+def read_ledger(path: Path) -> list[Verdict]:
+    """The verdicts of a file, a run's or one to expect."""
+    file = path / LEDGER if path.is_dir() else path
+    try:
+        rows = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
+        return [Verdict(**row) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{file}: no ledger that can be read ({error})", "Make one: anchorscope claims RUN") from None
+
+
+def changes(expected: Sequence[Verdict], found: Sequence[Verdict]) -> list[str]:
+    """Which verdicts are not those that were expected, one line each."""
+    now = {(each.model, each.dataset, each.claim): each for each in found}
+    said = []
+    for each in expected:
+        key = (each.model, each.dataset, each.claim)
+        other = now.get(key, replace(each, verdict="not there"))
+        if other.verdict != each.verdict:
+            said.append(f"{each.model}, {each.dataset}, {each.claim}: {each.verdict} → {other.verdict}")
+    return said

@@ -1,0 +1,122 @@
+"""Numbers with all their resamples: made once for a cell, kept, and read by claims and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.evidence.record import Line
+from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average, centred, interval
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+
+def line(
+    experiment: str,
+    name: str,
+    replicates: FloatArray,
+    n: float,
+    condition: str = "",
+    stratum: str = "all",
+    widened: float = 1.0,
+) -> Line:
+    """A row of the table, from replicates (1 + resample, layer), or (1 + resample,) for one number."""
+    layers = replicates.shape[1] if replicates.ndim == 2 else 0
+    flat: Any = np.ascontiguousarray(replicates, np.float32).ravel()
+    return Line(experiment, name, condition, stratum, layers, flat, widened, int(n))
+
+
+class Name(NamedTuple):
+    """By which a line is found."""
+
+    experiment: str
+    """As in the table, like the others."""
+    name: str
+    """What is measured."""
+    condition: str = ""
+    """Under which condition."""
+    stratum: str = "all"
+    """Among which samples."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line as it was read back."""
+
+    replicates: FloatArray
+    """(1 + resample, layer or 1), centred on the value and widened; the first row is the value"""
+    n: int
+    """Samples or questions behind it."""
+    by_layer: bool
+    """Whether it has a value for every layer."""
+
+    @property
+    def value(self) -> FloatArray:
+        """(layer or 1)"""
+        value: FloatArray = self.replicates[0]
+        return value
+
+    @property
+    def layers(self) -> int:
+        """How many values it has."""
+        return int(self.replicates.shape[1])
+
+    def interval(self) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper end of the 95 % interval at each layer."""
+        return interval(self.replicates[1:])
+
+    def at(self, depth: float) -> FloatArray:
+        """(1 + resample): at a layer between the first, 0, and the last, 1."""
+        at: FloatArray = self.replicates[:, round((self.layers - 1) * depth)]
+        return at
+
+    def over(self, first: float, last: float) -> FloatArray:
+        """(1 + resample): the mean over layers of a range of depths."""
+        depth = np.arange(self.layers) / max(1, self.layers - 1)
+        chosen = (depth >= first - 1e-9) & (depth <= last + 1e-9)
+        mean: FloatArray = self.replicates[:, chosen].mean(axis=1)
+        return mean
+
+
+Lines = dict[Name, Curve]
+"""All lines of a cell."""
+
+
+def curves_of(rows: Iterable[Line]) -> Lines:
+    """Lines as they were read back, by what they measure."""
+    made = {}
+    for row in rows:
+        replicates = np.asarray(row.replicates, np.float64).reshape(-1, max(1, row.layers))
+        moved = np.vstack([replicates[:1], centred(replicates, row.widened)])
+        made[Name(row.experiment, row.name, row.condition, row.stratum)] = Curve(moved, row.n, row.layers > 0)
+    return made
+
+
+def mean_auroc(labels: BoolArray, logits: FloatArray, drawn: Resamples, rows: IntArray | None = None) -> FloatArray:
+    """(1 + resample, layer): AUROC, mean over repeats. `logits` (repeat, sample, layer); `rows`: of these samples."""
+    weights = drawn.samples
+    if rows is not None:
+        labels, logits, weights = labels[rows], logits[:, rows], weights[:, rows]
+    auroc = Auroc(labels, weights)
+    return average(np.stack([auroc(each.astype(np.float32)) for each in logits]), drawn.repeats.T[:, :, None])
+
+
+def weighted_mean(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """(1 + resample, …): the mean over samples, axis 0 of `values`; weights (1 + resample, sample)."""
+    flat = values.reshape(len(values), -1)
+    total = weights @ flat
+    number = weights.sum(axis=1, keepdims=True)
+    mean: FloatArray = (total / np.where(number > 0, number, np.nan)).reshape(len(weights), *values.shape[1:])
+    return mean
+
+
+def bins_of(values: FloatArray, count: int) -> IntArray:
+    """(sample): by quantiles of some values, from 0 on."""
+    edges = np.quantile(values, np.linspace(0, 1, count + 1)[1:-1])
+    found: IntArray = np.searchsorted(edges, values, side="right").astype(np.int64)
+    return found

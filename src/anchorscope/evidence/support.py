@@ -1,0 +1,63 @@
+"""Support: how much log-probability the answer loses when the question is cut, and what of the effect that explains.
+
+The signal that the knockout takes is how much more the read-outs of right answers fall than those of wrong ones. If it
+were support alone, right and wrong answers of equal support would fall alike: so they are compared within tenths of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from anchorscope.evidence.lines import BoolArray, IntArray, bins_of, line, weighted_mean
+from anchorscope.evidence.record import Line
+from anchorscope.pathways.intervals import FloatArray, Resamples
+
+TENTHS = 10
+
+
+def support_lines(
+    labels: BoolArray, clean: FloatArray, knockout: FloatArray, support: Mapping[str, FloatArray], drawn: Resamples
+) -> Iterator[Line]:
+    """The mean loss by condition, and the signal lost, in all and at equal support.
+
+    `clean` and `knockout` (sample): read-outs at one layer. `support`, by condition, (sample): log-probability.
+    """
+    n, weights = len(labels), drawn.samples
+    for name, values in support.items():
+        if name != "clean":
+            yield line("support", "loss", weighted_mean(support["clean"] - values, weights), n, name)
+    fall = (clean - knockout) / clean.std()
+    loss = support["clean"] - support["knockout"]
+    yield line("support", "signal_lost", _difference(fall, labels, np.zeros(n, np.int64), weights), n)
+    yield line("support", "signal_lost", _difference(fall, labels, bins_of(loss, TENTHS), weights), n, "equal_support")
+    # how far the two go together: Pearson's r of ranks
+    ranks = [np.argsort(np.argsort(each)).astype(np.float64) for each in (fall, loss)]
+    yield line("support", "correlation", _pearson(ranks[0], ranks[1], weights), n)
+
+
+def _difference(values: FloatArray, labels: BoolArray, strata: IntArray, weights: FloatArray) -> FloatArray:
+    """(1 + resample): right minus wrong, within strata that weigh by how many pairs they could make."""
+    total, pairs = np.zeros(len(weights)), np.zeros(len(weights))
+    for each in np.unique(strata):
+        sides = [(strata == each) & side for side in (labels, ~labels)]
+        if not all(side.any() for side in sides):
+            continue
+        number = [weights[:, side].sum(axis=1, dtype=np.float64) for side in sides]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means = [weights[:, side] @ values[side] / count for side, count in zip(sides, number, strict=True)]
+            weight = number[0] * number[1] / (number[0] + number[1])
+        there = (number[0] > 0) & (number[1] > 0)
+        total += np.where(there, (means[0] - means[1]) * weight, 0)
+        pairs += np.where(there, weight, 0)
+    found: FloatArray = total / np.where(pairs > 0, pairs, np.nan)
+    return found
+
+
+def _pearson(first: FloatArray, second: FloatArray, weights: FloatArray) -> FloatArray:
+    """(1 + resample): the correlation of two numbers of each sample."""
+    moments = np.stack([first, second, first * second, first * first, second * second], axis=1)
+    x, y, xy, xx, yy = weighted_mean(moments, weights).T
+    found: FloatArray = (xy - x * y) / np.sqrt((xx - x * x) * (yy - y * y))
+    return found
