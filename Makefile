@@ -1,7 +1,7 @@
 # make check is what CI runs. The verify- targets are longer and end with one line of JSON.
 PYTHON ?= python
 
-.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust bench
+.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust verify-evidence bench
 
 check: lint types test
 
@@ -36,6 +36,10 @@ verify-library:
 verify-trust:
 	$(PYTHON) checks/coverage.py
 	$(PYTHON) checks/trust.py $(RUN) $(if $(BEFORE),--before $(BEFORE))
+
+# the ledger in worlds whose truth is known
+verify-evidence:
+	$(PYTHON) checks/evidence.py
 
 # PEERS_PYTHON as above. Leave the machine alone meanwhile: what is measured are times
 bench:

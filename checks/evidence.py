@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from anchorscope.evidence.claims import CLAIMS, PAIRS, TOGETHER
-from anchorscope.evidence.ledger import ledger, tested, verdicts_of
+from anchorscope.evidence.ledger import ledger, verdicts_of, weighed
 from worlds import Cell, World
 
 KINDS = ("two", "one", "none")
@@ -77,11 +77,11 @@ def main() -> int:
     for world in worlds:
         for seed in range(options.repeats):
             pair = {"one": lines[world.name, seed], "other": lines[world.name, (seed + 1) % options.repeats]}
-            agreed = verdicts_of([tested(TOGETHER[0].claim, "model", "all", TOGETHER[0].measure(pair))])[0]
+            agreed = verdicts_of([weighed(TOGETHER[0].claim, "model", "all", TOGETHER[0].measure(pair))])[0]
             said["sets_agree", world.name].append((agreed.value, agreed.verdict))
             smaller = {"set": lines["none", (seed + 1) % options.repeats]}
             harder = PAIRS[0].measure(smaller, {"set": lines[world.name, seed]})
-            larger = verdicts_of([tested(PAIRS[0].claim, "pair", "all", harder)])[0]
+            larger = verdicts_of([weighed(PAIRS[0].claim, "pair", "all", harder)])[0]
             said["larger_harder", world.name].append((larger.value, larger.verdict))
     return report(said, worlds, published)
 

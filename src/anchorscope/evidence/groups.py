@@ -128,7 +128,7 @@ def residual(groups: Groups) -> FloatArray:
 
 def dip_lines(experiment: str, values: FloatArray) -> Iterator[Line]:
     """Two groups, or a continuum? The dip, and how often one as large, or as small, comes from either reference."""
-    dip = dip_test(values)
+    dip = dip_test(np.asarray(values, np.float64))
     for name, number in (
         ("dip", dip.statistic),
         ("dip_p_unimodal", dip.p_unimodal),

@@ -29,7 +29,7 @@ MIN_GROUP = 30
 
 
 @dataclass(frozen=True)
-class Tested:
+class Weighed:
     """A claim, what was measured for it, and how likely that is if it does not hold, and if it does."""
 
     claim: Claim
@@ -48,13 +48,13 @@ class Tested:
     """p that it does."""
 
 
-def tested(claim: Claim, model: str, dataset: str, measured: Measured | None) -> Tested:
+def weighed(claim: Claim, model: str, dataset: str, measured: Measured | None) -> Weighed:
     """Hold what was measured against the threshold."""
     if measured is None or measured.n < MIN_GROUP or any(not np.isfinite(part[0]) for part in measured.parts):
-        return Tested(claim, model, dataset, measured, None, None, None)
+        return Weighed(claim, model, dataset, measured, None, None, None)
     if measured.p is not None:
         value = float(measured.parts[0][0])
-        return Tested(claim, model, dataset, measured, (value, value, value), *measured.p)
+        return Weighed(claim, model, dataset, measured, (value, value, value), *measured.p)
     sign = 1 if claim.side == "above" else -1
     ahead = np.array([_ahead(part, claim.threshold, sign) for part in measured.parts])  # in standard errors
     many = len(ahead) if measured.at_once else 1
@@ -62,7 +62,7 @@ def tested(claim: Claim, model: str, dataset: str, measured: Measured | None) ->
     low, high = (float(each) for each in interval(worst[1:][np.isfinite(worst[1:])]))
     against = min(1.0, many * float(ndtr(-ahead.min())))
     in_favour = min(1.0, len(ahead) * float(ndtr(ahead.min())))
-    return Tested(claim, model, dataset, measured, (float(worst[0]), low, high), against, in_favour)
+    return Weighed(claim, model, dataset, measured, (float(worst[0]), low, high), against, in_favour)
 
 
 def _ahead(part: FloatArray, threshold: float, sign: int) -> float:
@@ -83,14 +83,14 @@ def holm(p: Sequence[float]) -> list[float]:
     return [float(each) for each in adjusted]
 
 
-def verdicts_of(claims: Sequence[Tested]) -> list[Verdict]:
+def verdicts_of(claims: Sequence[Weighed]) -> list[Verdict]:
     """The verdicts of all claims about one model: Holm over those that were measured."""
     known = [each.against for each in claims if each.against is not None]
     adjusted = iter(holm(known))
     return [_verdict(each, next(adjusted) if each.against is not None else None) for each in claims]
 
 
-def _verdict(one: Tested, p: float | None) -> Verdict:
+def _verdict(one: Weighed, p: float | None) -> Verdict:
     said: Answered = "cannot tell"
     if p is not None and p < LEVEL:
         said = "holds"
@@ -120,13 +120,13 @@ def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[Verdict]:
     """All verdicts, from the lines of each model and set; models in the study's order, the smaller of a pair first."""
     made: list[Verdict] = []
     for model, sets in lines.items():
-        claims = [tested(claim, model, name, claim.measure(each)) for claim in CLAIMS for name, each in sets.items()]
-        claims += [tested(each.claim, model, "all", each.measure(sets)) for each in TOGETHER if len(sets) > 1]
+        claims = [weighed(claim, model, name, claim.measure(each)) for claim in CLAIMS for name, each in sets.items()]
+        claims += [weighed(each.claim, model, "all", each.measure(sets)) for each in TOGETHER if len(sets) > 1]
         made += verdicts_of(claims)
     names = list(lines)
     for smaller, larger in pairwise(names):
         both = [
-            tested(pair.claim, f"{smaller} < {larger}", "all", pair.measure(lines[smaller], lines[larger]))
+            weighed(pair.claim, f"{smaller} < {larger}", "all", pair.measure(lines[smaller], lines[larger]))
             for pair in PAIRS
         ]
         made += verdicts_of(both)

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.evidence.record import Line
+from anchorscope.evidence.record import EVIDENCE, Line
 from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average, centred, interval
+from anchorscope.store import Store
+from anchorscope.study.terms import ReadPoint
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -119,4 +121,15 @@ def bins_of(values: FloatArray, count: int) -> IntArray:
     """(sample): by quantiles of some values, from 0 on."""
     edges = np.quantile(values, np.linspace(0, 1, count + 1)[1:-1])
     found: IntArray = np.searchsorted(edges, values, side="right").astype(np.int64)
+    return found
+
+
+def lines_of(store: Store, point: ReadPoint) -> dict[str, dict[str, Lines]]:
+    """The lines of every model and set that has evidence."""
+    found: dict[str, dict[str, Lines]] = {}
+    for model in store.study.models:
+        for dataset in store.study.datasets:
+            cell = store.results(model.name, dataset.name)
+            if cell.entry(EVIDENCE.at(point)) is not None:
+                found.setdefault(model.name, {})[dataset.name] = curves_of(cell.table(EVIDENCE.at(point)))
     return found

@@ -58,22 +58,24 @@ def prompts_stage(model: Model, dataset: str, store: Store) -> Sharded[OtherProm
     rows, members, folds, probes = _readers(store, cell)
     askers = [Prompter(model.tokenizer, each, model.wants_bos) for each in others]
     tracers = [Tracer(model, each.shared_ids, spec.sites) for each in askers]
-    wanted = [(number, some) for number in range(len(others)) for some in _parts(members)]
-    plan = Plan(len(others) * len(members), max(1, min(SAMPLES, len(members))))
+    wanted = [(number, int(i)) for number in range(len(others)) for i in members]
+    plan = Plan(len(wanted), SAMPLES)
     tables = _begun(store, cell, PROMPTS, plan, {"prompts": [each.model_dump(mode="json") for each in others]})
     samples = _Kept(store, model.name, dataset, {rows[i].id for i in members})
 
     def read(shard: int) -> list[list[OtherPrompt]]:
-        number, some = wanted[shard]
-        moved = [_moved(samples[rows[i].id], askers[number], store) for i in some]
-        usable = [i for i, each in enumerate(moved) if each is not None]
-        states = trace_samples(tracers[number], [each for each in moved if each is not None], spec)
-        made = []
-        for point in study.traces.points:
-            logits: Any = np.full((len(some), 2, folds.repeats, len(probes[point])), np.nan, np.float32)
-            if usable:
-                logits[usable] = read_states(states, point, spec.conditions, probes[point], folds, some[usable])
-            made.append([OtherPrompt(rows[i].id, number, each) for i, each in zip(some, logits, strict=True)])
+        asked = wanted[shard * SAMPLES : (shard + 1) * SAMPLES]
+        made: list[list[OtherPrompt]] = [[] for _ in study.traces.points]
+        for number in dict.fromkeys(number for number, _ in asked):
+            some = np.array([i for prompt, i in asked if prompt == number])
+            moved = [_moved(samples[rows[i].id], askers[number], store) for i in some]
+            usable = [i for i, each in enumerate(moved) if each is not None]
+            states = trace_samples(tracers[number], [each for each in moved if each is not None], spec)
+            for point, table in zip(study.traces.points, made, strict=True):
+                logits: Any = np.full((len(some), 2, folds.repeats, len(probes[point])), np.nan, np.float32)
+                if usable:
+                    logits[usable] = read_states(states, point, spec.conditions, probes[point], folds, some[usable])
+                table += [OtherPrompt(rows[i].id, number, each) for i, each in zip(some, logits, strict=True)]
         return made
 
     return Sharded(f"{model.name}, {dataset}: asking with other shots", tables, read)

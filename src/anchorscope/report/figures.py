@@ -9,6 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from anchorscope.errors import AnchorscopeError, did_you_mean
+from anchorscope.evidence.ledger import ledger
+from anchorscope.evidence.lines import lines_of
 from anchorscope.pathways.lookup import Numbers, collect, read_mapstats, read_pathways
 from anchorscope.pathways.record import Statistic
 from anchorscope.report.caption import caption_of
@@ -17,7 +19,9 @@ from anchorscope.report.compared import panels_of
 from anchorscope.report.csv import to_csv
 from anchorscope.report.describe import alt_text, page, read_ledger
 from anchorscope.report.drawing import draw_chart, draw_on, drawn_rows, figure_under, rows_with_numbers, style
+from anchorscope.report.evidence import EVIDENCE_CHARTS, statistics_of
 from anchorscope.report.layermap import draw_maps
+from anchorscope.report.ledger import draw_ledger
 from anchorscope.report.saved import saved_as, write_contents
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
@@ -33,6 +37,10 @@ def write_figures(store: Store, point: ReadPoint, folder: Path | None = None) ->
         windows = {"single": "in one layer", "window": f"in a window of {study.map.width} layers around one"}
         about = f"{windows[study.map.layers]}, for {'all later' if study.map.into == 'after' else 'the answer'} tokens"
         written += draw_maps(list(read_mapstats(store, point)), models, datasets, place, point, about)
+    found = lines_of(store, point)
+    if found:
+        written += draw(statistics_of(found, point), models, datasets, place, point, charts=EVIDENCE_CHARTS)
+        written += draw_ledger(ledger(found), found, place)
     return written
 
 
@@ -43,17 +51,18 @@ def draw(
     folder: Path,
     point: ReadPoint = ReadPoint("mlp", "answer_last"),  # noqa: B008 — a value
     layers_of: Mapping[str, int] | None = None,
+    charts: Mapping[str, Chart] = CHARTS,
 ) -> list[Path]:
     """Draw every chart this run has numbers for into `folder`; models and datasets in the study's order.
 
     `layers_of` says how many layers a model has; without it, the range of its rows is shown. Returns what was
     written: `<chart>.png`, `.svg`, `.pdf`, `.csv` (the rows drawn, in full) and `.txt` (the caption).
     """
-    keys = {key for chart in CHARTS.values() for key in chart.keys}
+    keys = {key for chart in charts.values() for key in chart.keys}
     numbers = collect(rows, keys, models, datasets, point)
     layers = {model: _layers(numbers, model) for model in models} | dict(layers_of or {})
     written = []
-    for name, chart in CHARTS.items():
+    for name, chart in charts.items():
         if not rows_with_numbers(chart, numbers, models, datasets):
             continue
         with style():

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from anchorscope.errors import StoreError
 from anchorscope.evidence.ledger import ledger, to_json
-from anchorscope.evidence.lines import Lines, curves_of
-from anchorscope.evidence.record import EVIDENCE, LEDGER, Verdict
+from anchorscope.evidence.lines import lines_of
+from anchorscope.evidence.record import LEDGER, Verdict
 from anchorscope.store import Store
 from anchorscope.store.files import write_text
-from anchorscope.study.terms import ReadPoint
-
-
-def lines_of(store: Store, point: ReadPoint) -> dict[str, dict[str, Lines]]:
-    """The lines of every model and set that has evidence."""
-    found: dict[str, dict[str, Lines]] = {}
-    for model in store.study.models:
-        for dataset in store.study.datasets:
-            cell = store.results(model.name, dataset.name)
-            if cell.entry(EVIDENCE.at(point)) is not None:
-                found.setdefault(model.name, {})[dataset.name] = curves_of(cell.table(EVIDENCE.at(point)))
-    return found
 
 
 def claims_of(store: Store) -> list[Verdict]:

@@ -1,0 +1,255 @@
+"""Each number of the experiments against the slow, obvious way to it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from anchorscope.evidence.donors import donor_lines, variance_parts
+from anchorscope.evidence.groups import Groups, awareness_lines, difference, residual
+from anchorscope.evidence.lines import Name, bins_of, curves_of
+from anchorscope.evidence.mirror import mirror_lines
+from anchorscope.evidence.support import _difference, support_lines
+from anchorscope.evidence.transfer import shared_rows
+from anchorscope.evidence.within import Answered, Pairs, within_lines
+from anchorscope.pathways.intervals import resample
+from anchorscope.probes.folds import make_folds
+from anchorscope.probes.readouts import Readouts
+
+QUESTIONS, LAYERS, REPEATS = 12, 3, 2
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+def answered(rng, conditions=("clean", "knockout", "matched_question", "control_question", "answer_only")) -> Answered:
+    sizes = rng.integers(1, 6, size=QUESTIONS)
+    question = np.repeat(np.arange(QUESTIONS), sizes)
+    n = len(question)
+    return Answered(
+        question,
+        rng.random(n) < 0.5,
+        rng.normal(size=n),
+        rng.integers(1, 5, size=n).astype(float),
+        rng.integers(1, 9, size=n).astype(float),
+        list(conditions),
+        rng.normal(size=(len(conditions), REPEATS, n, LAYERS)),
+    )
+
+
+def slow_w(answers: Answered, scores) -> float:
+    """The mean over questions with both kinds of the share of pairs that are ranked right."""
+    shares = []
+    for q in range(QUESTIONS):
+        mine = [i for i in range(len(answers.question)) if answers.question[i] == q]
+        right, wrong = ([i for i in mine if answers.correct[i] == side] for side in (True, False))
+        won = [1.0 if scores[r] > scores[w] else 0.5 if scores[r] == scores[w] else 0.0 for r in right for w in wrong]
+        if won:
+            shares.append(sum(won) / len(won))
+    return sum(shares) / len(shares)
+
+
+def test_w_is_the_mean_share_of_pairs_of_one_question(rng):
+    answers = answered(rng)
+    drawn = resample(np.arange(QUESTIONS), REPEATS, 50, 0)
+    lines = curves_of(within_lines(answers, drawn))
+    for c, name in enumerate(answers.conditions):
+        for layer in range(LAYERS):
+            wanted = np.mean([slow_w(answers, answers.logits[c, r, :, layer]) for r in range(REPEATS)])
+            assert lines[Name("within", "w", name)].value[layer] == pytest.approx(wanted, abs=1e-5)
+    lost = lines[Name("within", "w_lost", "knockout")].value
+    both = [lines[Name("within", "w", name)].value for name in ("clean", "knockout")]
+    np.testing.assert_allclose(lost, both[0] - both[1], atol=1e-6)
+    assert lines[Name("within", "w_logprob")].value[0] == pytest.approx(slow_w(answers, answers.logprob), abs=1e-5)
+    assert lines[Name("within", "w_times")].value[0] == pytest.approx(slow_w(answers, answers.times), abs=1e-5)
+
+
+def test_a_question_only_score_gives_one_half(rng):
+    """Difficulty cannot help: what is the same for all answers to a question ties, in every resample."""
+    answers = answered(rng)
+    hard = rng.normal(size=QUESTIONS)[answers.question]
+    known = (
+        hard
+        + 3.0 * np.array([answers.correct[answers.question == q].mean() for q in range(QUESTIONS)])[answers.question]
+    )
+    for scores in (hard, known):
+        won = Pairs(answers.question, answers.correct).won(scores[:, None])
+        assert (won == 0.5).all()
+
+
+def test_resamples_draw_questions_not_answers(rng):
+    answers = answered(rng)
+    drawn = resample(np.arange(QUESTIONS), REPEATS, 20, 1)
+    pairs = Pairs(answers.question, answers.correct)
+    won = np.mean([pairs.won(each) for each in answers.logits[0]], axis=0)[:, 0]
+    line = next(iter(within_lines(answers, drawn)))
+    replicates = np.array(line.replicates).reshape(21, LAYERS)[:, 0]
+    by_repeat = np.stack([pairs.won(each)[:, 0] for each in answers.logits[0]])
+    for b in range(21):
+        weights = drawn.samples[b, pairs.questions]
+        shares = by_repeat @ weights / weights.sum()
+        assert replicates[b] == pytest.approx((shares * drawn.repeats[b]).sum() / REPEATS, abs=1e-5)
+    assert replicates[0] == pytest.approx(won.mean(), abs=1e-5)
+
+
+def test_at_equal_log_probability_is_the_intercept_of_a_line(rng):
+    n = 400
+    question = np.repeat(np.arange(n), 2)
+    correct = np.tile([True, False], n)
+    logprob = rng.normal(size=2 * n) + correct
+    pairs = Pairs(question, correct)
+    weights = np.ones((1, n))
+    explained = pairs.held_fixed(2 * logprob, logprob, weights)[0]
+    assert abs(explained) < 1e-9  # all that the scores say, log-probability says
+    beyond = 2 * logprob + 0.7 * correct
+    x, y = logprob[::2] - logprob[1::2], beyond[::2] - beyond[1::2]
+    _, intercept = np.polyfit(x, y, 1)
+    assert intercept == pytest.approx(0.7, abs=1e-6)
+    assert pairs.held_fixed(beyond, logprob, weights)[0] == pytest.approx(intercept / y.std(), abs=1e-6)
+
+
+def test_variance_parts_find_what_was_put_in():
+    rng = np.random.default_rng(0)
+    blocks, size, donors = 400, 6, 3
+    sample = 1.0 * rng.normal(size=(1, blocks * size, 1))
+    donor = 0.7 * np.repeat(rng.normal(size=(donors, blocks, 1)), size, axis=1)
+    rest = 0.4 * rng.normal(size=(donors, blocks * size, 1))
+    numbers = np.repeat(np.arange(blocks), size)
+    weights = np.ones((1, blocks))
+    parts = variance_parts(sample + donor + rest, numbers, weights)[:, 0, 0]
+    np.testing.assert_allclose(parts, [1.0, 0.49, 0.16], rtol=0.1)
+
+
+def test_a_shift_that_all_donors_share_has_no_spread_over_donors(rng):
+    n = 60
+    clean = rng.normal(size=(1, n, LAYERS))
+    same = clean + rng.normal(size=(1, n, LAYERS))
+    patched = np.stack([same, same, same])
+    drawn = resample(np.arange(n), 1, 30, 0)
+    labels = rng.random(n) < 0.5
+    lines = curves_of(donor_lines(labels, clean, patched, None, np.arange(n) // 6, drawn, 0))
+    assert np.abs(lines[Name("donors", "spread_over_donors")].value).max() < 1e-6
+    np.testing.assert_allclose(lines[Name("donors", "share_sample")].value, 1.0, atol=1e-6)
+    np.testing.assert_allclose(lines[Name("donors", "kappa_donors")].value, 1.0, atol=1e-6)
+
+
+def test_samples_without_donors_are_left_out(rng):
+    n = 60
+    clean = rng.normal(size=(1, n, 1))
+    patched = np.stack([clean + 1 * rng.normal(size=clean.shape) for _ in range(2)])
+    blocks = np.where(np.arange(n) < 30, -1, np.arange(n) // 6)
+    drawn = resample(np.arange(n), 1, 10, 0)
+    labels = np.arange(n) % 2 == 0
+    far = patched.copy()
+    far[:, :, :30] += 1000
+    one, other = (
+        curves_of(donor_lines(labels, clean, each, None, blocks, drawn, 0))[Name("donors", "spread_over_donors")]
+        for each in (patched, far)
+    )
+    assert one.n == 30
+    np.testing.assert_allclose(one.value, other.value)
+
+
+def test_the_mirrors_interaction_is_what_both_lose_beyond_the_sum(rng):
+    from sklearn.metrics import roc_auc_score
+
+    n = 80
+    labels = rng.random(n) < 0.5
+    names = ("mirror_clean", "mirror_question", "mirror_answer", "mirror_both")
+    logits = {name: rng.normal(size=(REPEATS, n, LAYERS)) + labels[:, None] for name in names}
+    lines = curves_of(mirror_lines(labels, logits, resample(np.arange(n), REPEATS, 20, 0)))
+    area = {
+        name: np.array([np.mean([roc_auc_score(labels, r[:, k]) for r in values]) for k in range(LAYERS)])
+        for name, values in logits.items()
+    }
+    wanted = area["mirror_both"] - area["mirror_question"] - area["mirror_answer"] + area["mirror_clean"]
+    np.testing.assert_allclose(lines[Name("mirror", "interaction")].value, wanted, atol=1e-5)
+
+
+def test_equal_support_compares_right_and_wrong_answers_of_one_tenth(rng):
+    n = 400
+    labels = rng.random(n) < 0.5
+    loss = rng.normal(size=n) + labels
+    strata = bins_of(loss, 10)
+    fall = rng.normal(size=n)
+    total = weight = 0.0
+    for each in range(10):
+        right, wrong = (
+            [fall[i] for i in range(n) if strata[i] == each and labels[i] == side] for side in (True, False)
+        )
+        pairs = len(right) * len(wrong) / (len(right) + len(wrong)) if right and wrong else 0
+        if pairs:
+            total, weight = total + pairs * (np.mean(right) - np.mean(wrong)), weight + pairs
+    found = _difference(fall, labels, strata, np.ones((1, n)))[0]
+    assert found == pytest.approx(total / weight, abs=1e-9)
+    # where support explains it all, next to nothing is left
+    drawn = resample(np.arange(n), 1, 20, 0)
+    support = {"clean": np.zeros(n), "knockout": -loss}
+    lines = curves_of(support_lines(labels, loss, np.zeros(n), support, drawn))
+    whole, left = (lines[Name("support", "signal_lost", name)].value[0] for name in ("", "equal_support"))
+    assert whole > 0.7
+    assert abs(left) < 0.15
+
+
+def made_readouts(rng, n=200) -> Readouts:
+    labels = np.arange(n) % 2 == 0
+    clean = rng.normal(size=(REPEATS, 3, n, LAYERS)) + np.where(labels, 1, -1)[:, None]
+    knocked = clean + rng.normal(size=clean.shape)
+    logits = np.stack([clean, knocked]).astype(np.float32)
+    return Readouts(labels, np.arange(n), np.ones(n), ("clean", "knockout"), logits, np.zeros_like(logits))
+
+
+def test_groups_are_those_that_flip_in_half_of_the_draws(rng):
+    readouts = made_readouts(rng)
+    groups = Groups(readouts)
+    assert groups.layer == 1
+    for i in range(len(readouts.labels)):
+        flips = [
+            (readouts.logits[0, r, h, i, 1] > 0) != (readouts.logits[1, r, h, i, 1] > 0)
+            for r, h in product(range(REPEATS), (1, 2))
+        ]
+        assert groups.q[i] == (np.mean(flips) >= 0.5)
+
+
+def test_groups_are_compared_within_a_predicted_class(rng):
+    groups = Groups(made_readouts(rng, 600))
+    values = np.where(groups.predicted, 100.0, 0.0)  # differs between classes alone
+    found = difference(values, groups, np.ones(600), np.ones((1, 600)))
+    assert found is not None
+    assert abs(found[0]) < 1e-9
+    found = difference(values + groups.q, groups, np.ones(600), np.ones((1, 600)))
+    assert found is not None
+    assert found[0] == pytest.approx(1.0)
+
+
+def test_the_residual_has_no_mean_at_any_clean_logit(rng):
+    groups = Groups(made_readouts(rng))
+    left, bins = residual(groups), bins_of(groups.clean, 20)
+    for each in np.unique(bins):
+        assert abs(left[bins == each].mean()) < 1e-9
+
+
+def test_awareness_is_beyond_confidence_only_where_states_tell(rng):
+    readouts = made_readouts(rng, 400)
+    groups = Groups(readouts)
+    drawn = resample(readouts.clusters, 1, 50, 0)
+    folds = make_folds(readouts.labels, readouts.clusters, 1, 5, 0)
+    blind = rng.normal(size=(400, 8)).astype(np.float32)
+    telling = blind.copy()
+    telling[:, 0] += 3 * groups.q
+    found = []
+    for states in (blind, telling):
+        lines = curves_of(awareness_lines(groups, states, readouts.clusters, folds, drawn, 0))
+        found.append(lines[Name("awareness", "auroc_at_equal_logit")].value[0])
+    assert abs(found[0] - 0.5) < 0.12
+    assert found[1] > 0.9
+
+
+def test_shared_rows_are_the_same_questions_in_one_order():
+    first, second = shared_rows([["a", "b", "c", "d"], ["d", "x", "b"]])
+    assert first.tolist() == [1, 3]
+    assert second.tolist() == [2, 0]

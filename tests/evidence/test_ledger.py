@@ -1,0 +1,142 @@
+"""Verdicts: what holds, what does not, what cannot be told; and a ledger that is held against another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anchorscope.errors import StoreError
+from anchorscope.evidence.claims import CLAIMS, PAIRS, TOGETHER, Claim, Measured
+from anchorscope.evidence.ledger import changes, holm, ledger, read_ledger, to_json, verdicts_of, weighed
+from anchorscope.evidence.lines import Name, curves_of, line
+
+
+def draws(value: float, spread: float, seed: int = 0, count: int = 400) -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(size=count)
+    drawn = (drawn - drawn.mean()) / drawn.std(ddof=1)
+    return np.concatenate([[value], value + spread * drawn])
+
+
+def claim(threshold: float, side: str) -> Claim:
+    return Claim("c", "s", "t", "k", threshold, side, lambda lines: None)  # type: ignore[arg-type]
+
+
+def verdict(value: float, threshold: float, side: str, spread: float = 1.0, n: int = 100) -> str:
+    one = weighed(claim(threshold, side), "m", "d", Measured([draws(value, spread)], n))
+    return verdicts_of([one])[0].verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "threshold", "side", "wanted"),
+    [
+        (5.0, 2.0, "above", "holds"),
+        (3.0, 2.0, "above", "cannot tell"),
+        (-3.0, 2.0, "above", "does not hold"),
+        (-5.0, -2.0, "below", "holds"),
+        (-2.5, -2.0, "below", "cannot tell"),
+        (1.0, -2.0, "below", "does not hold"),
+    ],
+)
+def test_a_verdict_depends_on_which_side_of_the_threshold_the_interval_lies(value, threshold, side, wanted):
+    assert verdict(value, threshold, side) == wanted
+
+
+def test_too_few_and_not_measured_cannot_be_told():
+    assert verdict(50.0, 2.0, "above", n=29) == "cannot tell"
+    assert verdicts_of([weighed(claim(1, "above"), "m", "d", None)])[0].verdict == "cannot tell"
+    broken = weighed(claim(1, "above"), "m", "d", Measured([np.array([np.nan, 1.0])], 100))
+    assert verdicts_of([broken])[0].value is None
+
+
+def test_all_parts_must_lie_beyond_the_threshold():
+    good, bad = draws(9, 1), draws(-9, 1)
+    both = verdicts_of([weighed(claim(0, "above"), "m", "d", Measured([good, bad], 100))])[0]
+    assert both.verdict == "does not hold"
+    assert both.value == pytest.approx(-9)  # the part that is worst for the claim
+    assert verdicts_of([weighed(claim(0, "above"), "m", "d", Measured([good, good], 100))])[0].verdict == "holds"
+
+
+def test_a_band_over_many_points_is_harder_to_hold():
+    points = [draws(2.3, 1, seed) for seed in range(30)]
+    one, many = (Measured(points, 100, at_once=each) for each in (False, True))
+    assert verdicts_of([weighed(claim(0, "above"), "m", "d", one)])[0].verdict == "holds"
+    assert verdicts_of([weighed(claim(0, "above"), "m", "d", many)])[0].verdict == "cannot tell"
+
+
+def test_holm_against_the_slow_way():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        p = rng.random(9) ** 3
+        wanted = np.empty(9)
+        order = sorted(range(9), key=lambda i: p[i])
+        for rank, i in enumerate(order):
+            wanted[i] = max(min(1.0, (9 - k) * p[j]) for k, j in enumerate(order[: rank + 1]))
+        np.testing.assert_allclose(holm(p.tolist()), wanted)
+
+
+def test_more_claims_make_each_harder_to_hold():
+    strong = weighed(claim(0, "above"), "m", "d", Measured([draws(2.4, 1)], 100))
+    weak = [weighed(claim(0, "above"), "m", "d", Measured([draws(0.1, 1, s)], 100)) for s in range(20)]
+    assert verdicts_of([strong])[0].verdict == "holds"
+    assert verdicts_of([strong, *weak])[0].verdict == "cannot tell"
+
+
+def test_every_claim_has_its_words_and_a_name_of_its_own():
+    every = [*CLAIMS, *(each.claim for each in TOGETHER), *(each.claim for each in PAIRS)]
+    assert len({each.name for each in every}) == len(every)
+    assert all(each.statement and each.statistic and each.control for each in every)
+
+
+def lines(q: list[float], n: int = 200):
+    """A cell whose curves are these at every anchor."""
+    spread = np.random.default_rng(1).normal(size=(300, 1))
+    spread -= spread.mean()
+    rows = []
+    for name in ("delta_p", "delta_p_quarter", "delta_p_three_quarters", "delta_p_last", "delta_p_layer"):
+        for group, values in (("Q", q), ("A", [0.5] * len(q))):
+            replicates = np.vstack([values, np.array(values) + spread])
+            rows.append(line("chart", name, replicates, n, "knockout", group))
+    return curves_of(rows)
+
+
+@pytest.mark.parametrize(
+    ("q", "falls", "recovers", "declines"),
+    [
+        ([-10, -30, -55, -55, -54, -40], "holds", "holds", "does not hold"),
+        ([-10, -30, -50, -60, -75, -90], "holds", "does not hold", "holds"),
+        ([-10, -30, -50, -50, -50, -50], "holds", "does not hold", "does not hold"),
+        ([-10, -10, -10, -10, -10, -10], "does not hold", "does not hold", "does not hold"),
+    ],
+)
+def test_shapes_are_told_apart(q, falls, recovers, declines):
+    said = {each.claim: each.verdict for each in ledger({"m": {"d": lines(q)}})}
+    assert (said["q_falls"], said["recovers"], said["declines"]) == (falls, recovers, declines)
+    assert said["a_near_zero"] == "holds"
+    assert said["donors"] == "cannot tell"  # not measured
+
+
+def test_a_trough_that_follows_the_anchor_is_none():
+    one = lines([-10, -30, -55, -55, -54, -40])
+    one[Name("chart", "delta_p_last", "knockout", "Q")] = lines([-10, -20, -25, -30, -40, -60])[
+        Name("chart", "delta_p", "knockout", "Q")
+    ]
+    said = {each.claim: each.verdict for each in ledger({"m": {"d": one}})}
+    assert said["recovers"] == "does not hold"
+
+
+def test_a_ledger_is_kept_and_held_against_another(tmp_path: Path):
+    verdicts = ledger({"m": {"d": lines([-10, -30, -55, -55, -54, -40])}})
+    path = tmp_path / "claims.json"
+    path.write_text(to_json("s", verdicts, {"read": "mlp at answer_last"}), encoding="utf-8")
+    kept = read_ledger(path)
+    assert [each.verdict for each in kept] == [each.verdict for each in verdicts]
+    assert read_ledger(tmp_path) == kept
+    assert changes(kept, verdicts) == []
+    other = ledger({"m": {"d": lines([-10, -30, -50, -60, -75, -90])}})
+    assert "m, d, recovers: holds → does not hold" in changes(kept, other)
+    assert changes(kept, verdicts[1:]) == [f"m, d, {kept[0].claim}: {kept[0].verdict} → not there"]
+    path.write_text("{}")
+    with pytest.raises(StoreError, match="no ledger"):
+        read_ledger(path)
