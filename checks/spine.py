@@ -33,7 +33,7 @@ from anchorscope.probes.stage import Fitter
 from anchorscope.progress import silent
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.store import Store
-from anchorscope.study.terms import SITES, Condition, LayerRule, ReadPoint
+from anchorscope.study.terms import SITES, Condition, Further, LayerRule, ReadPoint
 from anchorscope.traces.activations import Activations
 from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.doctor import Doctor
@@ -209,7 +209,7 @@ def null(runs: Path) -> dict[str, Any]:
         real = activations.reader(POINT)
         shuffled = np.random.default_rng(7).permutation(labels)
 
-        def noise(condition: Condition, layer: int, shape: tuple[int, ...] = real("clean", 0).shape) -> Any:
+        def noise(condition: Condition | Further, layer: int, shape: tuple[int, ...] = real("clean", 0).shape) -> Any:
             seed = [layer, *condition.encode()]
             return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 

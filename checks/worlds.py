@@ -142,7 +142,7 @@ class Cell:
         passes |= {f"patched_{d}": x for d, x in enumerate(donors, 1)}
         # 1. probes and read-outs
         folds = make_folds(self.labels, self.clusters, 1, 4, self.seed)
-        spec = ProbeSpec(repeats=1, folds=4, strengths=[1e-3, 1e-2, 1e-1])
+        spec = ProbeSpec(repeats=1, folds=4, strengths=[1e-3, 1e-2])
         fitter = Fitter(self.labels, self.clusters, folds, spec, self.seed)
         fitted = fitter(lambda c, layer: passes[c][:, layer].astype(np.float32), LAYERS, list(passes))  # type: ignore[arg-type]
         count = len(CONDITIONS)

@@ -20,7 +20,7 @@ from anchorscope import Study
 from anchorscope.answers.record import ANSWERS
 from anchorscope.cli import app
 from anchorscope.errors import ModelError, StoreError
-from anchorscope.pathways.baselines import within_strata, within_auroc
+from anchorscope.pathways.baselines import within_auroc, within_strata
 from anchorscope.pathways.headline import Curves, Number, headline, headlines
 from anchorscope.pathways.intervals import centred, interval, resample
 from anchorscope.pathways.lookup import read_pathways

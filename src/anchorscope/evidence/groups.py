@@ -141,12 +141,15 @@ def saliency_lines(groups: Groups, members: IntArray, of: dict[str, FloatArray],
     """Saliency (sample) of some members: Q minus A within a predicted class, and the dip of its logarithm."""
     for name, values in of.items():
         every = np.full(len(groups.clean), np.nan)
-        every[members] = np.log(np.maximum(values, 1e-30))
+        # none where an answer is one token: its likelihood does not depend on what that token sees
+        every[members[values > 0]] = np.log(values[values > 0])
         found = difference(every, groups, np.ones(len(every)), drawn.samples)
         if found is not None:
-            yield line("saliency", f"log_{name}", found, len(members), "", "Q-A")
+            yield line("saliency", f"log_{name}", found, int(np.isfinite(every).sum()), "", "Q-A")
         experiment = "saliency" if name == "of_logit" else "saliency_of_loss"
-        yield from dip_lines(experiment, every[members])
+        known = every[members][np.isfinite(every[members])]
+        if len(known) >= MIN_GROUP:
+            yield from dip_lines(experiment, known)
 
 
 def stability_lines(

@@ -59,7 +59,9 @@ def weighed(claim: Claim, model: str, dataset: str, measured: Measured | None) -
     ahead = np.array([_ahead(part, claim.threshold, sign) for part in measured.parts])  # in standard errors
     many = len(ahead) if measured.at_once else 1
     worst = measured.parts[int(ahead.argmin())]
-    low, high = (float(each) for each in interval(worst[1:][np.isfinite(worst[1:])]))
+    drawn = worst[1:][np.isfinite(worst[1:])]
+    # centred on the value, as all intervals are: a correlation of resampled curves lies below that of the curves
+    low, high = (float(each) for each in interval(drawn - drawn.mean() + worst[0]))
     against = min(1.0, many * float(ndtr(-ahead.min())))
     in_favour = min(1.0, len(ahead) * float(ndtr(ahead.min())))
     return Weighed(claim, model, dataset, measured, (float(worst[0]), low, high), against, in_favour)
