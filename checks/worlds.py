@@ -23,9 +23,8 @@ from anchorscope.evidence.groups import (
     Groups,
     awareness_lines,
     boundary_lines,
-    dip_lines,
-    residual,
     saliency_lines,
+    shift_lines,
 )
 from anchorscope.evidence.lines import Lines, curves_of
 from anchorscope.evidence.mirror import mirror_lines
@@ -79,8 +78,7 @@ class Cell:
         rng = self.rng
         # 1. who is right, on which route, how clearly
         self.routed = rng.random(n) < {"two": 0.5, "one": 1.0, "none": 0.0}[world.kind]
-        right = 0.5 + (0.2 * np.where(self.routed, 1, -1) if world.kind == "two" else 0.0)
-        self.labels: Array = rng.random(n) < right
+        self.labels: Array = rng.random(n) < 0.5
         self.sign = np.where(self.labels, 1.0, -1.0)
         self.margin = self._margins(n)
         self.told = self._told(self.sign)
@@ -92,7 +90,7 @@ class Cell:
     def _margins(self, n: int) -> Array:
         """How much an answer draws from its route: one value where there are two routes, else without a gap."""
         if self.world.kind == "two":
-            return np.full(n, 3.0)
+            return np.full(n, 3.4)
         return np.exp(self.rng.normal(0.4, 0.5, size=n)) if self.world.kind == "one" else np.full(n, 1.6)
 
     def _told(self, sign: Array) -> Array:
@@ -167,7 +165,7 @@ class Cell:
         yield from boundary_lines(groups, self.labels, np.ones(n), unknown, unknown, unknown, drawn)
         middle = round((LAYERS - 1) / 2)
         yield from awareness_lines(groups, clean[:, middle].astype(np.float32), self.clusters, folds, drawn, self.seed)
-        yield from dip_lines("shift", residual(groups))
+        yield from shift_lines(groups)
         salient = np.exp(rng.normal(size=n) + 5.0 * self.routed * (world.kind == "two"))
         yield from saliency_lines(groups, every, {"of_logit": salient}, drawn)
         yield from self._knowing(every, drawn)

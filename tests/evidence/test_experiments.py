@@ -7,8 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from anchorscope.evidence.dip import dip_within
 from anchorscope.evidence.donors import donor_lines, variance_parts
-from anchorscope.evidence.groups import Groups, awareness_lines, difference, residual
+from anchorscope.evidence.groups import Groups, awareness_lines, difference
 from anchorscope.evidence.lines import Name, bins_of, curves_of
 from anchorscope.evidence.mirror import mirror_lines
 from anchorscope.evidence.support import _difference, support_lines
@@ -226,11 +227,14 @@ def test_groups_are_compared_within_a_predicted_class(rng):
     assert found[0] == pytest.approx(1.0)
 
 
-def test_the_residual_has_no_mean_at_any_clean_logit(rng):
-    groups = Groups(made_readouts(rng))
-    left, bins = residual(groups), bins_of(groups.clean, 20)
-    for each in np.unique(bins):
-        assert abs(left[bins == each].mean()) < 1e-9
+def test_groups_whose_share_differs_between_strata_are_found_within_them(rng):
+    """Subtracting the means of strata would smear them: the mean lies nearer to the larger group."""
+    strata = np.repeat(np.arange(5), 120)
+    share = np.array([0.2, 0.35, 0.5, 0.65, 0.8])[strata]
+    two = dip_within(rng.normal(size=600) + 5 * (rng.random(600) < share) + 3 * strata, strata, draws=400)
+    one = dip_within(rng.normal(size=600) + 3 * strata, strata, draws=400)
+    assert two.p_unimodal < 0.01 < two.p_two_groups
+    assert one.p_two_groups < 0.01 < one.p_unimodal
 
 
 def test_awareness_is_beyond_confidence_only_where_states_tell(rng):

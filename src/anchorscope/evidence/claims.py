@@ -190,7 +190,7 @@ CLAIMS: tuple[Claim, ...] = (
         _at(HALF, _chart("knockout-permuted")),
     ),
     Claim(
-        "survives", "That loss is there for half the probes, in each predicted class, without drift, at every anchor",
+        "survives", "That loss is there for half the probes, in each predicted class, at every anchor",
         "ΔAUROC, knockout minus permuted; the least of them", "permuted", -0.02, "below", _survives,
     ),
     Claim(
@@ -246,7 +246,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "two_groups", "There are two groups of answers, not a continuum",
-        "dip of Δlogit at equal clean logit", "a uniform; a quarter of answers 5 SD away", 0, "above", _dips("shift"),
+        "dip of Δlogit within fifths of the clean logit, their mean", "a uniform; a quarter of answers 5 SD away",
+        0, "above", _dips("shift"),
     ),
     Claim(
         "two_groups_saliency", "Saliency has two groups of answers, not a continuum",

@@ -1,8 +1,8 @@
 """What claims about the chart rest on: ΔAUROC beyond `permuted`, the curves of Q and A, and the gap between them.
 
-ΔAUROC beyond `permuted` needs no groups. It is taken in every way in which it could be an artefact: read by half the
-probes, within each predicted class, corrected for the drift of the class, and at each anchor layer. The curves are
-sorted at each anchor layer and at every layer anew: a trough that follows the anchor is none.
+ΔAUROC beyond `permuted` needs no groups, and a drift of all answers alike does not change it. It is taken in every way
+in which it could be an artefact: read by half the probes, within each predicted class, and at each anchor layer. The
+curves are sorted at each anchor layer and at every layer anew: a trough that follows the anchor is none.
 """
 
 from __future__ import annotations
@@ -67,9 +67,11 @@ def _beyond(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Line]:
     middle, every = round((readouts.layers - 1) / 2), np.arange(len(readouts.labels))
     predicted = base.clean[:, 0, :, middle].mean(axis=0) > 0
 
-    def beyond(correction: str, parts: Sequence[int], layers: Sequence[int], rows: Rows) -> FloatArray:
+    whole = shift_of(readouts, base, "knockout", "none").delta[1]
+
+    def beyond(parts: Sequence[int], layers: Sequence[int], rows: Rows) -> FloatArray:
         """(1 + resample, layer): mean over parts of the probes."""
-        change = shift_of(readouts, base, "knockout", correction).delta[1][..., layers]
+        change = whole[..., layers]
         clean = base.clean[..., layers]
         made = []
         for part in parts:
@@ -80,16 +82,15 @@ def _beyond(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Line]:
         return mean
 
     at = [round((readouts.layers - 1) * depth) for depth in FRACTIONS.values()]
-    by_anchor = beyond("none", [0], at, every)
+    by_anchor = beyond([0], at, every)
     for number, anchor in enumerate(FRACTIONS):
         yield line("chart", "beyond_permuted", by_anchor[:, number], len(every), "", f"anchor_{anchor}")
-    yield line("chart", "beyond_permuted", beyond("none", [1, 2], [middle], every)[:, 0], len(every), "", "halves")
-    yield line("chart", "beyond_permuted", beyond("drift_class", [0], [middle], every)[:, 0], len(every), "", "drift")
+    yield line("chart", "beyond_permuted", beyond([1, 2], [middle], every)[:, 0], len(every), "", "halves")
     for name, side in (("predicted_correct", predicted), ("predicted_wrong", ~predicted)):
         rows = np.flatnonzero(side)
         right = int(readouts.labels[rows].sum())
         if min(right, len(rows) - right) >= MIN_GROUP:
-            yield line("chart", "beyond_permuted", beyond("none", [0], [middle], rows)[:, 0], len(rows), "", name)
+            yield line("chart", "beyond_permuted", beyond([0], [middle], rows)[:, 0], len(rows), "", name)
 
 
 def _shapes(readouts: Readouts, drawn: Resamples, wider: dict[Family, float]) -> Iterator[Line]:

@@ -40,6 +40,22 @@ def dip_test(values: Floats, seed: int = 0, draws: int = 2000) -> Dip:
     return Dip(statistic, p_unimodal=_as_large(one, statistic), p_two_groups=_as_large(-two, -statistic))
 
 
+def dip_within(values: Floats, strata: Ints, draws: int = 2000) -> Dip:
+    """The same within strata: the mean of their dips, against as many draws of as many values each.
+
+    Nothing is subtracted: where the share of two groups differs between strata, their means would smear the groups.
+    """
+    sizes = np.bincount(strata)
+    sizes = sizes[sizes > 0]
+    statistic = float(np.mean([dip(values[strata == each]) for each in np.unique(strata)]))
+    random = np.random.default_rng(0)
+    means = [np.zeros(draws), np.zeros(draws)]
+    for size in sizes:
+        for mean, drawn in zip(means, _references(int(size), 0, draws), strict=True):
+            mean += random.permutation(drawn) / len(sizes)
+    return Dip(statistic, p_unimodal=_as_large(means[0], statistic), p_two_groups=_as_large(-means[1], -statistic))
+
+
 def _as_large(drawn: Floats, value: float) -> float:
     """The share of draws that are as large. Where that is rare, by how the excess of the largest tenth falls off.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorscope.evidence.dip import dip_test
+from anchorscope.evidence.dip import dip_test, dip_within
 from anchorscope.evidence.lines import BoolArray, IntArray, bins_of, line
 from anchorscope.evidence.record import Line
 from anchorscope.pathways.baselines import within_strata
@@ -25,7 +25,7 @@ from anchorscope.probes.readouts import read_out
 if TYPE_CHECKING:
     from anchorscope.probes.readouts import Readouts
 
-TENTHS = 10
+TENTHS, FIFTHS = 10, 5
 MIN_GROUP = 30
 STRENGTHS = (1e-4, 1e-3, 1e-2)
 
@@ -117,18 +117,15 @@ def awareness_lines(
     yield line("awareness", "beyond_confidence", own - confident, len(label))
 
 
-def residual(groups: Groups) -> FloatArray:
-    """(sample): what the knockout does to the logit, less its mean in the same twentieth of the clean logit."""
-    left = groups.change.copy()
-    bins = bins_of(groups.clean, 2 * TENTHS)
-    for each in np.unique(bins):
-        left[bins == each] -= left[bins == each].mean()
-    return left
+def shift_lines(groups: Groups) -> Iterator[Line]:
+    """Two groups, or a continuum, in what the knockout does to the logit? Within fifths of the clean logit."""
+    yield from dip_lines("shift", groups.change, bins_of(groups.clean, FIFTHS))
 
 
-def dip_lines(experiment: str, values: FloatArray) -> Iterator[Line]:
-    """Two groups, or a continuum? The dip, and how often one as large, or as small, comes from either reference."""
-    dip = dip_test(np.asarray(values, np.float64))
+def dip_lines(experiment: str, values: FloatArray, strata: IntArray | None = None) -> Iterator[Line]:
+    """The dip, and how often one as large, or as small, comes from either reference."""
+    exact = np.asarray(values, np.float64)
+    dip = dip_test(exact) if strata is None else dip_within(exact, strata)
     for name, number in (
         ("dip", dip.statistic),
         ("dip_p_unimodal", dip.p_unimodal),

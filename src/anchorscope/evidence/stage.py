@@ -14,9 +14,8 @@ from anchorscope.evidence.groups import (
     Groups,
     awareness_lines,
     boundary_lines,
-    dip_lines,
-    residual,
     saliency_lines,
+    shift_lines,
     stability_lines,
 )
 from anchorscope.evidence.lines import IntArray, line, mean_auroc
@@ -178,7 +177,7 @@ class _Evidence:
         _, clusters, folds = folds_of(rows, study.probes, study.seed)
         states = self.activations.layer("clean", self.point, groups.layer)
         yield from awareness_lines(groups, states, clusters, folds, self.drawn, study.seed)
-        yield from dip_lines("shift", residual(groups))
+        yield from shift_lines(groups)
         members, prompts = self.prompts()
         yield from stability_lines(groups, self.drawn, members, prompts)
 
