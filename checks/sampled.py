@@ -63,9 +63,11 @@ def timed(ways: dict[str, Callable[[], Any]]) -> dict[str, dict[str, list[float]
         for name, way in ways.items():
             starts = {clock: now() for clock, now in clocks.items()}
             way()
+            took = {clock: now() - starts[clock] for clock, now in clocks.items()}
+            print(f"{name}: {took}", file=sys.stderr, flush=True)
             if repeat:
-                for clock, now in clocks.items():
-                    seconds[name][clock].append(now() - starts[clock])
+                for clock, value in took.items():
+                    seconds[name][clock].append(value)
     return seconds
 
 

@@ -109,7 +109,7 @@ def test_figures_of_the_experiments_are_drawn(done: Done):
     folder = done.store.root / "figures" / POINT.key
     for name in ("donors", "mirror", "answer_only", "ledger", "transfer"):
         assert (folder / f"{name}.png").stat().st_size > 5000
-        assert "<desc>" in (folder / f"{name}.svg").read_text(encoding="utf-8")
+        assert "<desc" in (folder / f"{name}.svg").read_text(encoding="utf-8")
 
 
 def test_a_second_run_does_nothing_again(done: Done):

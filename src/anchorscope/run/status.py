@@ -141,4 +141,4 @@ def _table_status(part: str, name: str, table: Table[Any]) -> TableStatus:
             done, rows = done + 1, rows + count
         else:
             damaged.append(str(table.path(shard)))
-    return TableStatus(part, name, rows, table.plan.shards, done, damaged, size)
+    return TableStatus(part, name, rows, table.plan.shards, done, damaged, size, too_few=table.plan.rows == 0)

@@ -27,15 +27,25 @@ class _Lender(NamedTuple):
     """What of a sample donors are chosen by, and what it lends."""
 
     id: str
+    """Of its question."""
     rank: bytes
+    """Where it stands in the draw."""
     like: tuple[str, int]
+    """Its relation or question word, and how many exact question tokens it has."""
     others: int
+    """How many other tokens of its question are paired with exact ones."""
     apart: frozenset[str]
+    """Its question, subject and accepted answers: a donor shares none of them."""
     given: str
+    """Its answer."""
     places: tuple[int, ...]
+    """Of its exact question tokens."""
     exact: tuple[int, ...]
+    """Which tokens these are."""
     control_places: tuple[int, ...]
+    """Of the others."""
     control: tuple[int, ...]
+    """Which tokens those are."""
 
 
 class Donors(NamedTuple):
