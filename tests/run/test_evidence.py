@@ -41,7 +41,7 @@ class Done:
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "COLUMNS": "220", "HF_HUB_OFFLINE": "1"}
     line = [sys.executable, "-m", "anchorscope.cli", *words]
-    return subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=400)
+    return subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
 
 
 @pytest.fixture(scope="module")
