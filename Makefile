@@ -1,7 +1,7 @@
 # make check is what CI runs. The verify- targets are longer and end with one line of JSON.
 PYTHON ?= python
 
-.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust verify-evidence bench
+.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust verify-evidence verify-detectors bench
 
 check: lint types test
 
@@ -40,6 +40,10 @@ verify-trust:
 # the ledger in worlds whose truth is known
 verify-evidence:
 	$(PYTHON) checks/evidence.py
+
+# RUN: a run that `anchorscope detect eval` has compared; without it, promises and intervals in made-up worlds alone
+verify-detectors:
+	$(PYTHON) checks/detectors.py $(if $(RUN),--run $(RUN))
 
 # PEERS_PYTHON as above. Leave the machine alone meanwhile: what is measured are times
 bench:

@@ -12,13 +12,15 @@ The house, from the ground up; a room imports only rooms above it in this list:
     traces/            knockouts and conditions, all in one pass; activations; the doctor
     probes/            linear probes out of fold, read-outs, the layer × layer map
     pathways/          who is Q- and who A-Anchored, ΔP, ΔAUROC, with intervals
+    evidence/          experiments without flips, and the ledger of claims
+    detectors/         is this answer wrong: verdicts, promises, the comparison of detectors
     report/            charts, captions, numbers as CSV, one sample in colour
     run/               whole runs, from a study to figures; opened runs; one sample by itself
     cli/               the command line
 
 Two ways in: a study, for whole runs (`load_study`, `run_study`, `open_run`); and Python, for people with a model of
-their own (`open_model`, `trace`, `cut`, `Probe`). The public names are those of `__all__`, imported when first used;
-everything else is private and may change.
+their own (`open_model`, `trace`, `cut`, `Probe`, `Detector`). The public names are those of `__all__`, imported when
+first used; everything else is private and may change.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from anchorscope.detectors.detector import Detector
+    from anchorscope.detectors.record import Verdict
     from anchorscope.errors import AnchorscopeError
     from anchorscope.models.load import Model
     from anchorscope.models.opened import open_model
@@ -47,6 +51,7 @@ _PLACES = {
     "Asked": "spans.asked",
     "CutPrompt": "traces.cutting",
     "DatasetSpec": "study",
+    "Detector": "detectors.detector",
     "Model": "models.load",
     "ModelSpec": "study",
     "Probe": "run.estimator",
@@ -55,6 +60,7 @@ _PLACES = {
     "Sites": "study",
     "Study": "study",
     "TracedSample": "report.onesample",
+    "Verdict": "detectors.record",
     "cut": "traces.cutting",
     "doctor": "run.library",
     "load_study": "run.studyfile",
@@ -66,9 +72,9 @@ _PLACES = {
 }
 
 __all__ = [
-    "AnchorscopeError", "Asked", "CutPrompt", "DatasetSpec", "Model", "ModelSpec", "Probe", "PromptSpec", "Run",
-    "Sites", "Study", "TracedSample", "__version__", "cut", "doctor", "load_study", "open_model", "open_run",
-    "run_study", "tokens", "trace",
+    "AnchorscopeError", "Asked", "CutPrompt", "DatasetSpec", "Detector", "Model", "ModelSpec", "Probe", "PromptSpec",
+    "Run", "Sites", "Study", "TracedSample", "Verdict", "__version__", "cut", "doctor", "load_study", "open_model",
+    "open_run", "run_study", "tokens", "trace",
 ]  # fmt: skip
 
 

@@ -51,6 +51,10 @@ class StoreError(AnchorscopeError):
     """A run directory that cannot be read, written or continued."""
 
 
+class DetectorError(AnchorscopeError):
+    """A detector that cannot be read, or does not belong to what it is asked about."""
+
+
 class ProbeError(AnchorscopeError):
     """Samples that probes cannot be fitted on or applied to, or saved probes that cannot be read."""
 

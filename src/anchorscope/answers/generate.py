@@ -11,10 +11,10 @@ Where several answers to a prompt are drawn, its own tokens are computed once to
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -42,6 +42,23 @@ class Generated:
     """Log-probability (natural) of each under the model, whatever the temperature it was drawn at."""
     ended: bool
     """Whether it ended by itself, not by the limit on its length."""
+
+
+class Heard(Protocol):
+    """Someone who follows a model while it answers, forward by forward: traces/listening.py."""
+
+    def start(self, rows: Sequence[int]) -> None:
+        """A batch begins: the number of each of its prompts in the call."""
+
+    def step(self, slots: Mapping[int, int]) -> None:
+        """A forward was made: for each row of the batch that is still being written, which row of the forward it is.
+
+        The first of a batch reads the prompts, which all end in its last column; each later one reads a token that
+        belongs to the answer. A row that has ended is not named again, though it may be computed a while longer.
+        """
+
+    def end(self) -> None:
+        """The batch is answered. Its rows were named once for the prompt, and once for each token of the answer."""
 
 
 class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
@@ -86,13 +103,17 @@ class Generator:
         self.stops = stop_tokens(model).to(model.device)
         self._prefix = compute_prefix(model, self.shared_ids)
 
-    def __call__(self, prompts: Sequence[Sequence[int]]) -> list[Generated]:
+    def __call__(self, prompts: Sequence[Sequence[int]], heard: Heard | None = None) -> list[Generated]:
         """Answer each prompt. Every prompt starts with the shared ids and goes on after them."""
         shared = len(self.shared_ids)
         self._check(prompts, self.max_new_tokens)
         answers: dict[int, Generated] = {}
         for batch in self.plan([len(prompt) for prompt in prompts]):
-            answers.update(zip(batch, self._batch([prompts[row][shared:] for row in batch]), strict=True))
+            if heard is not None:
+                heard.start(batch)
+            answers.update(zip(batch, self._batch([prompts[row][shared:] for row in batch], heard), strict=True))
+            if heard is not None:
+                heard.end()
             give_back()
         return [answers[row] for row in range(len(prompts))]
 
@@ -175,10 +196,13 @@ class Generator:
         )
 
     @torch.inference_mode()
-    def _batch(self, rows: Sequence[Sequence[int]]) -> list[Generated]:
+    def _batch(self, rows: Sequence[Sequence[int]], heard: Heard | None) -> list[Generated]:
         ids, mask, positions = self._lay_out(rows)
         steps = _Steps(self, self._cache(len(rows), ids.shape[1] + self.max_new_tokens), mask)
-        return steps.run(*steps.choose(steps.forward(ids, positions), range(len(rows)), 0), positions)
+        logits = steps.forward(ids, positions)
+        if heard is not None:
+            heard.step({row: row for row in range(len(rows))})
+        return steps.run(*steps.choose(logits, range(len(rows)), 0), positions, heard)
 
     @torch.inference_mode()
     def _sample_batch(self, rows: Sequence[Sequence[int]], answers: int, draws: _Draws) -> list[Generated]:
@@ -269,7 +293,9 @@ class _Steps:
         steps._select(rows)
         return steps
 
-    def run(self, chosen: torch.Tensor, logprob: torch.Tensor, positions: torch.Tensor) -> list[Generated]:
+    def run(
+        self, chosen: torch.Tensor, logprob: torch.Tensor, positions: torch.Tensor, heard: Heard | None = None
+    ) -> list[Generated]:
         """Go on from each row's first token to the end of its answer."""
         rows = chosen.shape[0]
         tokens: list[list[int]] = [[] for _ in range(rows)]
@@ -293,7 +319,10 @@ class _Steps:
                 ids, positions = ids[keep], positions[keep]
                 alive = [alive[i] for i in left]
             self.mask = torch.cat([self.mask, self.mask.new_ones(len(alive), 1)], dim=1)
-            chosen, logprob = self.choose(self.forward(ids, positions), alive, step + 1)
+            logits = self.forward(ids, positions)
+            if heard is not None:
+                heard.step({row: i for i, row in enumerate(alive) if not ended[row]})
+            chosen, logprob = self.choose(logits, alive, step + 1)
         return [Generated(*each) for each in zip(tokens, logprobs, ended, strict=True)]
 
     def forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from anchorscope import __version__
-from anchorscope.cli import claims, describe, doctor, results, runs, studies
+from anchorscope.cli import claims, describe, detect, doctor, results, runs, studies
 from anchorscope.cli.console import clean, err, out
 from anchorscope.errors import EXIT_ERROR, AnchorscopeError
 
@@ -33,6 +33,7 @@ for command in (
     *doctor.COMMANDS,
 ):
     app.command()(command)
+app.add_typer(detect.app)
 
 
 def _version(wanted: bool) -> None:

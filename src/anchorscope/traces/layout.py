@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,13 @@ class Stream:
     """The layers in which the cut holds. The stream joins at the first of them."""
     heads: Mapping[int, frozenset[int]] | None = None
     """By layer, the heads for which it holds; None: for all, in every one of its layers."""
+    added: float = -inf
+    """What is added to the score of a cut edge before the softmax: −inf removes it, β multiplies its weight by exp(β)
+    before renormalisation. It is rounded to the model's dtype: in bfloat16 by at most a 512th of it."""
+
+    def __post_init__(self) -> None:
+        if not self.added < inf:
+            raise ValueError("what is added to a score is a number, or −inf")
 
     @property
     def joins(self) -> int:
@@ -78,6 +86,17 @@ def cut_stream(
     """
     start = min(max(cut.first, shared), len(ids) - 1)
     return Stream(tuple(ids[start:]), start, cut, layers, heads)
+
+
+class Added(NamedTuple):
+    """What a stream adds to the scores of its queries."""
+
+    rows: NDArray[np.int64]
+    """(query,): the row of each."""
+    columns: NDArray[np.int64]
+    """(query,): the column of each."""
+    numbers: NDArray[np.float64]
+    """(query, key): what is added for each key of the row; 0 where nothing is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,20 +158,38 @@ class Layout:
         return self.firsts[sample][stream] + place - mine.start
 
     def visible(self, layer: int, window: int | None = None, head: int | None = None) -> NDArray[np.bool_]:
-        """Which keys of its row each query sees at a layer, by a head where cuts differ by head: (R, Q, K)."""
+        """Which keys of its row each query sees at a layer, by a head where cuts differ by head: (R, Q, K).
+
+        Edges to whose scores a stream adds a number are seen.
+        """
         if window not in self._uncut:
             self._uncut[window] = self._without_cuts(window)
         seen = self._uncut[window][: self.rows(layer)].copy()
-        _, places = self._keys
         for i, s in self.cut_in(layer):
             stream = self.samples[i][s]
-            if not stream.cuts(layer, head):
-                continue
-            first = self.firsts[i][s]
-            rows, columns = np.divmod(self.stands[first : first + len(stream.ids)], self.queries.shape[1])
-            blind = stream.cut.blind_from(int(places[rows].max()) + 1)
-            seen[rows, columns] &= np.arange(stream.start, stream.end)[:, None] < blind[places[rows]]
+            if stream.added == -inf and stream.cuts(layer, head):
+                rows, columns, kept = self._edges(i, s)
+                seen[rows, columns] &= kept
         return seen
+
+    def added(self, layer: int, head: int | None = None) -> Iterator[Added]:
+        """What each stream whose cut edges stay adds to scores at a layer."""
+        for i, s in self.cut_in(layer):
+            stream = self.samples[i][s]
+            if stream.added != -inf and stream.cuts(layer, head):
+                rows, columns, kept = self._edges(i, s)
+                yield Added(rows, columns, np.where(kept, 0.0, stream.added))
+
+    def _edges(self, sample: int, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """The rows and the columns of a stream's queries, and which keys its cut leaves to each: (query, key).
+
+        Of a key only the place counts: those ahead, and those of other streams, are for `visible` to hide.
+        """
+        stream, first = self.samples[sample][number], self.firsts[sample][number]
+        rows, columns = np.divmod(self.stands[first : first + len(stream.ids)], self.queries.shape[1])
+        places = self._keys[1][rows]
+        blind = stream.cut.blind_from(int(places.max()) + 1)
+        return rows, columns, np.arange(stream.start, stream.end)[:, None] < blind[places]
 
     def cut_in(self, layer: int) -> tuple[tuple[int, int], ...]:
         """Samples and streams whose cuts hold at a layer."""

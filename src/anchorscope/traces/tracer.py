@@ -1,4 +1,4 @@
-"""Forward passes under conditions, and the activations at the read positions. Hooks live here and nowhere else.
+"""Forward passes under conditions, and the activations at the read positions. Hooks live here and in listening.py.
 
 One pass carries all conditions of a batch of samples (layout.py). Two kinds of hook do it, beside attention in rows
 (attention.py): before a layer, streams join; after a site, the read positions are picked out. Nothing else leaves the

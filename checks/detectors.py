@@ -1,0 +1,302 @@
+"""Detectors, checked: the table of a run, the null, promises in made-up worlds, latency, reloading, other dtypes.
+
+Steps by name, all by default: `python checks/detectors.py --run RUN [STEP …]`. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from anchorscope.detectors.catalogue import catalogue
+from anchorscope.detectors.compare import MEAN, compared, lookup, mean_auroc
+from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.drift import drift_of
+from anchorscope.detectors.evaluate import Labelled, cross_scored, folds_for
+from anchorscope.detectors.fitting import fit_detector, recalibrated
+from anchorscope.detectors.inputs import Inputs, States
+from anchorscope.detectors.live import Live, apart, reader_of, refused, witness_of
+from anchorscope.detectors.measures import Estimate, estimate
+from anchorscope.detectors.promises import Promise, choose_threshold, rates
+from anchorscope.detectors.training import area
+from anchorscope.models.load import Model, load_model
+from anchorscope.models.prompts import Prompter
+from anchorscope.pathways.intervals import resample
+from anchorscope.probes.logistic import balanced_log_loss
+from anchorscope.progress import printed, told
+from anchorscope.run.detect import about_of, fit_run, labelled, measured, read_scores
+from anchorscope.store import Kind, Store
+from anchorscope.study import ModelSpec
+
+SHUFFLED = "scores_shuffled"
+
+
+def cells_of(store: Store, table: str) -> list[tuple[str, str]]:
+    """The models and sets that have a table."""
+    every = [(model.name, dataset.name) for model in store.study.models for dataset in store.study.datasets]
+    return [cell for cell in every if store.results(*cell).entry(Kind(table, dict)) is not None]
+
+
+def table(store: Store) -> dict[str, Any]:
+    """The comparison: our best against the single-layer probe, and beyond the question."""
+    cells = [measured(store, *cell) for cell in cells_of(store, "scores")]
+    rows = lookup(compared(cells))
+    out: dict[str, Any] = {"cells": len(cells)}
+    for name in cells[0].auroc:
+        if ("all", MEAN, name, "auroc") not in rows:
+            continue
+        ahead = [rows[c.model, c.dataset, name, "beyond_question"] for c in cells if name in c.auroc]
+        each: dict[str, Any] = {}
+        for what in ("auroc", "auroc_minus_single_layer", "beyond_question"):
+            row = rows.get(("all", MEAN, name, what))
+            each[what] = [round(v, 4) for v in (row.value, row.low, row.high)] if row else None
+        each["cells beyond the question"] = sum(row.low > 0 for row in ahead)
+        out[name] = each
+        print(f"{name:22} {each}")
+    return out
+
+
+def null(store: Store) -> dict[str, Any]:
+    """Labels dealt anew in every cell: AUROC of each detector, mean over cells, with the interval of that mean."""
+    by_name: dict[str, list[float]] = {}
+    for cell in cells_of(store, SHUFFLED):
+        samples, scores = read_scores(store, *cell, shuffled=True)
+        for name, each in scores.items():
+            by_name.setdefault(name, []).append(float(np.mean([area(row, samples.right) for row in each])))
+    out = {}
+    for name, values in by_name.items():
+        spread = 2.36 * float(np.std(values, ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+        mean = float(np.mean(values))
+        out[name] = {"auroc": round(mean, 4), "plus or minus": round(spread, 4), "holds": abs(mean - 0.5) <= spread}
+        print(f"{name:22} {out[name]}")
+    return out
+
+
+def world(size: int, rng: np.random.Generator, rate: float, layers: int = 3, width: int = 12) -> Labelled:
+    """Samples of a made-up world, wrong answers with probability `rate`; a direction of each layer tells them."""
+    right = rng.random(size) > rate
+    sign = np.where(right, 1.0, -1.0)
+    directions = np.linspace(0.3, 0.7, layers)[:, None, None] * np.ones(width) / np.sqrt(width)
+    states = rng.normal(size=(layers, size, width)) + sign[None, :, None] * directions
+    inputs = Inputs(
+        [str(i) for i in range(size)], [""] * size, [""] * size, {},
+        {"clean/mlp/answer_last": States.held(states.astype(np.float32))},
+    )  # fmt: skip
+    return Labelled(inputs, right, np.arange(size), np.ones(size))
+
+
+def promises(repeats: int = 200, delta: float = 0.1) -> dict[str, Any]:
+    """Fit, choose a threshold on held-out samples, and look on 20,000 new ones whether the promise is kept."""
+    out = {}
+    fitter = catalogue()["stack"].fitter
+    for title, promise, rate, size in (
+        ("1 % false alarms", Promise("false_alarms", 0.01, delta), 0.5, 1200),
+        ("5 % false alarms", Promise("false_alarms", 0.05, delta), 0.7, 600),
+        ("5 % errors among passed", Promise("errors_passed", 0.05, delta), 0.3, 1200),
+        ("1 % false alarms, too few", Promise("false_alarms", 0.01, delta), 0.5, 300),
+    ):
+        kept, given, passed = 0, 0, []
+        test = world(20_000, np.random.default_rng(99), rate)
+        for seed in range(repeats):
+            samples = world(size, np.random.default_rng(seed), rate)
+            half = np.arange(size) % 2 == 0
+            fitted = fitter.fit(samples.training(np.flatnonzero(half)))
+            rest = samples.of(np.flatnonzero(~half))
+            scores = -fitted.logits(rest.inputs)
+            limit = choose_threshold(promise, scores, rest.right, rest.clusters, rate, seed)
+            if limit.value is None:
+                continue
+            given += 1
+            alarms, errors = rates(-fitted.logits(test.inputs), test.right, limit.value, rate)
+            kept += (alarms if promise.kind == "false_alarms" else errors) <= promise.at_most
+            passed.append(float((-fitted.logits(test.inputs) <= limit.value).mean()))
+        broken = round(1 - kept / given, 3) if given else None
+        share = round(float(np.mean(passed)), 3) if passed else None
+        out[title] = {"repeats": repeats, "given": given, "kept": kept, "broken share": broken, "passed": share}
+        print(f"{title:28} {out[title]}")
+    return out
+
+
+def coverage(repeats: int = 100, size: int = 400) -> dict[str, Any]:
+    """How often 95 % intervals of AUROC, and of the difference of two detectors, hold the truth.
+
+    The truth is the mean over repeats: what such detectors of so many samples are worth on average.
+    """
+    names = ("single_layer", "stack")
+    fitters = {name: catalogue()[name].fitter for name in names}
+    found: dict[str, list[Estimate]] = {"single_layer": [], "stack": [], "difference": []}
+    for seed in range(repeats):
+        samples = world(size, np.random.default_rng([7, seed]), 0.5, layers=6, width=24)
+        scores = cross_scored(samples, fitters, folds_for(samples, 2, 5, seed), seed)
+        drawn = resample(samples.clusters, 2, 500, seed)
+        each = {name: mean_auroc(scores[name], ~samples.right, drawn) for name in names}
+        for name in names:
+            found[name].append(estimate(each[name]))
+        found["difference"].append(estimate(each["stack"] - each["single_layer"]))
+    out = {}
+    for name, rows in found.items():
+        values = np.array(rows)
+        truth = values[:, 0].mean()
+        inside = (values[:, 1] <= truth) & (truth <= values[:, 2])
+        half = (values[:, 2] - values[:, 1]).mean() / 2
+        out[name] = {
+            "truth": round(float(truth), 4), "coverage": round(float(inside.mean()), 3),
+            "spread of values": round(float(values[:, 0].std()), 4), "half width": round(float(half), 4),
+            "widening needed": round(float(1.96 * values[:, 0].std() / half), 2),
+        }  # fmt: skip
+        print(f"{name:14} {out[name]}")
+    return out
+
+
+def latency(store: Store, rounds: int = 15) -> dict[str, Any]:
+    """`detector.answer` against plain generation, one question at a time and some at once, in turns."""
+    out: dict[str, Any] = {}
+    for spec in store.study.models:
+        sets = [name for model, name in cells_of(store, "traces") if model == spec.name]
+        if sets:
+            out[spec.name] = _latency(store, spec, sets[0], rounds)
+            print(spec.name, out[spec.name])
+    return out
+
+
+def _latency(store: Store, spec: ModelSpec, dataset: str, rounds: int) -> dict[str, Any]:
+    model = load_model(spec, store.study.base)
+    made = {kind: fit_run(store, spec.name, [dataset], kind) for kind in ("stack", "causal")}
+    lives = {kind: Live(detector, model) for kind, detector in made.items()}
+    reader = lives["stack"].reader
+
+    def plain(some: list[str]) -> Any:
+        return reader.generator([reader.prompter(each).ids for each in some])
+
+    ways: dict[str, Callable[[list[str]], Any]] = {
+        "plain": plain,
+        **{kind: each.answer for kind, each in lives.items()},
+    }
+    out = {}
+    for batch in (1, 16):
+        rows = labelled(store, spec.name, dataset).inputs.questions[: rounds * batch]
+        times: dict[str, list[float]] = {way: [] for way in ways}
+        for start in range(0, len(rows), batch):
+            some = list(rows[start : start + batch])
+            for way, act in ways.items():
+                begin = time.perf_counter()
+                act(some)
+                times[way].append(time.perf_counter() - begin)
+        ratios = {way: np.array(times[way][1:]) / np.array(times["plain"][1:]) for way in lives}
+        quartiles = {
+            way: [round(float(q), 3) for q in np.quantile(each, [0.5, 0.25, 0.75])] for way, each in ratios.items()
+        }
+        out[f"batch {batch}"] = {
+            "plain, ms": round(1000 * float(np.median(times["plain"][1:])) / batch, 1),
+            **quartiles,
+        }
+    return out
+
+
+def reloading(store: Store) -> dict[str, Any]:
+    """Scores of detectors that were saved and loaded, on the samples of a run."""
+    out = {}
+    model, dataset = cells_of(store, "traces")[0]
+    inputs = labelled(store, model, dataset).inputs
+    for kind in ("single_layer", "stack", "causal", "mixture"):
+        detector = fit_run(store, model, [dataset], kind)
+        with tempfile.TemporaryDirectory() as folder:
+            detector.save(Path(folder) / "d")
+            again = Detector.load(Path(folder) / "d")
+        out[kind] = bool(np.array_equal(again.logits(inputs), detector.logits(inputs)))
+    print(out)
+    return out
+
+
+def drift(store: Store, test: int = 240) -> dict[str, Any]:
+    """One detector, fitted in the run's dtype on half of a cell; the other half read by other versions of the model.
+
+    As it is; in bfloat16; and with its weights rounded to 4 bits in groups of 32. Then recalibrated from 100 labels.
+    """
+    model, dataset = cells_of(store, "traces")[-1]
+    spec = next(each for each in store.study.models if each.name == model)
+    samples = labelled(store, model, dataset)
+    out: dict[str, Any] = {}
+    half = np.random.default_rng(3).random(int(samples.clusters.max()) + 1) < 0.5
+    rows = np.flatnonzero(half[samples.clusters])
+    rest = np.random.default_rng(4).permutation(np.flatnonzero(~half[samples.clusters]))[:test]
+    base = load_model(spec, store.study.base)
+    prompter = Prompter(base.tokenizer, store.study.prompt_for(spec), base.wants_bos)
+    about, witness = about_of(base, prompter, "mlp", store.study), witness_of(base, prompter, ["mlp"])
+    detector = fit_detector(samples.of(rows), catalogue()["stack"], about, [dataset], witness=dict(witness))
+    questions, answers = ([texts[i] for i in rest] for texts in (samples.inputs.questions, samples.inputs.answers))
+    for name, change in (("as fitted", None), ("bfloat16", "bfloat16"), ("4 bits", "rounded")):
+        dtype = "bfloat16" if change == "bfloat16" else spec.dtype
+        other = load_model(spec.model_copy(update={"dtype": dtype}), store.study.base)
+        if change == "rounded":
+            round_weights(other)
+        reader = reader_of(detector, other)
+        read = reader.given(questions, answers, detector.needs)
+        right = samples.right[rest[read.rows]]
+        some, others = np.arange(100), np.arange(100, len(right))
+        again = recalibrated(detector, read.inputs.of(some), right[some], natural=False)
+        moved = drift_of(detector.moments, read.inputs)
+        held = read.inputs.of(others)
+        losses = [balanced_log_loss(-each.logits(held), right[others]) for each in (detector, again)]
+        out[name] = {
+            "states apart": round(apart(detector, other, reader.prompter), 4),
+            "refused": bool(refused(detector, other, reader.prompter)),
+            "unlike": round(moved.unlike / moved.samples, 3),
+            "mean moved": round(moved.moved, 3),
+            "auroc": round(area(-detector.logits(held), right[others]), 3),
+            "log-loss before and after": [round(loss, 3) for loss in losses],
+        }
+        print(name, out[name])
+    return {"model": model, "dataset": dataset, "answers": len(rest), **out}
+
+
+def round_weights(model: Model, group: int = 32) -> None:
+    """Round the weights of all layers to 4 bits, symmetric, in groups along the input."""
+    with torch.no_grad():
+        for name, weight in model.network.named_parameters():
+            if weight.ndim == 2 and "embed" not in name and "lm_head" not in name:
+                parts = weight.view(weight.shape[0], -1, group)
+                scale = parts.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) / 7
+                weight.copy_(((parts / scale).round().clamp(-8, 7) * scale).view_as(weight))
+
+
+STEPS = ("table", "null", "promises", "coverage", "reloading", "latency", "drift")
+
+
+def main() -> int:
+    """Carry out the steps and print their numbers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("steps", nargs="*", choices=[*STEPS, []], default=[])
+    parser.add_argument("--run", type=Path, help="a run that `anchorscope detect eval` has compared")
+    options = parser.parse_args()
+    steps = options.steps or STEPS
+    store = Store.open(options.run) if options.run else None
+    acts: dict[str, Callable[[], Any]] = {"promises": promises, "coverage": coverage}
+    if store is not None:
+        acts |= {
+            "table": lambda: table(store), "null": lambda: null(store), "reloading": lambda: reloading(store),
+            "latency": lambda: latency(store), "drift": lambda: drift(store),
+        }  # fmt: skip
+    out = {}
+    for step in steps:
+        if step not in acts:
+            told(f"{step} needs --run")
+            continue
+        with printed(step, None):
+            print(f"\n== {step}")
+            out[step] = acts[step]()
+    print(json.dumps(out))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""Commands about detectors: fit one, compare all, score answers, look for drift."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anchorscope.cli.console import clean, notice, out, progress, quiet, resumable, table_of, tell
+from anchorscope.errors import DetectorError, did_you_mean
+
+if TYPE_CHECKING:
+    from anchorscope.detectors.record import Comparison
+    from anchorscope.store import Store
+
+app = typer.Typer(
+    name="detect",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Detectors: is this answer wrong, on which route does that rest, and what does the score promise?",
+)
+Source = Annotated[
+    Path,
+    typer.Argument(metavar="RUN|FILE", help="A run directory, or a file of labelled answers (JSONL, CSV, Parquet)."),
+]
+Models = Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help="Which model; default: all.")]
+Sets = Annotated[list[str] | None, typer.Option("--dataset", "-d", metavar="SET", help="Which set; default: all.")]
+Saved = Annotated[Path, typer.Argument(metavar="DETECTOR", help="A detector, as `detect fit` has saved it.")]
+Answers = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Answers: question, answer and optionally label (true: right).")
+]
+Reads = Annotated[
+    str, typer.Option("--model", "-m", metavar="MODEL", help="The model: a hub id, a folder, or a .gguf file.")
+]
+
+
+@app.command()
+def fit(
+    source: Source,
+    save: Annotated[
+        Path, typer.Option("--save", "-o", metavar="PATH", help="Where to keep it: PATH.safetensors, PATH.json.")
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="MODEL", help="A model of the run; for a file, the model that reads it."),
+    ] = None,
+    dataset: Sets = None,
+    detector: Annotated[
+        str, typer.Option(help="stack, joint, causal, combined, single_layer, … (docs/detectors.md).")
+    ] = "stack",
+    at_most: Annotated[
+        str | None,
+        typer.Option(
+            "--at-most",
+            metavar="PROMISE",
+            help="Choose a threshold that keeps a promise: '1% false alarms' or '5% errors among passed'.",
+        ),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="How sure the promise is.", min=0.5, max=0.999)] = 0.9,
+    base_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--base-rate", metavar="SHARE", help="Share of wrong answers where it will be used; default: the samples'."
+        ),
+    ] = None,
+) -> None:
+    """Fit a detector on a run's traced answers, or on a file of labelled ones, and save it with its card."""
+    from anchorscope.detectors.promises import parse_promise
+    from anchorscope.run.detect import fit_run
+    from anchorscope.run.detectfile import fit_file
+
+    promise = parse_promise(at_most, 1 - confidence) if at_most else None
+    quiet()
+    with resumable():
+        if source.is_dir():
+            store, models, sets = _chosen(source, [model] if model else None, dataset)
+            if len(models) > 1:
+                raise DetectorError("this run has several models", f"Say which: --model {' or '.join(models)}.")
+            made = fit_run(store, models[0], sets, detector, promise, base_rate, progress)
+        else:
+            if model is None:
+                raise DetectorError("a file of answers needs the model that gave them", "Say --model MODEL.")
+            made = fit_file(source, model, detector, promise, base_rate, progress=progress, notice=notice)
+    made.save(save)
+    out.print(clean(str(made.card)), soft_wrap=True)
+    if made.threshold is not None:
+        kept = made.threshold
+        if kept.value is None:
+            notice(f"{kept.promise}: no threshold keeps that. {kept.reason}")
+        else:
+            passed = f"; {100 * kept.passed:.0f} % of answers pass" if kept.passed is not None else ""
+            out.print(f"{kept.promise}: flag above {kept.value:.3f}{passed}")
+    out.print(f"Saved as {clean(save)}.safetensors and {clean(save)}.json", style="dim")
+
+
+@app.command("eval")
+def compare(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    model: Models = None,
+    dataset: Sets = None,
+    detector: Annotated[list[str] | None, typer.Option(help="Which detectors; default: all.")] = None,
+    repeats: Annotated[int, typer.Option(help="How often folds are drawn anew.", min=1)] = 2,
+    other: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Another model, whose states are a baseline.")
+    ] = None,
+    embedder: Annotated[
+        str | None, typer.Option(metavar="DIR", help="A text-embedding model's folder, for another.")
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(help="Answers drawn to each question, for sampled agreement; 0: none.", min=0)
+    ] = 0,
+    light: Annotated[
+        bool, typer.Option("--light", help="Only what the run has already: no pass of the model.")
+    ] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", "-o", metavar="DIR", help="Where table and figure go; default: RUN/detectors."),
+    ] = None,
+) -> None:
+    """Compare all detectors on a run, everything chosen inside training folds: a table and a figure."""
+    from anchorscope.detectors.catalogue import catalogue
+    from anchorscope.report.detectors import write_comparison
+    from anchorscope.run.detect import Plan, compare_run
+    from anchorscope.store import Store
+
+    store, models, sets = _chosen(run, model, dataset)
+    if not light:
+        quiet()
+    plan = Plan(repeats, tuple(detector or ()), other, embedder, samples, light, store.study.seed)
+    with resumable(), Store.writing(store.root, store.study) as held:
+        rows = compare_run(held, plan, models, sets, progress, notice)
+    folder = save or store.root / "detectors"
+    entries = catalogue(store.study.traces.sites[0])
+    write_comparison(rows, entries, folder)
+    _print(rows, {name: entry.title for name, entry in entries.items()})
+    out.print(f"Table and figure: {clean(folder)}", style="dim")
+
+
+@app.command()
+def score(
+    detector: Saved,
+    answers: Answers,
+    model: Reads,
+    save: Annotated[
+        Path | None, typer.Option("--save", "-o", metavar="FILE", help="Where verdicts go, as JSONL; default: printed.")
+    ] = None,
+) -> None:
+    """Score the answers of a file: flag, pass or cannot say, one line of JSON each."""
+    from anchorscope.detectors.detector import Detector
+    from anchorscope.run.detectfile import score_file, verdict_record
+    from anchorscope.store.files import write_text
+
+    loaded = Detector.load(detector)
+    quiet()
+    counts: dict[str, int] = {}
+    lines = []
+    for line, verdict in score_file(loaded, answers, model, progress):
+        counts[verdict.decision] = counts.get(verdict.decision, 0) + 1
+        lines.append(verdict_record(line, verdict))
+        if save is None:
+            typer.echo(lines[-1])
+    if save is not None:
+        write_text(save, "\n".join(lines) + "\n")
+    tell(", ".join(f"{count:,} {decision}" for decision, count in counts.items()))
+
+
+@app.command()
+def check(
+    detector: Saved,
+    answers: Answers,
+    model: Reads,
+    dtype: Annotated[
+        str | None, typer.Option(help="Read by the model in another dtype than the detector was fitted in.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", "-o", metavar="PATH", help="Where the recalibrated detector goes.")
+    ] = None,
+) -> None:
+    """Do new answers look like those it was fitted on, and does it still fit this model? 100 labels recalibrate it."""
+    from anchorscope.detectors.detector import Detector
+    from anchorscope.run.detectfile import check_file
+
+    loaded = Detector.load(detector)
+    quiet()
+    found = check_file(loaded, answers, model, dtype, progress)
+    drift = found.drift
+    out.print(
+        f"{drift.samples:,} answers: {drift.unlike} ({100 * drift.unlike / max(1, drift.samples):.1f} %) are unlike "
+        f"the training answers, where {100 * drift.expected:.1f} % would be; the mean is {drift.moved:.2f} spreads off"
+    )
+    out.print(
+        "They look like others than it was fitted on." if drift.drifted else "They look like the training answers."
+    )
+    out.print(f"The model's states of a known text differ from those at fitting by {100 * found.apart:.2g} %")
+    if found.auroc is not None:
+        value, low, high = found.auroc
+        then = loaded.card.auroc
+        out.print(f"AUROC on the labelled ones {value:.3f} ({low:.3f} to {high:.3f}); at fitting {then[0]:.3f}")
+    if not found.recalibrated:
+        out.print("To recalibrate it, label 100 of the answers (label: true or false), 20 of each kind.", style="dim")
+        return
+    factor, offset = found.detector.shift
+    out.print(
+        f"Recalibrated: logits × {factor:.2f} {offset:+.2f}, base rate {100 * found.detector.base_rate:.1f} % wrong"
+    )
+    if found.detector.threshold is not None:
+        limit = found.detector.threshold
+        out.print(f"{limit.promise}: " + (f"flag above {limit.value:.3f}" if limit.value is not None else limit.reason))
+    if save is not None:
+        found.detector.save(save)
+        out.print(f"Saved as {clean(save)}.safetensors and {clean(save)}.json", style="dim")
+
+
+def _chosen(run: Path, models: list[str] | None, sets: list[str] | None) -> tuple[Store, list[str], list[str]]:
+    """The run, and which of its models and sets are meant."""
+    from anchorscope.store import Store
+
+    store = Store.open(run)
+    chosen: list[list[str]] = []
+    for what, asked, known in (
+        ("model", models, [each.name for each in store.study.models]),
+        ("set", sets, [each.name for each in store.study.datasets]),
+    ):
+        for name in asked or ():
+            if name not in known:
+                raise DetectorError(f"this run has no {what} '{name}'", did_you_mean(name, known))
+        chosen.append(list(asked or known))
+    return store, chosen[0], chosen[1]
+
+
+def _print(rows: list[Comparison], titles: dict[str, str]) -> None:
+    """AUROC of each detector, and the gain beyond the question: a table for each model."""
+    from anchorscope.detectors.compare import MEAN, lookup
+
+    found = lookup(rows)
+    for model in dict.fromkeys(row.model for row in rows if row.dataset != MEAN):
+        sets = list(dict.fromkeys(row.dataset for row in rows if row.model == model and row.dataset != MEAN))
+        table = table_of("detector", *sets, "beyond the question, mean")
+        for name in dict.fromkeys(row.detector for row in rows if row.model == model):
+            cells = [_number(found.get((model, each, name, "auroc"))) for each in sets]
+            where = MEAN if len(sets) > 1 else sets[0]
+            table.add_row(titles[name], *cells, _number(found.get((model, where, name, "beyond_question"))))
+        out.print(f"\n[bold]{clean(model)}[/bold], AUROC")
+        out.print(table)
+
+
+def _number(row: Any) -> str:
+    return "–" if row is None else f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]".replace("[", "\\[")

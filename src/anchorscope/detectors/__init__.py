@@ -1,0 +1,1 @@
+"""Hallucination detectors: what tells a wrong answer from a right one, and how well."""

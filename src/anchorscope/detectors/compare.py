@@ -1,0 +1,190 @@
+"""The table of detectors: every measure with its interval, paired differences, and the gain beyond the question.
+
+All detectors of a cell are measured in the same resamples of clusters and repeats, so differences are paired. Numbers
+that depend on how many answers are wrong are weighted back to the natural share. The gain beyond the question is over
+the best detector that saw no answer; which one that is, is taken from the test itself, which favours the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from anchorscope.detectors import measures
+from anchorscope.detectors.catalogue import Entry
+from anchorscope.detectors.evaluate import Labelled
+from anchorscope.detectors.inputs import Floats
+from anchorscope.detectors.record import Comparison
+from anchorscope.pathways.baselines import within_strata
+from anchorscope.pathways.intervals import Resamples, average, resample
+
+BASELINE = "single_layer"
+COVERAGES = (0.2, 0.5, 0.8)
+MEAN = "mean over cells"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of the detectors of one cell, in every resample."""
+
+    model: str
+    """The model's name."""
+    dataset: str
+    """The set's name."""
+    samples: int
+    """How many answers."""
+    auroc: Mapping[str, Floats]
+    """By detector, (1 + resample)."""
+    more: Mapping[tuple[str, str], Floats]
+    """By detector and measure, (1 + resample)."""
+    question: str | None
+    """The best detector that saw no answer; None where there is none."""
+
+    def beyond(self, name: str) -> Floats | None:
+        """(1 + resample): the gain of a detector over the best that saw no answer."""
+        return None if self.question is None else self.auroc[name] - self.auroc[self.question]
+
+
+def measure(
+    model: str,
+    dataset: str,
+    samples: Labelled,
+    scores: Mapping[str, Floats],
+    entries: Mapping[str, Entry],
+    relations: Sequence[str | None] = (),
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Measured:
+    """Measure all detectors of a cell; scores (repeat, sample) are logits that the answer is right."""
+    repeats = len(next(iter(scores.values())))
+    drawn = resample(samples.clusters, repeats, resamples, seed)
+    wrong = ~samples.right
+    natural: Floats = drawn.samples * (1 / np.asarray(samples.probability, np.float64))[None]
+    auroc: dict[str, Floats] = {}
+    more: dict[tuple[str, str], Floats] = {}
+    for name, each in scores.items():
+        auroc[name] = mean_auroc(each, wrong, drawn)
+        score = -each.mean(axis=0)
+        p_wrong = expit(score + logit(samples.base_rate))
+        more[name, "auprc"] = measures.auprc(score, wrong, natural)
+        more[name, "fpr_at_95_tpr"] = measures.fpr_at_tpr(score, wrong, drawn.samples, 0.95)
+        more[name, "tpr_at_1_fpr"] = measures.tpr_at_fpr(score, wrong, drawn.samples, 0.01)
+        more[name, "auarc"] = measures.auarc(score, wrong, natural)
+        more[name, "prr"] = measures.prr(score, wrong, natural)
+        more[name, "ece"] = measures.ece(p_wrong, wrong, natural)
+        more[name, "brier"] = measures.brier(p_wrong, wrong, natural)
+        risks = measures.risk_coverage(score, wrong, natural, COVERAGES)
+        for place, coverage in enumerate(COVERAGES):
+            more[name, f"risk_at_{100 * coverage:.0f}"] = risks[:, place]
+        if len({each for each in relations if each}) > 1:
+            strata = np.array([each or "" for each in relations])
+            within = within_strata(samples.right, each[:, :, None], strata, drawn.samples, drawn.repeats)
+            more[name, "auroc_within_relation"] = within[:, 0].astype(np.float64)
+    asked = {name: values[0] for name, values in auroc.items() if entries[name].side == "question"}
+    best = max(asked, key=lambda name: asked[name]) if asked else None
+    return Measured(model, dataset, len(wrong), auroc, more, best)
+
+
+def mean_auroc(scores: Floats, wrong: NDArray[np.bool_], drawn: Resamples) -> Floats:
+    """(1 + resample): AUROC, mean over the repeats of a resample. Scores (repeat, sample): higher is right."""
+    each = np.stack([measures.auroc(-row, wrong, drawn.samples) for row in scores])  # (repeat, row)
+    values: Floats = average(each, drawn.repeats.T.astype(np.float64)).astype(np.float64)
+    return values
+
+
+def compared(cells: Sequence[Measured], widened: float = 1.0) -> list[Comparison]:
+    """All rows of the table: of each cell, and of the mean over cells. p-values are Holm's over detectors."""
+    rows: list[Comparison] = []
+    for cell in cells:
+        where = (cell.model, cell.dataset)
+        rows += _rows(where, "auroc", cell.auroc, widened)
+        for (name, what), values in cell.more.items():
+            rows.append(_row(where, name, what, values, 1.0))
+        rows += _differences(where, f"auroc_minus_{BASELINE}", _against(cell.auroc), widened)
+        beyond = {name: cell.beyond(name) for name in cell.auroc}
+        rows += _differences(where, "beyond_question", {n: v for n, v in beyond.items() if v is not None}, widened)
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    for group, some in [*((model, [c for c in cells if c.model == model]) for model in models), ("all", list(cells))]:
+        if len(some) > 1:
+            rows += _means((group, MEAN), some, widened)
+    return rows
+
+
+def _means(where: tuple[str, str], cells: Sequence[Measured], widened: float) -> list[Comparison]:
+    """The mean over cells, of detectors that all of them have."""
+    names = [name for name in cells[0].auroc if all(name in cell.auroc for cell in cells)]
+    mean = {name: measures.average_over_cells([cell.auroc[name] for cell in cells]) for name in names}
+    rows = _rows(where, "auroc", mean, widened)
+    rows += _differences(where, f"auroc_minus_{BASELINE}", _against(mean), widened)
+    gains = {name: [cell.beyond(name) for cell in cells] for name in names}
+    beyond = {
+        name: measures.average_over_cells([each for each in some if each is not None])
+        for name, some in gains.items()
+        if all(each is not None for each in some)
+    }
+    return rows + _differences(where, "beyond_question", beyond, widened)
+
+
+def _against(auroc: Mapping[str, Floats]) -> dict[str, Floats]:
+    if BASELINE not in auroc:
+        return {}
+    return {name: values - auroc[BASELINE] for name, values in auroc.items() if name != BASELINE}
+
+
+def _rows(where: tuple[str, str], what: str, values: Mapping[str, Floats], widened: float) -> list[Comparison]:
+    return [_row(where, name, what, each, widened) for name, each in values.items()]
+
+
+def _row(where: tuple[str, str], name: str, what: str, values: Floats, widened: float) -> Comparison:
+    value, low, high = measures.estimate(values, widened)
+    return Comparison(*where, name, what, float(value), float(low), float(high), float("nan"))
+
+
+def _differences(where: tuple[str, str], what: str, values: Mapping[str, Floats], widened: float) -> list[Comparison]:
+    adjusted = measures.holm({name: measures.p_value(each, widened) for name, each in values.items() if each.any()})
+    rows = []
+    for name, each in values.items():
+        value, low, high = measures.estimate(each, widened)
+        p = float(adjusted.get(name, float("nan")))
+        rows.append(Comparison(*where, name, what, float(value), float(low), float(high), p))
+    return rows
+
+
+def by_error(
+    samples: Labelled, kinds: Sequence[str], scores: Mapping[str, Floats], seed: int = 0
+) -> dict[tuple[str, str], Floats]:
+    """By detector and kind of error, (1 + resample): AUROC of all right answers against the wrong ones of a kind."""
+    out = {}
+    kind = np.array(kinds)
+    for each in dict.fromkeys(kinds):
+        rows = np.flatnonzero(samples.right | (kind == each))
+        wrong = ~samples.right[rows]
+        if each and min(wrong.sum(), (~wrong).sum()) >= 30:
+            drawn = resample(samples.clusters[rows], len(next(iter(scores.values()))), 500, seed)
+            for name, values in scores.items():
+                out[name, each] = mean_auroc(values[:, rows], wrong, drawn)
+    return out
+
+
+def kinds_of_error(answers: Sequence[str], right: NDArray[np.bool_], kinds: Sequence[str]) -> list[str]:
+    """What kind of error a wrong answer is; empty for right ones.
+
+    stock: the same wrong answer stands in at least five samples. choice: the question asked for yes or no, or for one
+    of two. own: any other.
+    """
+    said = [" ".join(answer.casefold().split()) for answer in answers]
+    wrong = [text for text, good in zip(said, right, strict=True) if not good]
+    often = {text for text in set(wrong) if wrong.count(text) >= 5}
+    out = []
+    for text, good, kind in zip(said, right, kinds, strict=True):
+        out.append("" if good else "choice" if kind in ("yes_no", "either_or") else "stock" if text in often else "own")
+    return out
+
+
+def lookup(rows: Iterable[Comparison]) -> dict[tuple[str, str, str, str], Comparison]:
+    """Rows by model, dataset, detector and measure."""
+    return {(row.model, row.dataset, row.detector, row.measure): row for row in rows}

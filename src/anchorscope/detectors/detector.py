@@ -1,0 +1,321 @@
+"""A detector as people use it: fitted, saved and loaded, and asked for verdicts.
+
+It belongs to one model, prompt template, dtype, site and position, and refuses anything else. `score` makes verdicts;
+what needs the model itself (reading an answer, or answering) is in live.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+from scipy.special import expit, logit
+
+from anchorscope.detectors.catalogue import FORMS, Fitted
+from anchorscope.detectors.drift import Moments
+from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.linear import Linear
+from anchorscope.detectors.promises import Promise, Threshold
+from anchorscope.detectors.record import Decision, Route, Verdict
+from anchorscope.errors import DetectorError
+from anchorscope.store.files import write_bytes, write_text
+
+if TYPE_CHECKING:
+    from anchorscope.detectors.live import Answered, ModelLike
+
+FORMAT = 1
+FAINT = 0.2  # parts of a logit that are smaller together than this name no route
+
+
+@dataclass(frozen=True)
+class About:
+    """What a detector belongs to: anything else is refused."""
+
+    model: Mapping[str, Any]
+    """The model's fingerprint: files or commit, configuration, tokenizer, dtype, attention."""
+    name: str
+    """What the model is called."""
+    prompt: Mapping[str, Any]
+    """The prompt, as a study has it."""
+    template: str
+    """A hash of the exact template with its tokens."""
+    site: str
+    """Where states are read."""
+    layers: int
+    """Of the model."""
+    width: int
+    """Of its states."""
+    into: str = "after"
+    """Which tokens lose sight of what the knockout cuts."""
+    exact_question: str = "content"
+    """How exact question tokens are found."""
+    seed: int = 0
+    """Draws controls."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a detector was fitted on and how good it is: to be read before it is used."""
+
+    detector: str
+    """Its name in the catalogue."""
+    title: str
+    """In words."""
+    datasets: Sequence[str]
+    """What it was fitted on."""
+    right: int
+    """Right answers among the samples."""
+    wrong: int
+    """Wrong ones."""
+    base_rate: float
+    """The share of wrong answers among all answers of these sets."""
+    auroc: Sequence[float]
+    """Out of fold, with its 95 % interval: value, low, high."""
+    question_auroc: Sequence[float]
+    """Of the best question-only probe on the same samples: what needs no answer at all."""
+    calibration: Mapping[str, float]
+    """ECE and Brier score at the base rate, out of fold."""
+    chosen: Mapping[str, Any]
+    """What was chosen in training: layer, C, β."""
+    not_for: Sequence[str]
+    """Where not to use it."""
+
+    def __str__(self) -> str:
+        value, low, high = self.auroc
+        asked = self.question_auroc
+        lines = [
+            f"{self.title} ({self.detector}), fitted on {', '.join(self.datasets)}: {self.right:,} right and "
+            f"{self.wrong:,} wrong answers",
+            f"AUROC out of fold {value:.3f} ({low:.3f} to {high:.3f}); the question alone {asked[0]:.3f} "
+            f"({asked[1]:.3f} to {asked[2]:.3f})",
+            f"base rate: {100 * self.base_rate:.1f} % of answers are wrong; ECE {self.calibration['ece']:.3f}, "
+            f"Brier {self.calibration['brier']:.3f}",
+            "Not for: " + "; ".join(self.not_for),
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How the logit of a linear detector is told apart into what the question adds and what the answer does."""
+
+    clean: str
+    """States of the clean pass."""
+    knockout: str
+    """The same under the knockout."""
+    means: Sequence[tuple[float, float]]
+    """Of the whole fit and each variant: the mean question's and answer's part over training samples."""
+
+
+@dataclass(frozen=True)
+class Detector:
+    """A fitted detector."""
+
+    fitted: Fitted
+    """What computes logits."""
+    about: About
+    """What it belongs to."""
+    card: Card
+    """What it was fitted on, and how good it is."""
+    moments: Moments
+    """What training inputs looked like."""
+    base_rate: float
+    """The share of wrong answers that probabilities assume."""
+    threshold: Threshold | None = None
+    """The promise, and the threshold that keeps it."""
+    parts: Parts | None = None
+    """How routes are told; None where the detector looks at more than one read point's states."""
+    shift: tuple[float, float] = (1.0, 0.0)
+    """Factor and offset of the logit: other than 1 and 0 after it was recalibrated."""
+    witness: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
+    """States of a known text, (layer, width): by them a model is told from another, whatever it calls itself."""
+
+    @property
+    def needs(self) -> list[str]:
+        """The states and numbers it looks at."""
+        return self.fitted.needs
+
+    def at(self, base_rate: float) -> Detector:
+        """The same at another base rate."""
+        if not 0 < base_rate < 1:
+            raise DetectorError(f"a base rate of {base_rate} is no share of wrong answers", "Give one between 0 and 1.")
+        return replace(self, base_rate=base_rate)
+
+    # --- verdicts
+
+    @overload
+    def score(self, of: Inputs) -> list[Verdict]: ...
+    @overload
+    def score(self, of: ModelLike, question: str, answer: str, **given: Any) -> Verdict: ...
+    @overload
+    def score(self, of: ModelLike, question: Sequence[str], answer: Sequence[str], **given: Any) -> list[Verdict]: ...
+    def score(self, of: Any, question: Any = None, answer: Any = None, **given: Any) -> Any:
+        """Verdicts on samples that were read, or on a model's answers to questions.
+
+        `of`: what was read, or a model (as `open_model` takes it). `question` and `answer`: texts, or lists of them.
+        `given`: tokenizer, for a model object; route, whether the route is told too, which takes a second pass.
+        """
+        if isinstance(of, Inputs):
+            return self.judge(of)
+        from anchorscope.detectors.live import score
+
+        return score(self, of, question, answer, **given)
+
+    def answer(self, model: ModelLike, question: str | Sequence[str], **given: Any) -> Answered | list[Answered]:
+        """Let a model answer, and judge the answer while it is written. `question`: a text, or a list of them."""
+        from anchorscope.detectors.live import answer
+
+        made: Answered | list[Answered] = answer(self, model, question, **given)
+        return made
+
+    def logits(self, inputs: Inputs) -> Floats:
+        """(sample): the logit that the answer is wrong, at a base rate of one half."""
+        factor, offset = self.shift
+        return -factor * self.fitted.logits(inputs) + offset
+
+    def judge(self, inputs: Inputs, reasons: Sequence[str] | None = None) -> list[Verdict]:
+        """Verdicts on samples that were read. `reasons`: why nothing can be said of a sample; empty where it can."""
+        scores = self.logits(inputs)
+        said = list(reasons or [""] * len(inputs))
+        for place, unlike in enumerate(self.moments.unlike(inputs)):
+            if unlike and not said[place]:
+                said[place] = "its states are unlike those the detector was fitted on"
+        if "log_tokens" in inputs.numbers:
+            for place, tokens in enumerate(np.exp(inputs.number("log_tokens"))):
+                if tokens > self.moments.tokens + 0.5 and not said[place]:
+                    most = self.moments.tokens
+                    said[place] = f"it is too long: {tokens:.0f} tokens, and training answers had {most} at most"
+        layers, routes = self._by_layer(inputs), self.routes(inputs)
+        limit = self.threshold.value if self.threshold is not None else None
+        return [
+            self._verdict(float(score), reason, limit, layers[:, place], routes[place] if routes else None)
+            for place, (score, reason) in enumerate(zip(scores, said, strict=True))
+        ]
+
+    def _verdict(self, score: float, reason: str, limit: float | None, layers: Floats, route: Route | None) -> Verdict:
+        if reason or not np.isfinite(score):
+            return Verdict("cannot say", reason or "its score is not a number", None, self.base_rate, None, limit)
+        if self.threshold is not None and limit is None:
+            why = f"no threshold keeps the promise: {self.threshold.reason}"
+            return Verdict("cannot say", why, None, self.base_rate, score, None)
+        p = float(expit(score + logit(self.base_rate)))
+        flagged = score > limit if limit is not None else p > 0.5
+        decision: Decision = "flag" if flagged else "pass"
+        return Verdict(decision, "", p, self.base_rate, score, limit, route, tuple(float(each) for each in layers))
+
+    def _by_layer(self, inputs: Inputs) -> Floats:
+        """(layer, sample): what each layer adds to the score, all states together."""
+        if not isinstance(self.fitted, Linear) or not self.fitted.states:
+            return np.zeros((0, len(inputs)))
+        parts = [Linear.by_layer(inputs, name, weight) for name, weight in self.fitted.states.items()]
+        deepest = max(len(part) for part in parts)
+        out = np.zeros((deepest, len(inputs)))
+        for part in parts:
+            out[: len(part)] -= self.shift[0] * part
+        return out
+
+    def routes(self, inputs: Inputs) -> list[Route] | None:
+        """By which route; None where that cannot be told, as nothing was read under the knockout."""
+        if self.parts is None or not isinstance(self.fitted, Linear) or not inputs.has([self.parts.knockout]):
+            return None
+        fits = (self.fitted, *self.fitted.variants)
+        told = []
+        for fit, means in zip(fits, self.parts.means, strict=True):
+            own = parts_of(fit, inputs, self.parts.clean, self.parts.knockout)
+            told.append([-self.shift[0] * (part - mean) for part, mean in zip(own, means, strict=True)])
+        every = np.array(told)  # (fit, question or answer, sample)
+        return [_route(every[:, :, place]) for place in range(len(inputs))]
+
+    # --- kept
+
+    def save(self, path: str | Path) -> Path:
+        """Keep it: PATH.safetensors, and PATH.json with everything else. Nothing in it is code."""
+        stem = Path(path)
+        tensors = {f"fitted/{name}": each for name, each in self.fitted.tensors().items()}
+        tensors |= {f"moments/{name}": each for name, each in self.moments.tensors().items()}
+        tensors |= {f"witness/{name}": each for name, each in self.witness.items()}
+        record = {
+            "format": FORMAT,
+            "fitted": self.fitted.settings(),
+            "moments": self.moments.settings(),
+            "about": asdict(self.about),
+            "card": asdict(self.card),
+            "base_rate": self.base_rate,
+            "threshold": _told(self.threshold),
+            "parts": asdict(self.parts) if self.parts else None,
+            "shift": list(self.shift),
+        }
+        record_file = stem.with_name(stem.name + ".json")
+        record_file.unlink(missing_ok=True)  # where it is, both are whole
+        write_bytes(
+            stem.with_name(stem.name + ".safetensors"), save({k: np.ascontiguousarray(v) for k, v in tensors.items()})
+        )
+        write_text(record_file, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        return record_file
+
+    @classmethod
+    def load(cls, path: str | Path) -> Detector:
+        """A detector that was kept."""
+        stem = Path(str(path).removesuffix(".json").removesuffix(".safetensors"))
+        try:
+            record = json.loads(stem.with_name(stem.name + ".json").read_text(encoding="utf-8"))
+            if record["format"] != FORMAT:
+                raise ValueError(f"its format is {record['format']}, and this version reads {FORMAT}")
+            tensors = load_file(stem.with_name(stem.name + ".safetensors"))
+            parts: dict[str, dict[str, Any]] = {"fitted": {}, "moments": {}, "witness": {}}
+            for name, each in tensors.items():
+                room, own = name.split("/", 1)
+                parts[room][own] = each
+            told = record["threshold"]
+            threshold = Threshold(**{**told, "promise": Promise(**told["promise"])}) if told else None
+            split = record["parts"]
+            return cls(
+                FORMS[record["fitted"]["form"]].load(parts["fitted"], record["fitted"]),
+                About(**record["about"]),
+                Card(**record["card"]),
+                Moments.load(parts["moments"], record["moments"]),
+                record["base_rate"],
+                threshold,
+                Parts(split["clean"], split["knockout"], [(a, b) for a, b in split["means"]]) if split else None,
+                (record["shift"][0], record["shift"][1]),
+                parts["witness"],
+            )
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise DetectorError(f"{stem}: no detector that can be read ({error})", "Fit it again.") from None
+
+
+def _told(threshold: Threshold | None) -> dict[str, Any] | None:
+    return {**threshold._asdict(), "promise": threshold.promise._asdict()} if threshold is not None else None
+
+
+def parts_of(fit: Linear, inputs: Inputs, clean: str, knockout: str) -> tuple[Floats, Floats]:
+    """(sample) each: what the attention to the question adds to the logit, and what is there without it.
+
+    A linear detector says w·clean + v·knockout + b = w·(clean − knockout) + (w + v)·knockout + b.
+    """
+    own = fit.states.get(clean)
+    cut = fit.states.get(knockout)
+    shape = next(each for each in (own, cut) if each is not None)
+    w = own if own is not None else np.zeros_like(shape)
+    v = cut if cut is not None else np.zeros_like(shape)
+    moved = Linear.by_layer(inputs, clean, w).sum(axis=0) - Linear.by_layer(inputs, knockout, w).sum(axis=0)
+    left = Linear.by_layer(inputs, knockout, w + v).sum(axis=0)
+    return moved, left
+
+
+def _route(every: Floats) -> Route:
+    """From (fit, question or answer): both parts of the whole fit, and their name where all fits agree."""
+    question, answer = (float(each) for each in every[0])
+    if abs(question) + abs(answer) < FAINT:
+        return Route(None, None, "withheld", "there is hardly any evidence either way")
+    larger = np.abs(every[:, 0]) > np.abs(every[:, 1])
+    if len(set(larger.tolist())) > 1:
+        return Route(None, None, "withheld", "refits on fewer samples do not agree on it")
+    return Route(question, answer, "question" if larger[0] else "answer")

@@ -1,0 +1,117 @@
+"""Do new inputs look like those a detector was fitted on? By the first two moments of the states it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+from anchorscope.detectors.inputs import Floats, Inputs
+
+FAR = 0.995  # of the training samples lie nearer than what is called unlike them
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and spread of training states, and how far samples lie from them."""
+
+    mean: Mapping[str, NDArray[np.float32]]
+    """By the name of the states, (layer, width)."""
+    scale: Mapping[str, NDArray[np.float32]]
+    """Likewise, the inverse of the spread; 0 where a feature does not vary."""
+    farthest: float
+    """A sample farther than this is unlike the training samples."""
+    tokens: int
+    """The longest answer among them."""
+
+    def distance(self, inputs: Inputs) -> Floats:
+        """(sample): log of the mean square of standardised states, mean over layers and kinds of states."""
+        out, count = np.zeros(len(inputs)), 0
+        for name, mean in self.mean.items():
+            states = inputs.state(name)
+            for layer in range(len(mean)):
+                z = (states.layer(layer).astype(np.float64) - mean[layer]) * self.scale[name][layer]
+                out += np.log(np.mean(z * z, axis=1) + 1e-12)
+                count += 1
+        return out / max(1, count)
+
+    def unlike(self, inputs: Inputs) -> NDArray[np.bool_]:
+        """(sample): whether a sample is farther out than nearly all training samples."""
+        return np.asarray(self.distance(inputs) > self.farthest) if self.mean else np.zeros(len(inputs), bool)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """By name."""
+        pairs = (("mean", self.mean), ("scale", self.scale))
+        return {f"{part}|{name}": each for part, own in pairs for name, each in own.items()}
+
+    def settings(self) -> dict[str, Any]:
+        """Everything else, as JSON."""
+        return {"farthest": self.farthest, "tokens": self.tokens}
+
+    @classmethod
+    def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Moments:
+        """From what `tensors` and `settings` gave."""
+        parts: dict[str, dict[str, NDArray[Any]]] = {"mean": {}, "scale": {}}
+        for name, each in tensors.items():
+            part, own = name.split("|", 1)
+            parts[part][own] = each
+        return cls(parts["mean"], parts["scale"], settings["farthest"], settings["tokens"])
+
+
+def moments_of(inputs: Inputs, names: Sequence[str]) -> Moments:
+    """Of training samples, for the states of these names."""
+    mean: dict[str, NDArray[np.float32]] = {}
+    scale: dict[str, NDArray[np.float32]] = {}
+    for name in names:
+        states = inputs.state(name)
+        means, scales = [], []
+        for layer in range(states.layers):
+            x = states.layer(layer).astype(np.float64)
+            spread = x.std(axis=0)
+            means.append(x.mean(axis=0))
+            scales.append(np.where(spread > 1e-6 * np.abs(means[-1]), 1 / np.where(spread > 0, spread, 1), 0))
+        mean[name], scale[name] = np.array(means, np.float32), np.array(scales, np.float32)
+    longest = int(np.round(np.exp(inputs.number("log_tokens").max()))) if "log_tokens" in inputs.numbers else 10**6
+    made = Moments(mean, scale, np.inf, longest)
+    farthest = float(np.quantile(made.distance(inputs), FAR)) if mean else float("inf")
+    return Moments(mean, scale, farthest, longest)
+
+
+class Drift(NamedTuple):
+    """What `detect check` finds of new samples."""
+
+    samples: int
+    """How many were looked at."""
+    unlike: int
+    """How many lie farther out than nearly all training samples."""
+    expected: float
+    """The share of training samples that do."""
+    p: float
+    """How likely as many would be if they were like the training samples (binomial, one-sided)."""
+    moved: float
+    """Mean distance of the new samples' mean from the training mean, in training spreads, root mean square."""
+    noise: float
+    """What `moved` would be by chance for as many samples."""
+
+    @property
+    def drifted(self) -> bool:
+        """Whether they look like others: too many far out, or their mean has moved by more than a third of a spread."""
+        return self.p < 0.01 or self.moved > max(0.33, 2 * self.noise)
+
+
+def drift_of(moments: Moments, inputs: Inputs) -> Drift:
+    """Compare new samples with the training samples."""
+    unlike = int(moments.unlike(inputs).sum())
+    squares, count = 0.0, 0
+    for name, mean in moments.mean.items():
+        states = inputs.state(name)
+        for layer in range(len(mean)):
+            z = (states.layer(layer).astype(np.float64).mean(axis=0) - mean[layer]) * moments.scale[name][layer]
+            squares, count = squares + float(np.mean(z * z)), count + 1
+    size, expected = len(inputs), 1 - FAR
+    p = float(binomtest(unlike, size, expected, alternative="greater").pvalue) if size else 1.0
+    return Drift(size, unlike, expected, p, float(np.sqrt(squares / max(1, count))), float(1 / np.sqrt(max(1, size))))

@@ -1,0 +1,120 @@
+"""Scores that cannot cheat: every detector is fitted on training folds and scores the fold that was left out.
+
+A detector gets a `Training`, in which test samples are not. So layer, C, sign, gate, β and stack weights are chosen
+without them, whatever a detector does. `shuffled` is the null: with labels dealt anew nothing can be known, and a
+detector whose interval does not hold 0.5 has seen what it should not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.detectors.catalogue import Fitter
+from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.training import Training
+from anchorscope.pathways.intervals import Auroc, average, interval, resample
+from anchorscope.probes.folds import Folds, IntArray, make_folds
+from anchorscope.probes.logistic import BoolArray
+from anchorscope.progress import Advance
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Samples with what is known of them: for evaluation, and to make training sets of."""
+
+    inputs: Inputs
+    """What detectors see."""
+    right: BoolArray
+    """(sample): whether the answer is right"""
+    clusters: IntArray
+    """(sample): what belongs together"""
+    probability: Floats
+    """(sample): with which it was drawn"""
+
+    def training(self, rows: NDArray[np.intp], seed: int = 0) -> Training:
+        """Some of the samples, to learn from."""
+        return Training(self.inputs.of(rows), self.right[rows], self.clusters[rows], seed)
+
+    @property
+    def base_rate(self) -> float:
+        """The share of wrong answers among all answers."""
+        weight = 1 / self.probability
+        return float(weight[~self.right].sum() / weight.sum())
+
+    def of(self, rows: NDArray[np.intp]) -> Labelled:
+        """Some of the samples."""
+        return Labelled(self.inputs.of(rows), self.right[rows], self.clusters[rows], self.probability[rows])
+
+
+def cross_scored(
+    samples: Labelled, fitters: Mapping[str, Fitter], folds: Folds, seed: int = 0, advance: Advance = lambda _: None
+) -> dict[str, Floats]:
+    """(repeat, sample) by detector: the logit that the answer is right, by fits that did not see its fold."""
+    out = {name: np.full(folds.fold.shape, np.nan) for name in fitters}
+    for repeat in range(folds.repeats):
+        for fold in range(folds.count):
+            test = np.flatnonzero(folds.fold[repeat] == fold)
+            training = samples.training(np.flatnonzero(folds.training(repeat, fold, 0)), seed)
+            tested = samples.inputs.of(test)
+            for name, fitter in fitters.items():
+                out[name][repeat, test] = fitter.fit(training).logits(tested)
+            advance(1)
+    return out
+
+
+def shuffled(samples: Labelled, seed: int) -> Labelled:
+    """The same samples with their labels dealt anew: nothing can be known of them."""
+    right = np.random.default_rng([seed, 13]).permutation(samples.right)
+    return Labelled(samples.inputs, right, samples.clusters, samples.probability)
+
+
+def noticed(
+    samples: Labelled, scores: Mapping[str, Floats], resamples: int = 1000, seed: int = 0
+) -> dict[str, tuple[float, float, float]]:
+    """AUROC and its interval of the detectors that know something: whose interval lies above 0.5.
+
+    On shuffled labels there should be none, but for one in forty.
+    """
+    found = {}
+    for name, (value, low, high) in area_of(samples, scores, resamples, seed).items():
+        if low > 0.5:
+            found[name] = (value, low, high)
+    return found
+
+
+def area_of(
+    samples: Labelled, scores: Mapping[str, Floats], resamples: int = 1000, seed: int = 0
+) -> dict[str, tuple[float, float, float]]:
+    """AUROC of each detector with its 95 % interval: over clusters and repeats."""
+    repeats = len(next(iter(scores.values())))
+    drawn = resample(samples.clusters, repeats, resamples, seed)
+    auroc = Auroc(samples.right, drawn.samples)
+    out = {}
+    for name, each in scores.items():
+        by_repeat = np.stack([auroc(row[:, None]) for row in each])
+        values = average(by_repeat, drawn.repeats.T[:, :, None])[:, 0]
+        low, high = interval(values[1:, None])
+        out[name] = float(values[0]), float(low[0]), float(high[0])
+    return out
+
+
+def folds_for(samples: Labelled, repeats: int, folds: int = 5, seed: int = 0) -> Folds:
+    """The outer folds; clusters are not split."""
+    return make_folds(samples.right, samples.clusters, repeats, folds, seed, halves=False)
+
+
+def possible(samples: Inputs, fitters: Mapping[str, Fitter]) -> tuple[dict[str, Fitter], dict[str, list[str]]]:
+    """The detectors that these samples allow, and of the others what they lack."""
+    can: dict[str, Fitter] = {}
+    lacking: dict[str, list[str]] = {}
+    for name, fitter in fitters.items():
+        missing = [need for need in fitter.needs if not samples.has([need])]
+        if missing:
+            lacking[name] = missing
+        else:
+            can[name] = fitter
+    return can, lacking

@@ -1,0 +1,210 @@
+"""Detectors that are linear in states and numbers: probes of one layer, stacks of all layers, confidence, and more.
+
+A stack of probes is a weighted sum of read-outs, which are linear in states. So whatever it was made of, what is left
+to save and to apply is one weight for each state, one for each number, and a bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.training import Probed, Small, Training, areas, fit_small
+
+Weights = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A fitted detector: the logit that the answer is right, calibrated at a base rate of one half."""
+
+    states: Mapping[str, Weights]
+    """By the name of the states, (layer, width)."""
+    numbers: Mapping[str, float]
+    """By name."""
+    bias: float
+    """What is said where all else is zero."""
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    """What was chosen inside the training set: layer, C. For the card."""
+    variants: tuple[Linear, ...] = ()
+    """The same, fitted without one inner fold each: how far it depends on who it was fitted on."""
+
+    @property
+    def needs(self) -> list[str]:
+        """The states and numbers it looks at."""
+        return [*self.states, *self.numbers]
+
+    def logits(self, inputs: Inputs) -> Floats:
+        """(sample)"""
+        out = np.full(len(inputs), self.bias)
+        for name in sorted(self.states):  # always in the same order: a loaded detector says the very same
+            out += self.by_layer(inputs, name, self.states[name]).sum(axis=0)
+        for name in sorted(self.numbers):
+            out += self.numbers[name] * inputs.number(name)
+        return out
+
+    @staticmethod
+    def by_layer(inputs: Inputs, name: str, weight: Weights) -> Floats:
+        """(layer, sample): what each layer adds to the logit, without the bias."""
+        states = inputs.state(name)
+        out = np.zeros((len(weight), len(inputs)))
+        for layer in np.flatnonzero(weight.any(axis=1)):
+            out[layer] = states.layer(int(layer)).astype(np.float64) @ weight[layer].astype(np.float64)
+        return out
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Its weights by name, those of its variants too."""
+        made: dict[str, NDArray[Any]] = {}
+        for number, each in enumerate((self, *self.variants)):
+            made |= {f"{number}|{name}": weight for name, weight in each.states.items()}
+        return made
+
+    def settings(self) -> dict[str, Any]:
+        """Everything else, as JSON."""
+        fits = [{"numbers": dict(each.numbers), "bias": each.bias} for each in (self, *self.variants)]
+        return {"form": "linear", "fits": fits, "chosen": dict(self.chosen)}
+
+    @classmethod
+    def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Linear:
+        """From what `tensors` and `settings` gave."""
+        made = []
+        for number, fit in enumerate(settings["fits"]):
+            own = {name.split("|", 1)[1]: each for name, each in tensors.items() if name.startswith(f"{number}|")}
+            made.append(cls(own, fit["numbers"], fit["bias"]))
+        return cls(made[0].states, made[0].numbers, made[0].bias, settings["chosen"], tuple(made[1:]))
+
+
+class Source(NamedTuple):
+    """Read-outs that a detector is made of: probes fitted on some states, and the states they read."""
+
+    fitted: str
+    """The states that the probes are fitted on."""
+    read: str = ""
+    """The states that they read; empty: the same."""
+
+    @property
+    def states(self) -> str:
+        """The name of the states that are read."""
+        return self.read or self.fitted
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a linear detector is made of. Everything it chooses it chooses inside the training set."""
+
+    sources: tuple[Source, ...] = ()
+    """Read-outs of every layer."""
+    numbers: tuple[str, ...] = ()
+    """Numbers beside them."""
+    layers: Literal["best", "all", "joint"] = "all"
+    """The layer with the best inner AUROC; all of them, weighed; or one probe on all of them side by side."""
+
+    @property
+    def needs(self) -> list[str]:
+        """States and numbers without which it cannot be fitted."""
+        return list(
+            dict.fromkeys([*(s.fitted for s in self.sources), *(s.states for s in self.sources), *self.numbers])
+        )
+
+    def fit(self, training: Training) -> Linear:
+        """Fit it."""
+        probed = [training.probed(source.fitted) for source in self.sources]
+        inner = [
+            each.inner if source.states == source.fitted else each.read_inner(training.inputs.state(source.states))
+            for source, each in zip(self.sources, probed, strict=True)
+        ]
+        if self.layers == "best":
+            return self._best(training, probed[0], inner[0])
+        if self.layers == "joint" and not self.numbers and len(probed) == 1:
+            return self._made(probed, [_unit(inner[0], len(inner[0]) - 1)], None, {"C": probed[0].strength})
+        kept = [_kept(each, self.layers) for each in inner]
+        features = np.concatenate([*(each[rows] for each, rows in zip(inner, kept, strict=True)),
+                                   *(training.inputs.number(name)[None] for name in self.numbers)]).T  # fmt: skip
+        small = fit_small(features, training.right, training.fold)
+        factors, start = [], 0
+        for each, rows in zip(inner, kept, strict=True):
+            factor = np.zeros((1 + len(small.inner_weight), len(each)))
+            factor[:, rows] = np.vstack([small.weight, small.inner_weight])[:, start : start + len(rows)]
+            factors.append(factor)
+            start += len(rows)
+        return self._made(probed, factors, small, {"C": [each.strength for each in probed], "stack C": small.strength})
+
+    def _best(self, training: Training, probed: Probed, inner: Floats) -> Linear:
+        layer = int(areas(inner[:-1], training.right).argmax())
+        return self._made([probed], [_unit(inner, layer)], None, {"layer": layer, "C": probed.strength})
+
+    def _made(
+        self, probed: Sequence[Probed], factors: Sequence[Floats], small: Small | None, chosen: dict[str, Any]
+    ) -> Linear:
+        """The whole fit and its variants, from how much each read-out counts: (fit, layer + 1) for each source.
+
+        A variant weighs read-outs as the whole fit does and takes them from probes that left an inner fold out.
+        """
+        fits = []
+        for number in range(1 + len(probed[0].inner_weight)):
+            bias = small.bias if small is not None else 0.0
+            states: dict[str, Weights] = {}
+            for source, each, factor in zip(self.sources, probed, factors, strict=True):
+                weight, offset = _collapsed(each, factor[0], number)
+                bias += offset
+                before = states.get(source.states)
+                states[source.states] = weight if before is None else before + weight
+            numbers = {}
+            if small is not None and self.numbers:
+                own = small.weight[len(small.weight) - len(self.numbers) :]
+                numbers = {name: float(value) for name, value in zip(self.numbers, own, strict=True)}
+            fits.append(Linear(states, numbers, float(bias)))
+        return Linear(fits[0].states, fits[0].numbers, fits[0].bias, chosen, tuple(fits[1:]))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A detector of numbers alone: confidence in many forms. Sign and scale are learnt inside the training set."""
+
+    numbers: tuple[str, ...]
+    """Their names."""
+
+    @property
+    def needs(self) -> list[str]:
+        """The numbers it looks at."""
+        return list(self.numbers)
+
+    def fit(self, training: Training) -> Linear:
+        """Fit it."""
+        features = np.stack([training.inputs.number(name) for name in self.numbers], axis=1)
+        small = fit_small(features, training.right, training.fold)
+        fits = [
+            Linear({}, {name: float(value) for name, value in zip(self.numbers, weight, strict=True)}, float(bias))
+            for weight, bias in zip([small.weight, *small.inner_weight], [small.bias, *small.inner_bias], strict=True)
+        ]
+        return Linear({}, fits[0].numbers, fits[0].bias, {"C": small.strength}, tuple(fits[1:]))
+
+
+def _unit(inner: Floats, layer: int) -> Floats:
+    factor = np.zeros((1, len(inner)))
+    factor[0, layer] = 1.0
+    return factor
+
+
+def _kept(inner: Floats, layers: str) -> list[int]:
+    """Which read-outs count: all layers and the joint one, or the joint one alone; of one layer, that one."""
+    if layers == "joint" or len(inner) == 2:
+        return [len(inner) - 1]
+    return list(range(len(inner)))
+
+
+def _collapsed(probed: Probed, factor: Floats, fit: int) -> tuple[Weights, float]:
+    """The weights (layer, width) and the bias of a weighted sum of read-outs; fit 0 is the whole one."""
+    if fit == 0:
+        parts = probed.weight, probed.bias, probed.joint, probed.joint_bias
+    else:
+        at = fit - 1
+        parts = probed.inner_weight[at], probed.inner_bias[at], probed.inner_joint[at], probed.inner_joint_bias[at]
+    weight, bias, joint, joint_bias = parts
+    states = factor[:-1, None] * weight.astype(np.float64) + factor[-1] * joint.astype(np.float64)
+    return states.astype(np.float32), float(factor[:-1] @ bias + factor[-1] * joint_bias)

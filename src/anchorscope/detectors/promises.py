@@ -1,0 +1,255 @@
+"""Thresholds that keep a promise: chosen on samples that took no part in fitting, with a stated confidence.
+
+A detector scores each answer, higher = more likely wrong. An answer is flagged when its score is above the threshold,
+else it passes. All bounds hold for finite samples and for scores of any distribution.
+
+False alarms: of n right scores, the (k + 1)-th largest as the threshold has a false-alarm rate that is at most a
+Beta(k + 1, n - k) value (Wilks 1941), so it is above α with a probability of at most P(Binomial(n, α) ≤ k).
+
+Errors among passed: b·w / (b·w + (1 - b)·r) ≤ α means w ≤ c·r, with the base rate b, w = P(pass | wrong),
+r = P(pass | right) and c = α(1 - b) / (b(1 - α)). Candidates are order statistics t of the n right scores, of ranks k
+set in advance; N of m wrong scores are at most t. Theorem: whatever the distributions, any candidate with N ≤ n(k) may
+be chosen, and it breaks the promise with a probability of at most P(for some k: Z(k) ≤ n(k)); there
+Z(k) = #{j: W(j) ≤ c·U(k)}, and W and U are order statistics of m and of n uniform values.
+Proof: write the scores as quantiles of such values. Then r ≥ U(k), and N = #{W(j) ≤ w}. Where the promise is broken,
+w > c·r ≥ c·U(k), so N ≥ Z(k). The law of all Z(k) together depends on n, m and c alone, so it can be drawn in advance;
+n(k) is set so that each candidate is as unlikely as any other, and all together have δ. Candidates share their noise,
+so this costs less than to divide δ by their number. No order of testing is assumed, so answers that are confidently
+wrong, which spoil the lowest candidates, do not spoil the others (Learn then Test: Angelopoulos et al. 2021).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import bdtr, betaincinv
+
+from anchorscope.errors import ProbeError, StudyError, shown
+
+STEPS = 20  # candidates for errors among passed: each passes a twentieth of the right answers more
+DRAWS = 19_999  # of all Z(k) together
+NODES = 64  # values of r that stand for its Beta law
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_WORDS = {"false_alarms": "false alarms", "errors_passed": "errors among passed answers"}
+_PROMISE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%\s*(?:(false alarms?)|errors?(?: among passed)?)", re.IGNORECASE)
+
+
+class Promise(NamedTuple):
+    """What a threshold is to keep."""
+
+    kind: Literal["false_alarms", "errors_passed"]
+    """`false_alarms`: P(flagged | right). `errors_passed`: P(wrong | passed), at a stated base rate."""
+    at_most: float
+    """The largest rate that keeps the promise, between 0 and 1."""
+    delta: float = 0.1
+    """How often, over draws of the calibration samples, the promise may be broken."""
+
+    def __str__(self) -> str:
+        return f"at most {_percent(self.at_most)} {_WORDS[self.kind]}, with {_percent(1 - self.delta)} confidence"
+
+
+class Threshold(NamedTuple):
+    """Above which score an answer is flagged, and what is known about that."""
+
+    value: float | None
+    """The threshold; None where none keeps the promise with this much data. Infinite where nothing need be flagged."""
+    promise: Promise
+    """What it keeps."""
+    right: int
+    """Right answers it was chosen on, one per cluster."""
+    wrong: int
+    """Wrong answers it was chosen on, one per cluster."""
+    bound: float
+    """The least rate that could have been promised at this threshold with that confidence; for None, at the candidate
+    that came closest.
+    At most what was promised exactly when there is a threshold."""
+    passed: float | None
+    """Share of all answers that pass at the base rate, estimated; None without a threshold or without a class."""
+    reason: str = ""
+    """Why there is no threshold, in words."""
+
+
+def parse_promise(text: str, delta: float = 0.1) -> Promise:
+    """`1% false alarms` or `5% errors among passed`, for short `5% errors`."""
+    match = _PROMISE.fullmatch(text.strip())
+    if match is None:
+        raise StudyError(f"{shown(text)} is not a promise", "Write '1% false alarms' or '5% errors among passed'.")
+    promise = Promise("false_alarms" if match[2] else "errors_passed", float(match[1]) / 100, delta)
+    _check_promise(promise)
+    return promise
+
+
+def choose_threshold(
+    promise: Promise, scores: NDArray[Any], right: NDArray[Any], clusters: NDArray[Any], base_rate: float, seed: int = 0
+) -> Threshold:
+    """The threshold that keeps a promise and lets most answers pass, on samples that took no part in fitting.
+
+    Samples of a cluster are dependent, clusters are not. For false alarms one right answer of each cluster is drawn:
+    these are i.i.d., since which one is drawn does not depend on scores. One answer per cluster and class would be
+    i.i.d. within each class too, but an answer of one class would depend on that of the other, and the theorem needs
+    the classes to be independent. So for errors among passed each cluster gives one answer of either class. The rates
+    are thus of an answer drawn so: a cluster, then one of its answers. Those of all answers differ where large
+    clusters are scored differently. The base rate, the share of wrong answers among all, is taken as known.
+    """
+    score, is_right, cluster = _checked(promise, scores, right, clusters, base_rate)
+    random = np.random.default_rng(seed)
+    if promise.kind == "false_alarms":
+        rows = np.concatenate([_one_each(np.flatnonzero(is_right == each), cluster, random) for each in (True, False)])
+    else:
+        rows = _one_each(np.arange(len(score)), cluster, random)
+    of_right, of_wrong = np.sort(score[rows][is_right[rows]]), np.sort(score[rows][~is_right[rows]])
+    choose = _false_alarms if promise.kind == "false_alarms" else _errors_passed
+    value, bound, reason = choose(promise, of_right, of_wrong, base_rate)
+    passed = None
+    if value is not None and len(of_right) and len(of_wrong):
+        passed = float((1 - base_rate) * (of_right <= value).mean() + base_rate * (of_wrong <= value).mean())
+    return Threshold(value, promise, len(of_right), len(of_wrong), bound, passed, reason)
+
+
+def rates(scores: NDArray[Any], right: NDArray[Any], threshold: float, base_rate: float) -> tuple[float, float]:
+    """False alarms and errors among passed of a threshold on some samples; nan where there is none to count."""
+    flagged, is_right = np.asarray(scores) > threshold, np.asarray(right, np.bool_)
+    right_passed, wrong_passed = (
+        float((~flagged[each]).mean()) if each.any() else math.nan for each in (is_right, ~is_right)
+    )
+    passed = base_rate * wrong_passed + (1 - base_rate) * right_passed
+    return 1 - right_passed, base_rate * wrong_passed / passed if passed else math.nan
+
+
+def _false_alarms(promise: Promise, right: Floats, wrong: Floats, base_rate: float) -> tuple[float | None, float, str]:
+    """The threshold, its bound and why there is none, from ascending scores."""
+    count = len(right)
+    chances = bdtr(np.arange(count, dtype=np.float64), count, promise.at_most)
+    above = int((chances <= promise.delta).sum()) - 1
+    if above < 0:
+        needed = max(count + 1, _needed(promise.at_most, promise.delta))
+        return None, _upper_rate(0, count, promise.delta), f"{promise}: needs {needed:,} right answers, not {count:,}"
+    # Right scores are quantiles of uniform values u, so P(score ≤ t) ≥ u(rank of t), with equality where there are no
+    # ties. With ties fewer than `above` may be flagged, as only scores above t are: the rate can only be lower.
+    return float(right[count - 1 - above]), _upper_rate(above, count, promise.delta), ""
+
+
+def _errors_passed(promise: Promise, right: Floats, wrong: Floats, base_rate: float) -> tuple[float | None, float, str]:
+    """The threshold, its bound and why there is none, from ascending scores."""
+    if base_rate <= promise.at_most:  # kept without a detector
+        return math.inf, base_rate, ""
+    ratio = promise.at_most * (1 - base_rate) / (base_rate * (1 - promise.at_most))
+    needed = _needed(ratio, promise.delta)
+    lacking = f"{promise}: needs at least {needed:,} wrong answers at a base rate of {_percent(base_rate)}"
+    if not len(right) or not len(wrong):
+        return None, 1.0, f"{lacking}, and right ones; there are {len(wrong):,} and {len(right):,}"
+    ranks, nodes, level = _candidates(len(right), len(wrong), ratio, promise.delta)
+    thresholds = right[ranks - 1]
+    counts = np.searchsorted(wrong, thresholds, side="right")
+    chances = _chances(counts, len(wrong), ratio, nodes)
+    kept = np.flatnonzero(chances < level)
+    last = int(kept[-1]) if len(kept) else int(chances.argmin())
+    bound = _error_rate(_upper_ratio(int(counts[last]), len(wrong), nodes[last], level), base_rate)
+    if len(kept):
+        return float(thresholds[last]), bound, ""
+    if len(wrong) < needed:  # then even a detector that passes right answers alone could not show it
+        return None, bound, f"{lacking}, not {len(wrong):,}"
+    return None, bound, f"{promise}: the detector is too weak, or samples too few; the best bound is {_percent(bound)}"
+
+
+@lru_cache(maxsize=64)
+def _candidates(right: int, wrong: int, ratio: float, delta: float) -> tuple[Ints, Floats, float]:
+    """Ranks of the candidates, (candidate, node) values of r, and how unlikely a count must be for its candidate.
+
+    That is the δ quantile of the least likely count in draws of all Z(k) together. It counts the data as one more
+    draw, so the promise holds for any number of draws.
+    """
+    ranks = np.unique(-(-np.arange(1, STEPS + 1) * right // STEPS))
+    nodes = betaincinv(ranks[:, None], right - ranks[:, None] + 1.0, (np.arange(NODES) + 0.5) / NODES)
+    random = np.random.default_rng(0)
+    top = wrong if delta > 0.5 else math.ceil(ratio * wrong)  # at least the median: no larger count is unlikely
+    share, passed, least = np.zeros(DRAWS), np.zeros(DRAWS, np.int64), np.ones(DRAWS)
+    for rank, gap, node in zip(ranks, np.diff(ranks, prepend=0), nodes, strict=True):
+        # 1. from one order statistic of n uniform values to the next, and how many of m others are in between
+        onward = share + (1 - share) * random.beta(gap, right - rank + 1, DRAWS)
+        passed += random.binomial(wrong - passed, np.clip(ratio * (onward - share) / (1 - ratio * share), 0, 1))
+        share = onward
+        # 2. how likely so few are
+        chances = np.append(_chances(np.arange(top + 1), wrong, ratio, node), 1.0)
+        least = np.minimum(least, chances[np.minimum(passed, top + 1)])
+    place = int(delta * (DRAWS + 1))
+    level = min(delta, float(np.sort(least)[place - 1])) if place else 0.0
+    return ranks, nodes, level * (1 - 1e-9)  # a count exactly as unlikely is not enough, however it is rounded
+
+
+def _chances(counts: Ints, wrong: int, ratio: float, nodes: Floats) -> Floats:
+    """P(Z(k) ≤ count) for each count; `nodes` are (node) or (count, node)."""
+    chance = bdtr(np.asarray(counts, np.float64)[:, None], wrong, np.minimum(1.0, ratio * nodes))
+    mean: Floats = chance.mean(axis=-1)
+    return mean
+
+
+def _upper_ratio(count: int, wrong: int, nodes: Floats, level: float) -> float:
+    """The least c for which a candidate would be kept; infinite where there is none."""
+    if count == wrong or level == 0:
+        return math.inf
+
+    def excess(ratio: float) -> float:
+        return float(_chances(np.array([count]), wrong, ratio, nodes)[0]) - level
+
+    return float(brentq(excess, 0.0, 1 / nodes.min(), xtol=1e-12))
+
+
+def _error_rate(ratio: float, base_rate: float) -> float:
+    """P(wrong | passed) where w = ratio · r."""
+    return 1.0 if math.isinf(ratio) else base_rate * ratio / (base_rate * ratio + 1 - base_rate)
+
+
+def _upper_rate(above: int, count: int, delta: float) -> float:
+    """The upper end of the one-sided Clopper–Pearson interval."""
+    return float(betaincinv(above + 1.0, count - above, 1 - delta)) if count else 1.0
+
+
+def _needed(rate: float, delta: float) -> int:
+    """How many samples show, when none of them is a case, that cases are no more frequent than `rate`."""
+    return math.ceil(math.log(delta) / math.log1p(-rate))
+
+
+def _one_each(rows: NDArray[np.intp], clusters: NDArray[Any], random: np.random.Generator) -> NDArray[np.intp]:
+    """One of the rows of each cluster, drawn at random."""
+    shuffled = random.permutation(rows)
+    return shuffled[np.unique(clusters[shuffled], return_index=True)[1]]
+
+
+def _checked(
+    promise: Promise, scores: NDArray[Any], right: NDArray[Any], clusters: NDArray[Any], base_rate: float
+) -> tuple[Floats, Bools, NDArray[Any]]:
+    _check_promise(promise)
+    score, is_right, cluster = np.asarray(scores, np.float64), np.asarray(right, np.bool_), np.asarray(clusters)
+    if score.ndim != 1 or not score.shape == is_right.shape == cluster.shape:
+        raise ProbeError(
+            f"scores {score.shape}, labels {is_right.shape}, clusters {cluster.shape}: one per sample each"
+        )
+    if np.isnan(score).any():
+        raise ProbeError(f"{int(np.isnan(score).sum()):,} scores are not a number", "Leave these samples out.")
+    if not 0 < base_rate < 1:
+        raise ProbeError(f"a base rate of {base_rate:g}", "It is the share of wrong answers: between 0 and 1.")
+    return score, is_right, cluster
+
+
+def _check_promise(promise: Promise) -> None:
+    if promise.kind not in _WORDS:
+        raise StudyError(f"{shown(promise.kind)} cannot be promised", f"Choose from: {', '.join(_WORDS)}.")
+    if not 0 < promise.at_most < 1:
+        raise StudyError(f"a promise of {_percent(promise.at_most)}", "Promise more than 0 % and less than 100 %.")
+    if not 0 < promise.delta < 1:
+        raise StudyError(f"a promise with delta = {promise.delta:g}", "Choose delta between 0 and 1, such as 0.1.")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g} %"

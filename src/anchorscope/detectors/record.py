@@ -1,0 +1,134 @@
+"""What detectors say, and what one row of each of their tables is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from anchorscope.store.table import Kind
+
+Decision = Literal["flag", "pass", "cannot say"]
+"""What a verdict comes to."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Which part of a verdict rests on the question, and which on the answer itself."""
+
+    question: float | None
+    """What the attention to the question's exact tokens adds to the logit that the answer is wrong; None: withheld"""
+    answer: float | None
+    """What is left of it without that attention, beyond what training answers have on average"""
+    named: Literal["question", "answer", "withheld"]
+    """The larger of both, in size; withheld where refits do not agree"""
+    reason: str = ""
+    """Why it is withheld."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a detector says of one answer."""
+
+    decision: Decision
+    """flag: likely wrong; pass; or cannot say. Without a threshold, whether it is more likely wrong than right."""
+    reason: str
+    """Why it cannot be said; empty otherwise."""
+    p_wrong: float | None
+    """Probability that the answer is wrong, at the base rate; None where nothing can be said."""
+    base_rate: float
+    """The share of wrong answers that `p_wrong` assumes."""
+    score: float | None
+    """The logit that the answer is wrong, at a base rate of one half: what the threshold is compared with."""
+    threshold: float | None
+    """Above it is flagged; None: no threshold was chosen."""
+    route: Route | None = None
+    """By which route; None where no knockout was read."""
+    layers: tuple[float, ...] = field(default=(), repr=False)
+    """What each layer adds to the score; empty where the detector looks at no states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """One row of the `extras` table: what detectors need of a traced sample beyond its traces; states lie beside it."""
+
+    id: str
+    """the question's id"""
+    p_true: float
+    """log P(" true") − log P(" false") where the model is asked whether its answer is true"""
+    support: float
+    """log P(answer | clean) − log P(answer | knockout), natural, up to the last exact answer token"""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherStates:
+    """One row of the `other_states` table: a sample that another model has read; its states lie beside it."""
+
+    id: str
+    """the question's id"""
+    found: bool
+    """whether the exact answer was found among the other model's tokens; else its last token was read"""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """One row of the `agreement` table: several drawn answers to a question, against the greedy one."""
+
+    id: str
+    """the question's id"""
+    answers: int
+    """how many were drawn"""
+    agreement: float
+    """the share of them that says what the greedy answer says, by the grader's rules"""
+    entropy: float
+    """entropy (natural) over groups of answers that say the same, the greedy one among them"""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One row of the `scores` table: what one detector says of one sample, out of fold. No text is in it."""
+
+    model: str
+    """the model's name"""
+    dataset: str
+    """the set's name"""
+    detector: str
+    """the detector's name"""
+    id: str
+    """the question's id"""
+    right: bool
+    """the grade"""
+    probability: float
+    """with which a sample of this grade was drawn"""
+    cluster: int
+    """samples that belong together"""
+    logits: list[float]
+    """(repeat): the logit that the answer is right, at a base rate of one half"""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One row of the `comparison` table: one measure of one detector, with its 95 % interval."""
+
+    model: str
+    """the model's name; all: of all"""
+    dataset: str
+    """the set's name; or "mean over cells" """
+    detector: str
+    """the detector's name"""
+    measure: str
+    """auroc, auprc, fpr_at_95_tpr, …; auroc_minus_single_layer and beyond_question are paired differences"""
+    value: float
+    """the number"""
+    low: float
+    """lower end of its interval"""
+    high: float
+    """upper end"""
+    p: float
+    """of a difference: two-sided, Holm's over the detectors of a cell; nan elsewhere"""
+
+
+EXTRAS = Kind("extras", Extra)
+OTHER_STATES = Kind("other_states", OtherStates)
+AGREEMENT = Kind("agreement", Agreement)
+SCORES = Kind("scores", Score)
+COMPARISON = Kind("comparison", Comparison)

@@ -1,0 +1,110 @@
+"""What a run has for detectors, read back: its traces, and what was made beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
+
+from anchorscope.detectors.evaluate import Labelled
+from anchorscope.detectors.inputs import Floats, Inputs, States
+from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES
+from anchorscope.errors import StoreError
+from anchorscope.store import Cell, Kind, Store
+from anchorscope.study.terms import QUESTION_ONLY, ReadPoint
+from anchorscope.traces.activations import Activations, tensor_name
+from anchorscope.traces.record import TRACES, Trace
+
+
+def states_path(cell: Cell, kind: Kind[Any], shard: int) -> Path:
+    """The file of the states that belong to one shard of a table."""
+    return cell.folder / f"{kind.name}_states" / f"part-{shard:06d}.safetensors"
+
+
+def read_labelled(
+    store: Store, model: str, dataset: str, embeddings: dict[str, NDArray[np.float32]] | None = None
+) -> Labelled:
+    """The traced samples of one model and dataset, with all that the run has of them.
+
+    `embeddings`: by `question` and `both`, (sample, width), where there is an embedder.
+    """
+    cell = store.results(model, dataset)
+    rows = list(cell.table(TRACES))
+    states = _traced(store, cell)
+    numbers = confidence([row.logprobs for row in rows])
+    kinds: list[Kind[Any]] = [EXTRAS, OTHER_STATES]
+    for kind in kinds:
+        if cell.complete(kind):
+            states |= _beside(cell, kind)
+    if cell.complete(EXTRAS):
+        extras = _in_order(cell, EXTRAS, rows)
+        numbers["p_true"] = np.array([each.p_true for each in extras])
+        numbers["support"] = np.array([each.support for each in extras])
+    if cell.complete(AGREEMENT):
+        drawn = _in_order(cell, AGREEMENT, rows)
+        numbers["agreement"] = np.array([each.agreement for each in drawn])
+        numbers["entropy"] = np.array([each.entropy for each in drawn])
+    for name, vectors in (embeddings or {}).items():
+        states[f"text/embedding/{name}"] = States.held(vectors[None])
+    inputs = Inputs([r.id for r in rows], [r.question for r in rows], [r.answer for r in rows], numbers, states)
+    return Labelled(
+        inputs,
+        np.array([row.correct for row in rows]),
+        np.array([row.cluster for row in rows]),
+        np.array([row.probability for row in rows]),
+    )
+
+
+def confidence(logprobs: Sequence[Sequence[float]]) -> dict[str, Floats]:
+    """Numbers that generation gives for nothing, from the log-probabilities of the answers' tokens."""
+    tokens = [np.array(each or [0.0], dtype=np.float64) for each in logprobs]
+    return {
+        "logprob_mean": np.array([each.mean() for each in tokens]),
+        "logprob_min": np.array([each.min() for each in tokens]),
+        "logprob_sum": np.array([each.sum() for each in tokens]),
+        "log_tokens": np.log([float(max(1, len(each))) for each in logprobs]),
+    }
+
+
+def _traced(store: Store, cell: Cell) -> dict[str, States]:
+    """The states that traces have."""
+    spec, stored = store.study.traces, Activations(cell)
+    points = [(condition, point) for condition in spec.conditions for point in spec.points]
+    points += [("clean", ReadPoint(site, QUESTION_ONLY)) for site in spec.sites]
+    layers = stored.layers(spec.points[0])
+    return {
+        tensor_name(condition, point): States(layers, partial(stored.layer, condition, point))
+        for condition, point in points
+    }
+
+
+def _beside(cell: Cell, kind: Kind[Any]) -> dict[str, States]:
+    """The states that lie beside a table."""
+    shards = [states_path(cell, kind, shard) for shard in range(cell.table(kind).plan.shards)]
+    if missing := [path for path in shards if not path.exists()]:
+        raise StoreError(f"{missing[0]} is missing", f"Delete {cell.folder / kind.name} and run the command again.")
+    with safe_open(shards[0], framework="np") as file:
+        layers = {name: int(file.get_slice(name).get_shape()[0]) for name in file.keys()}  # noqa: SIM118
+    return {name: States(count, partial(_layer, shards, name)) for name, count in layers.items()}
+
+
+def _layer(shards: Sequence[Path], name: str, layer: int) -> NDArray[np.float32]:
+    """(sample, width)"""
+    parts = []
+    for path in shards:
+        with safe_open(path, framework="np") as file:
+            parts.append(file.get_slice(name)[layer])
+    return np.concatenate(parts)
+
+
+def _in_order(cell: Cell, kind: Kind[Any], rows: Sequence[Trace]) -> list[Any]:
+    """The rows of a table, which must be those of the traces."""
+    own = list(cell.table(kind))
+    if [each.id for each in own] != [row.id for row in rows]:
+        raise StoreError(f"{cell.folder / kind.name} is of other samples", f"Delete {cell.folder / kind.name}.")
+    return own

@@ -1,0 +1,114 @@
+"""Detectors that see words alone: what a probe must be ahead of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import hstack
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.linear import Linear
+from anchorscope.detectors.training import Training
+from anchorscope.probes.logistic import fit_temperature
+from anchorscope.probes.text_only import WORD
+
+Column = Literal["questions", "answers"]
+
+
+@dataclass(frozen=True)
+class Words:
+    """A fitted classifier of words and pairs of words, weighted by TF-IDF."""
+
+    columns: tuple[Column, ...]
+    """Which texts it sees; each has a vocabulary of its own."""
+    vocabularies: tuple[tuple[str, ...], ...]
+    """Of each, in order."""
+    idf: tuple[Floats, ...]
+    """Of each, (term)."""
+    weight: Floats
+    """(term), vocabularies side by side"""
+    bias: float
+    """The intercept."""
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    """Nothing is chosen."""
+    variants: tuple[Linear, ...] = ()
+    """None are kept."""
+
+    @property
+    def needs(self) -> list[str]:
+        """No states and no numbers."""
+        return []
+
+    def logits(self, inputs: Inputs) -> Floats:
+        """(sample)"""
+        parts = [each.transform(getattr(inputs, name)) for each, name in zip(self._seen, self.columns, strict=True)]
+        return np.asarray(hstack(parts, format="csr") @ self.weight) + self.bias
+
+    @cached_property
+    def _seen(self) -> list[TfidfVectorizer]:
+        made = []
+        for words, idf in zip(self.vocabularies, self.idf, strict=True):
+            vectoriser = TfidfVectorizer(ngram_range=(1, 2), token_pattern=WORD, vocabulary=list(words))
+            vectoriser.idf_ = idf
+            made.append(vectoriser)
+        return made
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Its weights by name."""
+        return {"weight": self.weight} | {f"idf|{place}": idf for place, idf in enumerate(self.idf)}
+
+    def settings(self) -> dict[str, Any]:
+        """Everything else, as JSON."""
+        words = [list(each) for each in self.vocabularies]
+        return {"form": "words", "columns": list(self.columns), "vocabularies": words, "bias": self.bias}
+
+    @classmethod
+    def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Words:
+        """From what `tensors` and `settings` gave."""
+        words = tuple(tuple(each) for each in settings["vocabularies"])
+        idf = tuple(tensors[f"idf|{place}"] for place in range(len(words)))
+        return cls(tuple(settings["columns"]), words, idf, tensors["weight"], settings["bias"])
+
+
+@dataclass(frozen=True)
+class TextOnly:
+    """A balanced logistic regression on words and pairs of words."""
+
+    columns: tuple[Column, ...] = ("questions", "answers")
+    """Which texts it sees."""
+
+    @property
+    def needs(self) -> list[str]:
+        """No states and no numbers."""
+        return []
+
+    def fit(self, training: Training) -> Words:
+        """Fit it; the temperature comes from inner folds."""
+        own = np.empty(len(training))
+        for fold in range(int(training.fold.max()) + 1):
+            train, test = np.flatnonzero(training.fold != fold), np.flatnonzero(training.fold == fold)
+            own[test] = self._fit(training.inputs.of(train), training.right[train]).logits(training.inputs.of(test))
+        temperature = fit_temperature(own, training.right)
+        made = self._fit(training.inputs, training.right)
+        return Words(made.columns, made.vocabularies, made.idf, made.weight / temperature, made.bias / temperature)
+
+    def _fit(self, inputs: Inputs, right: NDArray[np.bool_]) -> Words:
+        parts, words, idf = [], [], []
+        for name in self.columns:
+            texts: Sequence[str] = getattr(inputs, name)
+            vectoriser = TfidfVectorizer(ngram_range=(1, 2), token_pattern=WORD)
+            analyse = vectoriser.build_analyzer()
+            if not any(analyse(text) for text in texts):
+                vectoriser = TfidfVectorizer(ngram_range=(1, 2), token_pattern=WORD, vocabulary=["no words"])
+            parts.append(vectoriser.fit_transform(texts))
+            words.append(tuple(str(word) for word in vectoriser.get_feature_names_out()))
+            idf.append(np.asarray(vectoriser.idf_))
+        model = LogisticRegression(class_weight="balanced", max_iter=1000).fit(hstack(parts, format="csr"), right)
+        return Words(self.columns, tuple(words), tuple(idf), model.coef_[0], float(model.intercept_[0]))

@@ -1,0 +1,267 @@
+"""What detectors learn from: the samples of one training set, and probes in every layer, fitted within it.
+
+Whatever a detector chooses (a layer, C, a sign, a gate, the weights of a stack) it chooses by read-outs of samples that
+the probe was not fitted on: inner folds of the training set. Samples to be tested are not in here, so they cannot take
+part. Probes are fitted once and shared by all detectors that ask for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from anchorscope.detectors.inputs import Floats, Inputs, States
+from anchorscope.pathways.intervals import Auroc
+from anchorscope.probes.fit import standardise
+from anchorscope.probes.folds import IntArray, checked_labels, inner_folds, left_out
+from anchorscope.probes.logistic import BoolArray, balanced, balanced_log_loss, fit_temperature, solve
+
+INNER = 4
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
+FRACTIONS = (0.4, 0.7)  # of the layers: where C is chosen
+
+
+@dataclass(frozen=True)
+class Probed:
+    """Probes of every layer and of all layers together, fitted on one kind of states of a training set.
+
+    A read-out is states @ weight + bias, the logit that the answer is right; temperatures are folded in. The last
+    "layer" is the joint probe's: one logistic regression on all layers side by side.
+    """
+
+    weight: NDArray[np.float32]
+    """(layer, width)"""
+    bias: Floats
+    """(layer)"""
+    joint: NDArray[np.float32]
+    """(layer, width): of the joint probe"""
+    joint_bias: float
+    """Of the joint probe."""
+    inner: Floats
+    """(layer + 1, sample): read-outs of the training samples by the fits that left them out, the joint one's last"""
+    inner_weight: NDArray[np.float32]
+    """(inner fold, layer, width): of the fits that left an inner fold out"""
+    inner_bias: Floats
+    """(inner fold, layer)"""
+    inner_joint: NDArray[np.float32]
+    """(inner fold, layer, width)"""
+    inner_joint_bias: Floats
+    """(inner fold)"""
+    fold: NDArray[np.intp]
+    """(sample): the inner fold of each training sample"""
+    strength: float
+    """C"""
+
+    @property
+    def layers(self) -> int:
+        """Of the model."""
+        return len(self.weight)
+
+    def read(self, states: States) -> Floats:
+        """(layer + 1, sample): of samples that took no part, the joint read-out last."""
+        return _read(states, self.weight, self.bias, self.joint, self.joint_bias)
+
+    def read_inner(self, states: States) -> Floats:
+        """(layer + 1, sample): of other states of the training samples, each by the fits that left it out."""
+        out = np.empty((self.layers + 1, len(self.fold)))
+        for fold in range(len(self.inner_weight)):
+            rows = np.flatnonzero(self.fold == fold)
+            parts = (
+                self.inner_weight[fold],
+                self.inner_bias[fold],
+                self.inner_joint[fold],
+                self.inner_joint_bias[fold],
+            )
+            out[:, rows] = _read(states.of(rows), *parts)
+        return out
+
+
+def _read(
+    states: States, weight: NDArray[np.float32], bias: Floats, joint: NDArray[np.float32], joint_bias: float
+) -> Floats:
+    rows = []
+    together: Floats | float = joint_bias
+    for layer in range(len(weight)):
+        state = states.layer(layer).astype(np.float64)
+        rows.append(state @ weight[layer] + bias[layer])
+        together = together + state @ joint[layer]
+    return np.stack([*rows, np.asarray(together)])
+
+
+@dataclass
+class Training:
+    """The samples of one training set with their labels."""
+
+    inputs: Inputs
+    """What is seen of them."""
+    right: BoolArray
+    """(sample): whether the answer is right"""
+    clusters: IntArray
+    """(sample): what belongs together is never split"""
+    seed: int = 0
+    """Deals the inner folds."""
+    strengths: Sequence[float] = STRENGTHS
+    """C to choose from."""
+    _probed: dict[str, Probed] = field(default_factory=dict, repr=False)
+    """By the name of the states."""
+
+    def __post_init__(self) -> None:
+        self.right, self.clusters = checked_labels(self.right, self.clusters)
+        self.fold = inner_folds(self.right, self.clusters, INNER, [self.seed, 7])
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    def probed(self, name: str) -> Probed:
+        """Probes on the states of a name, fitted on first need."""
+        if name not in self._probed:
+            self._probed[name] = self._fit(self.inputs.state(name))
+        return self._probed[name]
+
+    def of(self, rows: NDArray[np.intp]) -> Training:
+        """Some of the samples, as a training set of their own."""
+        return Training(self.inputs.of(rows), self.right[rows], self.clusters[rows], self.seed, self.strengths)
+
+    def _fit(self, states: States) -> Probed:
+        size, fits = len(self.right), 1 + INNER
+        fitted = np.concatenate([np.ones((1, size), bool), left_out(self.fold)])
+        width = states.layer(0).shape[1]
+        strength = self._strength(states)
+        weight = np.empty((fits, states.layers, width), np.float32)
+        bias, inner = np.empty((fits, states.layers)), np.empty((states.layers + 1, size))
+        together = np.zeros((size, size), np.float32)
+        scaling = []
+        # 1. each layer by itself
+        for layer in range(states.layers):
+            z, mean, scale = standardise(states.layer(layer))
+            kernel = z @ z.T
+            together += kernel / states.layers
+            scaling.append((mean, scale))
+            duals, intercepts, logits = solve(kernel, self.right, fitted, strength)
+            inner[layer], temperature = self._calibrated(logits[1:])
+            weight[:, layer] = (duals @ z) * scale / temperature
+            # from the weights as stored, so that their rounding is not multiplied by a large mean
+            bias[:, layer] = intercepts / temperature - weight[:, layer].astype(np.float64) @ mean
+        # 2. all layers side by side: their kernels added
+        duals, intercepts, logits = solve(together, self.right, fitted, strength)
+        inner[-1], temperature = self._calibrated(logits[1:])
+        joint = np.empty_like(weight)
+        joint_bias = intercepts.astype(np.float64) / temperature
+        for layer in range(states.layers):
+            mean, scale = scaling[layer]
+            z = (states.layer(layer) - mean.astype(np.float32)) * scale.astype(np.float32)
+            joint[:, layer] = (duals @ z) * scale / temperature / states.layers
+            joint_bias -= joint[:, layer].astype(np.float64) @ mean
+        return Probed(
+            weight[0], bias[0], joint[0], float(joint_bias[0]), inner, weight[1:], bias[1:], joint[1:], joint_bias[1:],
+            self.fold, strength,
+        )  # fmt: skip
+
+    def _calibrated(self, logits: Floats) -> tuple[Floats, float]:
+        """Each sample's logit by the fit that left it out, calibrated; and the temperature."""
+        own = logits[self.fold, np.arange(len(self.fold))].astype(np.float64)
+        temperature = fit_temperature(own, self.right)
+        return own / temperature, temperature
+
+    def _strength(self, states: States) -> float:
+        """C by inner log-loss, pooled over some layers."""
+        if len(self.strengths) == 1:
+            return self.strengths[0]
+        fitted, tried = left_out(self.fold), np.array(sorted(self.strengths))
+        loss = np.zeros(len(tried))
+        for fraction in FRACTIONS:
+            z = standardise(states.layer(round(fraction * (states.layers - 1))))[0]
+            solved = solve(z @ z.T, self.right, np.tile(fitted, (len(tried), 1)), np.repeat(tried, len(fitted)))[2]
+            for place, logits in enumerate(np.split(solved, len(tried))):
+                own = logits[self.fold, np.arange(len(self.fold))].astype(np.float64)
+                loss[place] += balanced_log_loss(own, self.right)
+        return float(tried[loss.argmin()])
+
+
+@dataclass(frozen=True)
+class Small:
+    """A balanced logistic regression on a few features."""
+
+    weight: Floats
+    """(feature): of the features as they are"""
+    bias: float
+    """The intercept."""
+    inner: Floats
+    """(sample): read-outs of the training samples by fits that left them out; calibrated like the rest"""
+    inner_weight: Floats
+    """(inner fold, feature)"""
+    inner_bias: Floats
+    """(inner fold)"""
+    strength: float
+    """C"""
+
+
+def fit_small(
+    features: Floats, right: BoolArray, fold: NDArray[np.intp], strengths: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1)
+) -> Small:
+    """Fit on features (sample, feature); C by the log-loss of inner folds, and a temperature from them."""
+    mean, spread = features.mean(axis=0), features.std(axis=0)
+    scale = np.where(spread > 1e-9 * np.maximum(1, np.abs(mean)), 1 / np.where(spread > 0, spread, 1), 0)
+    z = (features - mean) * scale
+    folds = int(fold.max()) + 1
+    best: tuple[float, float, Floats, list[tuple[Floats, float]]] | None = None
+    for c in strengths:
+        fits: list[tuple[Floats, float]] = []
+        own: Floats = np.empty(len(right))
+        for each in range(folds):
+            train = fold != each
+            weight, bias = ridge_logistic(z[train], right[train], c)
+            own[~train] = z[~train] @ weight + bias
+            fits.append((weight, bias))
+        loss = balanced_log_loss(own, right)
+        if best is None or loss < best[0]:
+            best = loss, c, own, fits
+    assert best is not None
+    _, strength, chosen, fits = best
+    temperature = fit_temperature(chosen, right)
+    fits.insert(0, ridge_logistic(z, right, strength))
+    weights = np.stack([weight for weight, _ in fits]) * scale / temperature
+    biases = np.array([bias for _, bias in fits]) / temperature - weights @ mean
+    return Small(weights[0], float(biases[0]), chosen / temperature, weights[1:], biases[1:], strength)
+
+
+def ridge_logistic(z: Floats, right: BoolArray, c: float, steps: int = 50) -> tuple[Floats, float]:
+    """Minimise |w|² / 2 + C Σ weight · log-loss, both classes weighing the same; the intercept is free. Newton."""
+    x = np.concatenate([z, np.ones((len(z), 1))], axis=1)
+    penalty = np.append(np.full(z.shape[1], 1 / c), 0.0)
+    weights, y = balanced(right), right.astype(np.float64)
+    at = np.zeros(x.shape[1])
+
+    def value(point: Floats) -> float:
+        logits = x @ point
+        return float(weights @ (np.logaddexp(0, logits) - y * logits) + penalty @ point**2 / 2)
+
+    now = value(at)
+    for _ in range(steps):
+        p = expit(x @ at)
+        slope = x.T @ (weights * (p - y)) + penalty * at
+        curvature = (x * (weights * p * (1 - p))[:, None]).T @ x + np.diag(penalty + 1e-9)
+        step = np.linalg.solve(curvature, slope)
+        length = 1.0
+        while value(at - length * step) > now + 1e-12 and length > 1e-6:
+            length /= 2
+        at = at - length * step
+        before, now = now, value(at)
+        if abs(before - now) < 1e-10 * max(1.0, abs(now)):
+            break
+    return at[:-1], float(at[-1])
+
+
+def area(logits: Floats, right: BoolArray) -> float:
+    """AUROC of read-outs."""
+    return float(Auroc(right, np.ones((1, len(right)), np.float32))(logits[:, None])[0, 0])
+
+
+def areas(logits: Floats, right: BoolArray) -> Floats:
+    """(layer): AUROC of read-outs (layer, sample)."""
+    every: Floats = Auroc(right, np.ones((1, len(right)), np.float32))(logits.T)[0].astype(np.float64)
+    return every

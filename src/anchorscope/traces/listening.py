@@ -1,0 +1,119 @@
+"""The states of a model while it answers, without a second pass: hooks that stay as long as the generation takes.
+
+All prompts of a batch end in the last column of its first forward, and every later forward has one column. So the last
+column of each forward is all there is to keep: the state at the prompt's last token, and at each token of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from anchorscope.answers.generate import Heard
+from anchorscope.errors import ModelError
+from anchorscope.models.load import Model
+from anchorscope.models.sites import site_modules
+from anchorscope.study.terms import Site
+
+
+class Listening(Heard):
+    """Hears one call of a Generator: `with Listening(model, sites) as heard: generator(prompts, heard)`.
+
+    What it kept can be asked for afterwards, also outside of the `with`. A batch that failed leaves nothing.
+    """
+
+    def __init__(self, model: Model, sites: Sequence[Site]) -> None:
+        self.model, self.sites = model, tuple(sites)
+        self._modules = {site: site_modules(model.network, model.sites, site) for site in self.sites}
+        self._hooks = ExitStack()
+        self._batch: _Batch | None = None
+        self._states: dict[int, dict[Site, torch.Tensor]] = {}  # by the prompt's number in the call
+
+    def __enter__(self) -> Listening:
+        with ExitStack() as hooks:  # none stays if one cannot be set
+            for site, modules in self._modules.items():
+                for layer, module in enumerate(modules):
+                    hooks.callback(module.register_forward_hook(partial(self._hear, site, layer)).remove)
+            self._hooks = hooks.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._hooks.close()
+        self._batch = None
+
+    def states(self, row: int) -> dict[Site, torch.Tensor]:
+        """The states of one prompt and its answer: (token, layer, width), on the CPU, in the model's dtype.
+
+        The first token is the prompt's last one, then come the answer's. None is missing: the generator reads the last
+        one too, to see whether the answer ends there, also where the answer is as long as it may be.
+        """
+        if row not in self._states:
+            raise ValueError(f"prompt {row} was not heard to its end")
+        return self._states[row]
+
+    def start(self, rows: Sequence[int]) -> None:
+        """A batch begins."""
+        if not self._states.keys().isdisjoint(rows):
+            raise ValueError("a Listening hears one call of a generator: take a new one for the next")
+        self._batch = _Batch(rows, {site: len(modules) for site, modules in self._modules.items()})
+
+    def step(self, slots: Mapping[int, int]) -> None:
+        """A forward was made, for these rows of the batch."""
+        self._begun().step(slots, self.model.name)
+
+    def end(self) -> None:
+        """The batch is answered."""
+        self._states.update(self._begun().complete())
+        self._batch = None
+
+    def _begun(self) -> _Batch:
+        if self._batch is None:
+            raise ValueError("no batch has begun")
+        return self._batch
+
+    def _hear(self, site: Site, layer: int, module: nn.Module, inputs: Any, output: Any) -> None:
+        """After a site. Between batches nothing is heard: the model may be asked something else."""
+        if self._batch is not None:
+            self._batch.keep(site, layer, output[0] if isinstance(output, tuple) else output)
+
+
+class _Batch:
+    """What is kept of one batch, forward by forward; nothing waits for the device until the end."""
+
+    def __init__(self, rows: Sequence[int], layers: Mapping[Site, int]) -> None:
+        self._rows, self._layers = rows, layers
+        self._all = {(site, layer) for site, count in layers.items() for layer in range(count)}
+        self._steps: list[tuple[dict[Site, torch.Tensor], Mapping[int, int]]] = []
+        self._last: dict[Site, torch.Tensor] = {}  # of the forward that is being made: (layer, slot, width)
+        self._missing = set(self._all)
+
+    def keep(self, site: Site, layer: int, states: torch.Tensor) -> None:
+        """Copy the last column: a view would hold all the others too. Layers lie in one piece, as in tracer.py."""
+        last = states[:, -1]
+        if site not in self._last:
+            self._last[site] = last.new_empty(self._layers[site], *last.shape)
+        self._last[site][layer].copy_(last)
+        self._missing.discard((site, layer))
+
+    def step(self, slots: Mapping[int, int], model: str) -> None:
+        """A forward is over: which slot of it each row has. Other slots are of rows that have ended."""
+        if self._missing:
+            site, layer = min(self._missing)
+            raise ModelError(f"{model}: site {site} was not read in layer {layer}")
+        self._steps.append((self._last, slots))
+        self._last, self._missing = {}, set(self._all)
+
+    def complete(self) -> dict[int, dict[Site, torch.Tensor]]:
+        """Each row's states in one piece of their own."""
+        states = {}
+        for number, row in enumerate(self._rows):
+            kept = [(last, slots[number]) for last, slots in self._steps if number in slots]
+            states[row] = {
+                site: torch.stack([last[site][:, slot] for last, slot in kept]).cpu() for site in self._layers
+            }
+        return states

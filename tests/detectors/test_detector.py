@@ -1,0 +1,309 @@
+"""A detector from a run of tiny models to verdicts: read as in a run, saved and loaded, and who is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import anchorscope
+from anchorscope.answers.stage import Answerer
+from anchorscope.cli import app
+from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.inputs import Inputs
+from anchorscope.detectors.live import Live, refused
+from anchorscope.detectors.promises import parse_promise
+from anchorscope.detectors.record import EXTRAS
+from anchorscope.detectors.tables import read_labelled
+from anchorscope.errors import DetectorError
+from anchorscope.models.load import Model, load_model
+from anchorscope.models.prompts import Prompter
+from anchorscope.probes.logistic import fit_temperature
+from anchorscope.run.detect import Plan, fit_run, pooled, prepare
+from anchorscope.spans.samples import Sample, read_samples
+from anchorscope.store import Store
+from anchorscope.study import PromptSpec
+from anchorscope.traces.record import TRACES
+from anchorscope.traces.tracer import read_plain
+from conftest import write_jsonl
+from filling import write_traces
+from tiny import load_tiny
+from tiny_study import write_samples, write_study
+
+pytestmark = pytest.mark.transformers
+SET = "north"
+CLEAN = "clean/mlp/answer_last"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A run that was traced, and its model."""
+
+    folder: Path
+    store: Store
+    model: Model
+    answerer: Answerer
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("detect")
+    traces = {"conditions": ["clean", "knockout", "answer_only"], "mass": 0, "sites": ["mlp", "resid"]}
+    study = write_study(folder, {"one": "llama", "two": "qwen3"}, {SET: (45, 60)}, traces=traces)
+    with Store.writing(folder / "run", study) as store:
+        for spec in study.models:
+            model = load_model(spec)
+            answerer = write_samples(model, store)
+            write_traces(model, answerer.prompter.shared_ids, SET, store)
+        prepare(store, study.models[0], Plan(other="two", answers=3), [SET])
+    first = load_model(study.models[0])
+    return Made(folder, Store.open(folder / "run"), first, Answerer(first, study))
+
+
+@pytest.fixture(scope="module")
+def samples(made: Made) -> list[Sample]:
+    ids = {row.id for row in made.store.results("one", SET).table(TRACES)}
+    return [each for each in read_samples(made.store, "one", SET) if each.question.id in ids]
+
+
+@pytest.fixture(scope="module")
+def stack(made: Made) -> Detector:
+    return fit_run(made.store, "one", [SET], "stack", parse_promise("30% false alarms"))
+
+
+@pytest.fixture(scope="module")
+def causal(made: Made) -> Detector:
+    return fit_run(made.store, "one", [SET], "causal")
+
+
+def whole(made: Made, sample: Sample) -> list[int]:
+    return [*made.answerer.prompter.shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
+
+
+def test_extras_are_what_plain_passes_give(made: Made, samples: list[Sample]) -> None:
+    inputs = read_labelled(made.store, "one", SET).inputs
+    rows = list(made.store.results("one", SET).table(EXTRAS))
+    for i in (0, 7, 40):
+        sample = samples[i]
+        ids, (start, end) = whole(made, sample), sample.spans.answer
+        mean = read_plain(made.model, ids, list(range(start, end)), ["mlp"])["mlp"].mean(dim=1).numpy()
+        got = np.stack([inputs.state("clean/mlp/answer_mean").layer(k)[i] for k in range(len(mean))])
+        np.testing.assert_allclose(got, mean, atol=1e-5)
+        # P(True), with the whole text in one pass
+        asked = made.model.tokenizer("\nIs this answer true or false? It is", add_special_tokens=False).input_ids
+        words = [made.model.tokenizer(w, add_special_tokens=False).input_ids[0] for w in (" true", " false")]
+        with torch.inference_mode():
+            logits = made.model.network(torch.tensor([[*ids, *asked]])).logits[0, -1].log_softmax(-1)
+        assert rows[i].p_true == pytest.approx(float(logits[words[0]] - logits[words[1]]), abs=1e-4)
+        assert np.isfinite(rows[i].support)
+
+
+def test_raised_attention_is_in_the_states(made: Made) -> None:
+    inputs = read_labelled(made.store, "one", SET).inputs
+    more, less = (inputs.state(f"raised_question:{b}/mlp/answer_last").layer(1) for b in ("+2", "-1"))
+    assert np.abs(more - less).max() > 1e-4
+    np.testing.assert_allclose(
+        inputs.state("raised_question:+2/mlp/answer_last").layer(0).shape, inputs.state(CLEAN).layer(0).shape
+    )
+
+
+def test_another_models_states_and_agreement_are_there(made: Made) -> None:
+    inputs = read_labelled(made.store, "one", SET).inputs
+    assert inputs.has(["other/mlp/prompt_last", "other/mlp/answer_last", "agreement", "entropy"])
+    assert (inputs.number("agreement") >= 0).all()
+
+
+@pytest.mark.parametrize("kind", ["stack", "causal"])
+def test_given_answers_are_read_as_in_the_run(
+    kind: str, made: Made, samples: list[Sample], request: pytest.FixtureRequest
+) -> None:
+    detector: Detector = request.getfixturevalue(kind)
+    known = read_labelled(made.store, "one", SET).inputs
+    plain = [i for i, each in enumerate(samples) if each.answer.context is None][:20]
+    questions = [samples[i].question.question for i in plain]
+    answers = [samples[i].answer.answer for i in plain]
+    verdicts = detector.score(made.model, questions, answers)
+    expected = detector.logits(known.of(np.array(plain)))
+    scored = [each.score for each in verdicts if each.score is not None]
+    wanted = [value for each, value in zip(verdicts, expected, strict=True) if each.score is not None]
+    assert len(scored) > 10
+    np.testing.assert_allclose(scored, wanted, atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["stack", "causal"])
+def test_what_is_said_while_answering_is_what_is_said_of_the_answer(
+    kind: str, made: Made, request: pytest.FixtureRequest
+) -> None:
+    detector: Detector = request.getfixturevalue(kind)
+    questions = [f"Which river of north is near the tower {i}?" for i in range(6)]
+    answered = Live(detector, made.model).answer(questions, route=True)
+    given = Live(detector, made.model).score(questions, [each.answer for each in answered], route=True)
+    for each, verdict in zip(answered, given, strict=True):
+        assert each.verdict.decision == verdict.decision
+        if each.verdict.score is not None and verdict.score is not None:
+            assert each.verdict.score == pytest.approx(verdict.score, abs=2e-3)
+            assert (each.verdict.route is None) == (verdict.route is None)
+
+
+def test_one_question_or_many(stack: Detector, made: Made) -> None:
+    one = stack.answer(made.model, "Which hill of north is near the tower 3?")
+    many = stack.answer(made.model, ["Which hill of north is near the tower 3?"])
+    assert isinstance(many, list)
+    assert one == many[0]
+
+
+def test_saved_and_loaded_scores_are_identical(stack: Detector, causal: Detector, made: Made, tmp_path: Path) -> None:
+    inputs = read_labelled(made.store, "one", SET).inputs
+    for place, detector in enumerate((stack, causal)):
+        detector.save(tmp_path / f"d{place}")
+        again = Detector.load(tmp_path / f"d{place}")
+        np.testing.assert_array_equal(again.logits(inputs), detector.logits(inputs))
+        assert again.score(inputs) == detector.score(inputs)
+        assert again.card == detector.card
+        assert again.threshold == detector.threshold
+    with pytest.raises(DetectorError, match="no detector that can be read"):
+        Detector.load(tmp_path / "none")
+    record = json.loads((tmp_path / "d0.json").read_text())
+    (tmp_path / "d0.json").write_text(json.dumps({**record, "format": 99}))
+    with pytest.raises(DetectorError, match="its format is 99"):
+        Detector.load(tmp_path / "d0")
+
+
+@pytest.mark.parametrize("name", ["mixture", "reweighting", "text_only", "logprob_mean", "everything"])
+def test_every_form_is_saved_and_loaded(name: str, made: Made, tmp_path: Path) -> None:
+    detector = fit_run(made.store, "one", [SET], name)
+    detector.save(tmp_path / name)
+    inputs = read_labelled(made.store, "one", SET).inputs
+    np.testing.assert_array_equal(Detector.load(tmp_path / name).logits(inputs), detector.logits(inputs))
+
+
+def test_who_is_refused(stack: Detector, made: Made, tmp_path: Path) -> None:
+    prompter = Live(stack, made.model).reader.prompter
+    assert refused(stack, made.model, prompter) is None
+    about = stack.about
+
+    def message(**changed: object) -> str:
+        other = replace(stack, about=replace(about, **changed))
+        refusal = refused(other, made.model, prompter)
+        assert refusal is not None
+        return refusal[0]
+
+    assert "7 layers, and one has" in message(layers=7)
+    assert "states 99 wide" in message(width=99)
+    assert "bfloat16, and one is in float32" in message(model={**about.model, "dtype": "bfloat16"})
+    assert "another tokenizer" in message(model={**about.model, "tokenizer": "x"})
+    assert "another prompt template" in message(template="x")
+    shorter = Prompter(made.model.tokenizer, PromptSpec(shots=0), made.model.wants_bos)
+    assert "another prompt template" in (refused(stack, made.model, shorter) or ("",))[0]
+    edited = load_tiny("llama", tmp_path / "llama")
+    with torch.no_grad():
+        for weight in edited.network.parameters():
+            weight += 0.05 * torch.randn_like(weight)
+    same = replace(stack, about=replace(about, model={**about.model, "tokenizer": edited.fingerprint["tokenizer"]}))
+    with pytest.raises(DetectorError, match="another model, revision or quantisation"):
+        Live(same, edited)
+    no_site = replace(stack, about=replace(about, site="attn"))
+    inputs = read_labelled(made.store, "one", SET).inputs
+    bare = Inputs(inputs.ids, inputs.questions, inputs.answers, inputs.numbers, {})
+    with pytest.raises(anchorscope.AnchorscopeError, match="have no clean/mlp/answer_last"):
+        no_site.score(bare)
+
+
+def test_what_cannot_be_said_is_not_passed(stack: Detector, made: Made) -> None:
+    asked = "Which river of north is near the tower 4?"
+    verdict = stack.score(made.model, asked, "...")
+    assert (verdict.decision, verdict.p_wrong) == ("cannot say", None)
+    assert "no exact answer" in verdict.reason
+    long = stack.score(made.model, asked, "Paris and " * 12 + "Rome")
+    assert long.decision == "cannot say"
+    inputs = read_labelled(made.store, "one", SET).inputs
+    from anchorscope.detectors.inputs import States
+
+    far = {name: States(each.layers, lambda k, each=each: 50 * each.layer(k)) for name, each in inputs.states.items()}
+    odd = Inputs(inputs.ids, inputs.questions, inputs.answers, inputs.numbers, far)
+    assert all("unlike" in each.reason for each in stack.score(odd))
+    usual = [each.decision for each in stack.score(inputs)]
+    assert usual.count("cannot say") <= 0.05 * len(usual)
+
+
+def test_probabilities_move_with_the_base_rate(causal: Detector, made: Made) -> None:
+    inputs = read_labelled(made.store, "one", SET).inputs
+    low, high = (causal.at(rate).score(inputs) for rate in (0.1, 0.9))
+    pairs = [(a.p_wrong, b.p_wrong) for a, b in zip(low, high, strict=True) if a.p_wrong is not None]
+    assert all(a < b for a, b in pairs)
+    with pytest.raises(DetectorError, match="base rate"):
+        causal.at(1.0)
+    right = read_labelled(made.store, "one", SET).right
+    assert fit_temperature(-causal.logits(inputs), right) > 0
+
+
+def test_the_route_sums_to_the_logit(causal: Detector, made: Made) -> None:
+    from anchorscope.detectors.detector import parts_of
+    from anchorscope.detectors.linear import Linear
+
+    inputs = read_labelled(made.store, "one", SET).inputs
+    assert causal.parts is not None
+    assert isinstance(causal.fitted, Linear)
+    question, answer = parts_of(causal.fitted, inputs, causal.parts.clean, causal.parts.knockout)
+    support = causal.fitted.numbers["support"] * inputs.number("support")
+    np.testing.assert_allclose(
+        question + answer + support + causal.fitted.bias, causal.fitted.logits(inputs), atol=1e-3
+    )
+    routes = causal.routes(inputs)
+    assert routes is not None
+    assert {each.named for each in routes} <= {"question", "answer", "withheld"}
+    assert all((each.question is None) == (each.named == "withheld") for each in routes)
+
+
+def test_pooled_sets_keep_their_clusters_apart(made: Made) -> None:
+    one = read_labelled(made.store, "one", SET)
+    both = pooled([one, one])
+    assert len(both.right) == 2 * len(one.right)
+    assert not set(both.clusters[: len(one.right)]) & set(both.clusters[len(one.right) :])
+    np.testing.assert_array_equal(both.inputs.state(CLEAN).layer(1)[len(one.right) :], one.inputs.state(CLEAN).layer(1))
+
+
+def test_the_commands(made: Made, tmp_path: Path) -> None:
+    run = CliRunner()
+    where, kept = str(made.folder / "run"), str(tmp_path / "kept")
+    done = run.invoke(app, ["detect", "fit", where, "-m", "one", "-o", kept, "--at-most", "30% false alarms"])
+    assert done.exit_code == 0, done.output
+    assert "AUROC out of fold" in done.output
+    asked = [f"Which river of north is near the tower {i}?" for i in range(100)]
+    rows = [
+        {"question": text, "answer": "Paris" if i % 2 else "sand", "label": bool(i % 2)} for i, text in enumerate(asked)
+    ]
+    file = write_jsonl(tmp_path / "answers.jsonl", rows)
+    model = str(made.folder / "one")
+    done = run.invoke(app, ["detect", "score", kept, str(file), "-m", model, "-o", str(tmp_path / "verdicts.jsonl")])
+    assert done.exit_code == 0, done.output
+    verdicts = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
+    assert len(verdicts) == 100
+    assert {each["verdict"] for each in verdicts} <= {"flag", "pass", "cannot say"}
+    done = run.invoke(app, ["detect", "check", kept, str(file), "-m", model, "-o", str(tmp_path / "again")])
+    assert done.exit_code == 0, done.output
+    assert "Recalibrated" in done.output
+    assert Detector.load(tmp_path / "again").shift != (1.0, 0.0)
+    done = run.invoke(app, ["detect", "fit", str(file), "-m", model, "-o", kept, "--detector", "joint"])
+    assert done.exit_code == 0, done.output
+    arguments = [
+        "-m",
+        "one",
+        "--repeats",
+        "1",
+        "--detector",
+        "stack",
+        "--detector",
+        "single_layer",
+        "--detector",
+        "question_only",
+    ]
+    done = run.invoke(app, ["detect", "eval", where, *arguments, "--light", "-o", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert "beyond the question" in done.output
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"detectors.csv", "detectors.md", "detectors.png"}
