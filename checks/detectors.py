@@ -18,11 +18,12 @@ import numpy as np
 import torch
 
 from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.compare import MEAN, compared, lookup, mean_auroc
+from anchorscope.detectors.compare import MEAN, by_error, compared, kinds_of_error, lookup, mean_auroc
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.drift import drift_of
 from anchorscope.detectors.evaluate import Labelled, cross_scored, folds_for
 from anchorscope.detectors.fitting import fit_detector, recalibrated
+from anchorscope.detectors.generalise import carried, learning
 from anchorscope.detectors.inputs import Inputs, States
 from anchorscope.detectors.live import Live, apart, reader_of, refused, witness_of
 from anchorscope.detectors.measures import Estimate, estimate
@@ -33,9 +34,11 @@ from anchorscope.models.prompts import Prompter
 from anchorscope.pathways.intervals import resample
 from anchorscope.probes.logistic import balanced_log_loss
 from anchorscope.progress import printed, told
-from anchorscope.run.detect import about_of, fit_run, labelled, measured, read_scores
+from anchorscope.run.detect import about_of, fit_run, labelled, measured, pooled, read_scores
+from anchorscope.spans.samples import read_samples
 from anchorscope.store import Kind, Store
 from anchorscope.study import ModelSpec
+from anchorscope.traces.record import TRACES
 
 SHUFFLED = "scores_shuffled"
 
@@ -269,7 +272,101 @@ def round_weights(model: Model, group: int = 32) -> None:
                 weight.copy_(((parts / scale).round().clamp(-8, 7) * scale).view_as(weight))
 
 
-STEPS = ("table", "null", "promises", "coverage", "reloading", "latency", "drift")
+CARRIED = ("confidence", "question_only", "single_layer", "joint", "causal", "combined", "everything")
+LABELS = (100, 200, 500, 1000, 2000)
+
+
+def _sets(store: Store, model: str) -> dict[str, Labelled]:
+    return {name: labelled(store, each, name) for each, name in cells_of(store, "traces") if each == model}
+
+
+def transfer(store: Store) -> dict[str, Any]:
+    """Fitted on one set, or on the three others, and tested on another."""
+    out: dict[str, Any] = {}
+    fitters = {name: catalogue()[name].fitter for name in CARRIED}
+    for model in dict.fromkeys(each for each, _ in cells_of(store, "traces")):
+        for name, fitted, tested, replicates in carried(_sets(store, model), fitters, pooled):
+            value, low, high = estimate(replicates)
+            numbers = [round(float(each), 3) for each in (value, low, high)]
+            out.setdefault(model, {}).setdefault(name, {})[f"{fitted} > {tested}"] = numbers
+        for name in CARRIED:
+            told = {where: numbers[0] for where, numbers in out[model][name].items()}
+            print(f"{model:14} {name:14} {told}")
+    return out
+
+
+def labels(store: Store) -> dict[str, Any]:
+    """AUROC within sets, by the number of labels: the samples of all sets pooled, five folds."""
+    out: dict[str, Any] = {}
+    fitters = {name: catalogue()[name].fitter for name in CARRIED}
+    for model in dict.fromkeys(each for each, _ in cells_of(store, "traces")):
+        sets = _sets(store, model)
+        both = pooled(list(sets.values()))
+        strata = [name for name, each in sets.items() for _ in each.right]
+        for name, by_size in learning(both, fitters, folds_for(both, 1), LABELS, strata).items():
+            means = {
+                size: [round(float(np.mean(v)), 3), round(float(np.std(v, ddof=1)), 3)]
+                for size, v in by_size.items()
+                if v
+            }
+            out.setdefault(model, {})[name] = means
+            print(f"{model:14} {name:14} {means}")
+    return out
+
+
+def errors(store: Store) -> dict[str, Any]:
+    """AUROC by kind of error: all right answers against the wrong ones of a kind."""
+    out: dict[str, Any] = {}
+    for model, dataset in cells_of(store, "scores"):
+        samples, scores = read_scores(store, model, dataset)
+        kinds = {row.id: row.kind for row in store.results(model, dataset).table(TRACES)}
+        told = kinds_of_error(samples.inputs.answers, samples.right, [kinds[name] for name in samples.inputs.ids])
+        some = {name: each for name, each in scores.items() if name in CARRIED}
+        found = {f"{kind}: {name}": estimate(each) for (name, kind), each in by_error(samples, told, some).items()}
+        counts = {kind: told.count(kind) for kind in dict.fromkeys(told) if kind}
+        rows = {key: [round(float(each), 3) for each in value] for key, value in found.items()}
+        out[f"{model}, {dataset}"] = {"counts": counts, **rows}
+        print(model, dataset, counts, {key: value[0] for key, value in rows.items()})
+    return out
+
+
+def cost(store: Store) -> dict[str, Any]:
+    """Token-layers of an answer, mean: of generating it, and of what detectors take beside it."""
+    out: dict[str, Any] = {}
+    for model, dataset in cells_of(store, "traces"):
+        ids = {row.id for row in store.results(model, dataset).table(TRACES)}
+        layers = labelled(store, model, dataset).inputs.state("clean/mlp/answer_last").layers
+        counts = []
+        for sample in read_samples(store, model, dataset):
+            if sample.question.id in ids:
+                spans = sample.spans
+                first = min(spans.exact_question) + 1
+                prompt, size = len(sample.answer.prompt_ids), len(sample.answer.answer_ids)
+                counts.append(
+                    (prompt + size, spans.answer_last - first + 1, spans.answer_last - spans.cue[0] + 1, size)
+                )
+        generate, cut, short, size = np.mean(counts, axis=0) * layers
+        out[f"{model}, {dataset}"] = {
+            "generating": round(generate), "knockout": round(cut), "answer only": round(short), "P(True)": 9 * layers,
+            "one more answer": round(size),
+        }  # fmt: skip
+        print(model, dataset, out[f"{model}, {dataset}"])
+    return out
+
+
+STEPS = (
+    "table",
+    "null",
+    "promises",
+    "coverage",
+    "reloading",
+    "latency",
+    "drift",
+    "transfer",
+    "labels",
+    "errors",
+    "cost",
+)
 
 
 def main() -> int:
@@ -285,6 +382,8 @@ def main() -> int:
         acts |= {
             "table": lambda: table(store), "null": lambda: null(store), "reloading": lambda: reloading(store),
             "latency": lambda: latency(store), "drift": lambda: drift(store),
+            "transfer": lambda: transfer(store), "labels": lambda: labels(store), "errors": lambda: errors(store),
+            "cost": lambda: cost(store),
         }  # fmt: skip
     out = {}
     for step in steps:

@@ -183,7 +183,7 @@ def test_it_hears_one_call(llama: Model):
 
 def test_one_that_does_not_hear_is_an_error(llama: Model):
     heard = Listening(llama, ["resid"])
-    with pytest.raises(ModelError, match="site resid was not read in layer 0"):
+    with pytest.raises(ModelError, match="0 outputs of its sites were heard in a pass, not 3"):
         Generator(llama, [], 2, 1_000)([[5, 6, 7]], heard)
 
 

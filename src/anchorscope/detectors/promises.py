@@ -71,8 +71,7 @@ class Threshold(NamedTuple):
     """Wrong answers it was chosen on, one per cluster."""
     bound: float
     """The least rate that could have been promised at this threshold with that confidence; for None, at the candidate
-    that came closest.
-    At most what was promised exactly when there is a threshold."""
+    that came closest. It is at most what was promised exactly when there is a threshold."""
     passed: float | None
     """Share of all answers that pass at the base rate, estimated; None without a threshold or without a class."""
     reason: str = ""
@@ -182,9 +181,12 @@ def _candidates(right: int, wrong: int, ratio: float, delta: float) -> tuple[Int
         # 2. how likely so few are
         chances = np.append(_chances(np.arange(top + 1), wrong, ratio, node), 1.0)
         least = np.minimum(least, chances[np.minimum(passed, top + 1)])
+    # 3. a count is to be less likely than this many draws; between two counts, so that rounding does not matter
     place = int(delta * (DRAWS + 1))
-    level = min(delta, float(np.sort(least)[place - 1])) if place else 0.0
-    return ranks, nodes, level * (1 - 1e-9)  # a count exactly as unlikely is not enough, however it is rounded
+    too_likely = float(np.sort(least)[place - 1]) if place else 0.0
+    unlikely = least[least < too_likely]
+    level = math.sqrt(too_likely * float(unlikely.max())) if len(unlikely) else too_likely * (1 - 1e-9)
+    return ranks, nodes, min(level, delta)
 
 
 def _chances(counts: Ints, wrong: int, ratio: float, nodes: Floats) -> Floats:

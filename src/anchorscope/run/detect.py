@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -180,7 +181,9 @@ def measured(store: Store, model: str, dataset: str) -> Measured:
     samples, scores = read_scores(store, model, dataset)
     relations = {row.id: row.relation for row in store.results(model, dataset).table(TRACES)}
     entries = catalogue(store.study.traces.sites[0])
-    return measure(model, dataset, samples, scores, entries, [relations[name] for name in samples.inputs.ids])
+    seed = zlib.crc32(f"{model}/{dataset}".encode())  # cells are drawn apart: their mean is of independent ones
+    names = samples.inputs.ids
+    return measure(model, dataset, samples, scores, entries, [relations[name] for name in names], seed=seed)
 
 
 # --- fitting

@@ -60,15 +60,21 @@ class Listening(Heard):
         """A batch begins."""
         if not self._states.keys().isdisjoint(rows):
             raise ValueError("a Listening hears one call of a generator: take a new one for the next")
-        self._batch = _Batch(rows, {site: len(modules) for site, modules in self._modules.items()})
+        self._batch = _Batch(rows)
 
     def step(self, slots: Mapping[int, int]) -> None:
         """A forward was made, for these rows of the batch."""
-        self._begun().step(slots, self.model.name)
+        batch, wanted = self._begun(), sum(map(len, self._modules.values()))
+        if batch.heard != wanted:
+            raise ModelError(
+                f"{self.model.name}: {batch.heard} outputs of its sites were heard in a pass, not {wanted}",
+                "Generate inside `with`; if so, examine the model with: anchorscope doctor MODEL",
+            )
+        batch.step(slots)
 
     def end(self) -> None:
         """The batch is answered."""
-        self._states.update(self._begun().complete())
+        self._states.update(self._begun().complete(tuple(self._modules)))
         self._batch = None
 
     def _begun(self) -> _Batch:
@@ -77,43 +83,48 @@ class Listening(Heard):
         return self._batch
 
     def _hear(self, site: Site, layer: int, module: nn.Module, inputs: Any, output: Any) -> None:
-        """After a site. Between batches nothing is heard: the model may be asked something else."""
-        if self._batch is not None:
-            self._batch.keep(site, layer, output[0] if isinstance(output, tuple) else output)
+        """After a site: copy the last column, as a view would hold all the others too.
+
+        A short path: it is walked in every layer, with nothing in the processor's caches but weights.
+        """
+        batch = self._batch
+        if batch is None:
+            return  # between batches the model may be asked something else
+        states = output[0] if isinstance(output, tuple) else output
+        if states.shape[1] > 1:
+            states = states[:, -1:]
+        if site not in batch.places:
+            batch.lay_out(site, len(self._modules[site]), states)
+        batch.places[site][layer].copy_(states)
+        batch.heard += 1
 
 
 class _Batch:
     """What is kept of one batch, forward by forward; nothing waits for the device until the end."""
 
-    def __init__(self, rows: Sequence[int], layers: Mapping[Site, int]) -> None:
-        self._rows, self._layers = rows, layers
-        self._all = {(site, layer) for site, count in layers.items() for layer in range(count)}
+    def __init__(self, rows: Sequence[int]) -> None:
+        self.places: dict[Site, tuple[torch.Tensor, ...]] = {}
+        """Where each layer's states of the forward that is being made go: (slot, 1, width)."""
+        self.heard = 0
+        """How many have gone there."""
+        self._rows = rows
+        self._made: dict[Site, torch.Tensor] = {}  # all of these places: (layer, slot, 1, width)
         self._steps: list[tuple[dict[Site, torch.Tensor], Mapping[int, int]]] = []
-        self._last: dict[Site, torch.Tensor] = {}  # of the forward that is being made: (layer, slot, width)
-        self._missing = set(self._all)
 
-    def keep(self, site: Site, layer: int, states: torch.Tensor) -> None:
-        """Copy the last column: a view would hold all the others too. Layers lie in one piece, as in tracer.py."""
-        last = states[:, -1]
-        if site not in self._last:
-            self._last[site] = last.new_empty(self._layers[site], *last.shape)
-        self._last[site][layer].copy_(last)
-        self._missing.discard((site, layer))
+    def lay_out(self, site: Site, layers: int, states: torch.Tensor) -> None:
+        """Make places for states like these: one piece for all layers, as small ones leave holes in the heap."""
+        self._made[site] = states.new_empty(layers, *states.shape)
+        self.places[site] = self._made[site].unbind()
 
-    def step(self, slots: Mapping[int, int], model: str) -> None:
+    def step(self, slots: Mapping[int, int]) -> None:
         """A forward is over: which slot of it each row has. Other slots are of rows that have ended."""
-        if self._missing:
-            site, layer = min(self._missing)
-            raise ModelError(f"{model}: site {site} was not read in layer {layer}")
-        self._steps.append((self._last, slots))
-        self._last, self._missing = {}, set(self._all)
+        self._steps.append((self._made, slots))
+        self.places, self._made, self.heard = {}, {}, 0
 
-    def complete(self) -> dict[int, dict[Site, torch.Tensor]]:
+    def complete(self, sites: Sequence[Site]) -> dict[int, dict[Site, torch.Tensor]]:
         """Each row's states in one piece of their own."""
         states = {}
         for number, row in enumerate(self._rows):
-            kept = [(last, slots[number]) for last, slots in self._steps if number in slots]
-            states[row] = {
-                site: torch.stack([last[site][:, slot] for last, slot in kept]).cpu() for site in self._layers
-            }
+            kept = [(made, slots[number]) for made, slots in self._steps if number in slots]
+            states[row] = {site: torch.stack([made[site][:, slot, 0] for made, slot in kept]).cpu() for site in sites}
         return states
