@@ -306,4 +306,9 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
     done = run.invoke(app, ["detect", "eval", where, *arguments, "--light", "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert "beyond the question" in done.output
-    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"detectors.csv", "detectors.md", "detectors.png"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {
+        "detectors.csv",
+        "detectors.md",
+        "detectors.png",
+        "scores.parquet",
+    }

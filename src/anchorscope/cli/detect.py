@@ -119,10 +119,13 @@ def compare(
     ] = None,
 ) -> None:
     """Compare all detectors on a run, everything chosen inside training folds: a table and a figure."""
+    import pyarrow.parquet as pq
+
     from anchorscope.detectors.catalogue import catalogue
     from anchorscope.report.detectors import write_comparison
-    from anchorscope.run.detect import Plan, compare_run
+    from anchorscope.run.detect import Plan, compare_run, published
     from anchorscope.store import Store
+    from anchorscope.store.files import write_whole
 
     store, models, sets = _chosen(run, model, dataset)
     if not light:
@@ -133,6 +136,8 @@ def compare(
     folder = save or store.root / "detectors"
     entries = catalogue(store.study.traces.sites[0])
     write_comparison(rows, entries, folder)
+    scores = published(store, models, sets)
+    write_whole(folder / "scores.parquet", lambda stream: pq.write_table(scores, stream))
     _print(rows, {name: entry.title for name, entry in entries.items()})
     out.print(f"Table and figure: {clean(folder)}", style="dim")
 

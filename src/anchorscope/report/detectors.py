@@ -24,6 +24,11 @@ SIDES = {
     "states": "#125ea8",
 }  # fmt: skip
 """A colour for what a detector looks at."""
+LOOKS = {
+    "question": "the question alone", "text": "text, or another model", "confidence": "probabilities",
+    "samples": "more answers", "answer": "the answer alone", "states": "its own states",
+}  # fmt: skip
+"""What it is called in the legend."""
 AGAINST = f"auroc_minus_{BASELINE}"
 ROW = 0.17  # inches
 
@@ -134,7 +139,10 @@ def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
     axes[0].set_yticks(list(places.values()), [entries[name].title for name in names], fontsize=5)
     axes[0].set_ylim(-0.7, len(names) - 0.3)
     handles = [axes[0].plot([], [], look[each].marker, color=INK, markersize=3, label=pretty(each))[0] for each in sets]
-    figure.legend(handles=handles, loc="lower center", ncol=len(sets), fontsize=5, frameon=False)
+    shown = dict.fromkeys(entries[name].side for name in names)
+    sides = [axes[0].plot([], [], "s", color=SIDES[side], markersize=3, label=LOOKS[side])[0] for side in shown]
+    both = [*handles, *sides]
+    figure.legend(handles=both, loc="lower center", ncol=len(both), fontsize=5, frameon=False, columnspacing=1.0)
     figure.tight_layout(rect=(0, 0.03, 1, 1), w_pad=0.4)
     return figure
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from anchorscope.answers.stage import Answerer
@@ -184,6 +185,24 @@ def measured(store: Store, model: str, dataset: str) -> Measured:
     seed = zlib.crc32(f"{model}/{dataset}".encode())  # cells are drawn apart: their mean is of independent ones
     names = samples.inputs.ids
     return measure(model, dataset, samples, scores, entries, [relations[name] for name in names], seed=seed)
+
+
+def published(store: Store, models: Sequence[str], datasets: Sequence[str]) -> pa.Table:
+    """Scores of every sample, ids only: for each detector the logit that the answer is right, mean over repeats."""
+    pieces = []
+    for model in models:
+        for dataset in datasets:
+            if store.results(model, dataset).entry(SCORES) is None:
+                continue
+            samples, scores = read_scores(store, model, dataset)
+            size = len(samples.right)
+            known: dict[str, Any] = {
+                "model": [model] * size, "dataset": [dataset] * size, "id": list(samples.inputs.ids),
+                "right": samples.right, "probability": samples.probability, "cluster": samples.clusters,
+            }  # fmt: skip
+            logits = {name: each.mean(axis=0).astype(np.float32) for name, each in scores.items()}
+            pieces.append(pa.table(known | logits))
+    return pa.concat_tables(pieces, promote_options="default")
 
 
 # --- fitting
