@@ -22,7 +22,7 @@ from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.compare import MEAN, by_error, compared, kinds_of_error, lookup, mean_auroc
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.drift import drift_of
-from anchorscope.detectors.evaluate import Labelled, cross_scored, folds_for
+from anchorscope.detectors.evaluate import WIDENED, Labelled, cross_scored, folds_for
 from anchorscope.detectors.fitting import fit_detector, recalibrated
 from anchorscope.detectors.generalise import carried, learning
 from anchorscope.detectors.inputs import Inputs, States
@@ -146,8 +146,8 @@ def coverage(repeats: int = 100, size: int = 400) -> dict[str, Any]:
         drawn = resample(samples.clusters, 2, 500, seed)
         each = {name: mean_auroc(scores[name], ~samples.right, drawn) for name in names}
         for name in names:
-            found[name].append(estimate(each[name]))
-        found["difference"].append(estimate(each["stack"] - each["single_layer"]))
+            found[name].append(estimate(each[name], WIDENED))
+        found["difference"].append(estimate(each["stack"] - each["single_layer"], WIDENED))
     out = {}
     for name, rows in found.items():
         values = np.array(rows)
@@ -157,7 +157,7 @@ def coverage(repeats: int = 100, size: int = 400) -> dict[str, Any]:
         out[name] = {
             "truth": round(float(truth), 4), "coverage": round(float(inside.mean()), 3),
             "spread of values": round(float(values[:, 0].std()), 4), "half width": round(float(half), 4),
-            "widening needed": round(float(1.96 * values[:, 0].std() / half), 2),
+            "spread by half width": round(float(1.96 * values[:, 0].std() / half), 2),
         }  # fmt: skip
         print(f"{name:14} {out[name]}")
     return out

@@ -16,7 +16,7 @@ from scipy.special import expit, logit
 
 from anchorscope.detectors import measures
 from anchorscope.detectors.catalogue import Entry
-from anchorscope.detectors.evaluate import Labelled
+from anchorscope.detectors.evaluate import WIDENED, Labelled
 from anchorscope.detectors.inputs import Floats
 from anchorscope.detectors.record import Comparison
 from anchorscope.pathways.baselines import within_strata
@@ -96,7 +96,7 @@ def mean_auroc(scores: Floats, wrong: NDArray[np.bool_], drawn: Resamples) -> Fl
     return values
 
 
-def compared(cells: Sequence[Measured], widened: float = 1.0) -> list[Comparison]:
+def compared(cells: Sequence[Measured], widened: float = WIDENED) -> list[Comparison]:
     """All rows of the table: of each cell, and of the mean over cells. p-values are Holm's over detectors."""
     rows: list[Comparison] = []
     for cell in cells:
@@ -140,8 +140,10 @@ def _rows(where: tuple[str, str], what: str, values: Mapping[str, Floats], widen
 
 
 def _row(where: tuple[str, str], name: str, what: str, values: Floats, widened: float) -> Comparison:
-    value, low, high = measures.estimate(values, widened)
-    return Comparison(*where, name, what, float(value), float(low), float(high), float("nan"))
+    value, low, high = (float(each) for each in measures.estimate(values, widened))
+    if what != "prr":  # a share: its interval, centred on the value, may reach beyond
+        low, high = (float(np.clip(each, 0, 1)) for each in (low, high))
+    return Comparison(*where, name, what, value, low, high, float("nan"))
 
 
 def _differences(where: tuple[str, str], what: str, values: Mapping[str, Floats], widened: float) -> list[Comparison]:

@@ -15,11 +15,16 @@ from numpy.typing import NDArray
 
 from anchorscope.detectors.catalogue import Fitter
 from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.measures import estimate
 from anchorscope.detectors.training import Training
-from anchorscope.pathways.intervals import Auroc, average, interval, resample
+from anchorscope.pathways.intervals import Auroc, average, resample
 from anchorscope.probes.folds import Folds, IntArray, make_folds
 from anchorscope.probes.logistic import BoolArray
 from anchorscope.progress import Advance
+
+WIDENED = 1.3
+"""By how much intervals of AUROC, and of differences of two, are wider than resamples of fixed scores make them: the
+detectors come from the same samples. Simulated coverage was 88 % without it (`checks/detectors.py coverage`)."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def noticed(
 def area_of(
     samples: Labelled, scores: Mapping[str, Floats], resamples: int = 1000, seed: int = 0
 ) -> dict[str, tuple[float, float, float]]:
-    """AUROC of each detector with its 95 % interval: over clusters and repeats."""
+    """AUROC of each detector with its 95 % interval: over clusters and repeats, widened for what training adds."""
     repeats = len(next(iter(scores.values())))
     drawn = resample(samples.clusters, repeats, resamples, seed)
     auroc = Auroc(samples.right, drawn.samples)
@@ -97,8 +102,8 @@ def area_of(
     for name, each in scores.items():
         by_repeat = np.stack([auroc(row[:, None]) for row in each])
         values = average(by_repeat, drawn.repeats.T[:, :, None])[:, 0]
-        low, high = interval(values[1:, None])
-        out[name] = float(values[0]), float(low[0]), float(high[0])
+        value, low, high = estimate(values, WIDENED)
+        out[name] = float(value), float(low), float(high)
     return out
 
 
