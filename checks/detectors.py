@@ -20,8 +20,8 @@ import torch
 
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.compare import MEAN, by_error, compared, kinds_of_error, lookup, mean_auroc
-from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.drift import drift_of
+from anchorscope.detectors.detector import Card, Detector
+from anchorscope.detectors.drift import drift_of, moments_of
 from anchorscope.detectors.evaluate import WIDENED, Labelled, cross_scored, folds_for
 from anchorscope.detectors.fitting import fit_detector, recalibrated
 from anchorscope.detectors.generalise import carried, learning
@@ -35,7 +35,7 @@ from anchorscope.models.prompts import Prompter
 from anchorscope.pathways.intervals import resample
 from anchorscope.probes.logistic import balanced_log_loss
 from anchorscope.progress import printed, told
-from anchorscope.run.detect import about_of, fit_run, labelled, measured, pooled, read_scores
+from anchorscope.run.detect import about_of, labelled, measured, pooled, read_scores
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Kind, Store
 from anchorscope.study import ModelSpec
@@ -163,7 +163,7 @@ def coverage(repeats: int = 100, size: int = 400) -> dict[str, Any]:
     return out
 
 
-def latency(store: Store, rounds: int = 15) -> dict[str, Any]:
+def latency(store: Store, rounds: int = 10) -> dict[str, Any]:
     """`detector.answer` against plain generation, one question at a time and some at once, in turns."""
     out: dict[str, Any] = {}
     for spec in store.study.models:
@@ -174,10 +174,21 @@ def latency(store: Store, rounds: int = 15) -> dict[str, Any]:
     return out
 
 
+def without_card(store: Store, model: Model, dataset: str, kind: str) -> Detector:
+    """A detector fitted on all traced samples of a cell, without the nested fits that its card would take."""
+    samples = labelled(store, model.name, dataset)
+    prompter = Prompter(model.tokenizer, store.study.prompt_for(model.spec), model.wants_bos)
+    about, witness = about_of(model, prompter, "mlp", store.study), witness_of(model, prompter, ["mlp"])
+    training = samples.training(np.arange(len(samples.right)))
+    fitted = catalogue()[kind].fitter.fit(training)
+    card = Card(kind, kind, [dataset], 0, 0, samples.base_rate, (0, 0, 0), (0, 0, 0), {}, {}, ())
+    moments = moments_of(samples.inputs, [name for name in fitted.needs if "/" in name])
+    return Detector(fitted, about, card, moments, samples.base_rate, witness=dict(witness))
+
+
 def _latency(store: Store, spec: ModelSpec, dataset: str, rounds: int) -> dict[str, Any]:
     model = load_model(spec, store.study.base)
-    made = {kind: fit_run(store, spec.name, [dataset], kind) for kind in ("stack", "causal")}
-    lives = {kind: Live(detector, model) for kind, detector in made.items()}
+    lives = {kind: Live(without_card(store, model, dataset, kind), model) for kind in ("stack", "combined", "causal")}
     reader = lives["stack"].reader
 
     def plain(some: list[str]) -> Any:
@@ -213,8 +224,10 @@ def reloading(store: Store) -> dict[str, Any]:
     out = {}
     model, dataset = cells_of(store, "traces")[0]
     inputs = labelled(store, model, dataset).inputs
-    for kind in ("single_layer", "stack", "causal", "mixture"):
-        detector = fit_run(store, model, [dataset], kind)
+    spec = next(each for each in store.study.models if each.name == model)
+    loaded = load_model(spec, store.study.base)
+    for kind in ("single_layer", "stack", "causal", "mixture", "combined", "everything", "text_only", "confidence"):
+        detector = without_card(store, loaded, dataset, kind)
         with tempfile.TemporaryDirectory() as folder:
             detector.save(Path(folder) / "d")
             again = Detector.load(Path(folder) / "d")
@@ -238,7 +251,7 @@ def drift(store: Store, test: int = 240) -> dict[str, Any]:
     base = load_model(spec, store.study.base)
     prompter = Prompter(base.tokenizer, store.study.prompt_for(spec), base.wants_bos)
     about, witness = about_of(base, prompter, "mlp", store.study), witness_of(base, prompter, ["mlp"])
-    detector = fit_detector(samples.of(rows), catalogue()["stack"], about, [dataset], witness=dict(witness))
+    detector = fit_detector(samples.of(rows), catalogue()["joint"], about, [dataset], witness=dict(witness))
     questions, answers = ([texts[i] for i in rest] for texts in (samples.inputs.questions, samples.inputs.answers))
     for name, change in (("as fitted", None), ("bfloat16", "bfloat16"), ("4 bits", "rounded")):
         dtype = "bfloat16" if change == "bfloat16" else spec.dtype

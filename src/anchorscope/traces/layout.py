@@ -133,10 +133,11 @@ class Layout:
     def filled(self, layer: int) -> int:
         """Slots at a layer with those that fill the list up: few lengths, as a CPU compiles a kernel for each.
 
-        Sixteen between a number and its double, so that a thirtieth is filled up on average.
+        Sixteen between a number and its double, so that a thirtieth is filled up on average; eight below 64, as one
+        answer that is waited for has few.
         """
         count = self.counts[layer]
-        return _up(count, max(64, 2 ** (count.bit_length() - 1) // 16))
+        return _up(count, 8 if count < 64 else max(64, 2 ** (count.bit_length() - 1) // 16))
 
     def rows(self, layer: int) -> int:
         """How many rows attend at a layer: those in which some slot has joined."""
