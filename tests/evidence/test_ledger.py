@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,14 @@ def test_a_trough_that_follows_the_anchor_is_none():
     ]
     said = {each.claim: each.verdict for each in ledger({"m": {"d": one}})}
     assert said["recovers"] == "does not hold"
+
+
+def test_a_shape_cannot_be_told_where_the_first_curve_has_too_few_and_others_have_enough():
+    one = lines([-10, -30, -55, -55, -54, -40])
+    first = Name("chart", "delta_p", "knockout", "Q")
+    one[first] = replace(one[first], n=29)
+    said = {each.claim: each.verdict for each in ledger({"m": {"d": one}})}
+    assert said["q_falls"] == said["recovers"] == said["declines"] == "cannot tell"
 
 
 def test_a_ledger_is_kept_and_held_against_another(tmp_path: Path):

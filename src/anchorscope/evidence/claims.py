@@ -113,7 +113,7 @@ def _shaped(shape: Callable[[Curve], FloatArray]) -> Callable[[Lines], Measured 
     def measure(lines: Lines) -> Measured | None:
         curves = [lines.get(Name("chart", name, "knockout", "Q")) for name in SORTED]
         there = [each for each in curves if each is not None and each.n >= 30 and np.isfinite(each.value).all()]
-        if not there or curves[0] not in there:
+        if not any(each is curves[0] for each in there):  # a Curve holds arrays: == would compare them
             return None
         return Measured([shape(each) for each in there], min(each.n for each in there))
 
