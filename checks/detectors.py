@@ -29,13 +29,14 @@ from anchorscope.detectors.inputs import Inputs, States
 from anchorscope.detectors.live import Live, apart, reader_of, refused, witness_of
 from anchorscope.detectors.measures import Estimate, estimate
 from anchorscope.detectors.promises import Promise, choose_threshold, rates
+from anchorscope.detectors.scored import measured, read_scores
 from anchorscope.detectors.training import area
 from anchorscope.models.load import Model, load_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.pathways.intervals import resample
 from anchorscope.probes.logistic import balanced_log_loss
 from anchorscope.progress import printed, told
-from anchorscope.run.detect import about_of, labelled, measured, pooled, read_scores
+from anchorscope.run.detect import about_of, labelled, pooled
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Kind, Store
 from anchorscope.study import ModelSpec

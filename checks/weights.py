@@ -10,7 +10,8 @@ FETCH = Path(__file__).resolve().parents[2] / "shared" / "models" / "fetch"
 NAMES = {
     "smollm2-135m": "SmolLM2-135M-Instruct",
     "gemma-3-270m": "gemma-3-270m",
-    "qwen2.5-coder-0.5b": "Qwen2.5-Coder-0.5B",
+    "qwen2.5-coder-0.5b": "Qwen2.5-Coder-0.5B-Instruct",
+    "qwen2.5-coder-1.5b": "Qwen2.5-Coder-1.5B-Instruct",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -16,17 +17,22 @@ from anchorscope import Study
 from anchorscope.answers.record import SAMPLED
 from anchorscope.evidence.lines import Name, lines_of
 from anchorscope.evidence.record import EVIDENCE
+from anchorscope.pathways.record import PATHWAYS, Key
 from anchorscope.probes.record import PROMPTS, SALIENCY, WITHIN
+from anchorscope.probes.recorded import read_readouts
+from anchorscope.report.interactive import wanted
 from anchorscope.run.status import status_of
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.record import TRACES
+from reading_pages import Opened, block
 from tiny_study import write_study
 
 pytestmark = pytest.mark.transformers
 POINT = ReadPoint("mlp", "answer_last")
 MODELS = {"one": "llama", "two": "gemma3_text"}
 SETS = {"north": (36, 40), "south": (38, 36)}
+Q = Key("delta_p", "knockout", "layer", group="Q")
 
 
 @dataclass(frozen=True)
@@ -128,3 +134,87 @@ def test_within_reads_right_and_wrong_answers_of_one_question(done: Done):
         for name in {row.id for row in rows}:
             assert {row.correct for row in rows if row.id == name} == {True, False}
             assert name in traced
+
+
+# ---- the report of this run, read back as a browser does it -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def html(done: Done) -> str:
+    ended = command(done.folder, "report", "runs/s")
+    assert ended.returncode == 0, ended.stderr
+    return (done.store.root / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_report_is_one_file_that_asks_nobody(html: str):
+    shell = html.replace(block(html, "about"), "").replace(block(html, "columns"), "")
+    assert "http://www.w3.org/2000/svg" in shell  # a name, not an address that is asked
+    assert set(re.findall(r"https?://[^\s\"'<>)]*", shell)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"<(?:script|img|iframe)[^>]* src=|@import|fetch\(|XMLHttpRequest", shell)
+    assert "default-src 'none'" in shell
+
+
+def test_its_curves_are_the_numbers_of_the_tables(done: Done, html: str):
+    lines, compared = Opened.of(html).lines(), 0
+    for m, model in enumerate(MODELS):
+        for s, dataset in enumerate(SETS):
+            for row in done.store.results(model, dataset).table(PATHWAYS.at(POINT)):
+                found = lines.get((0, m, s, "|".join(row.key)))
+                if not wanted(row.key) or found is None:  # a curve without any value is left out
+                    assert row.value is None or not wanted(row.key)
+                    continue
+                near = 0.0051 if row.statistic in ("delta_p", "anchor_layer") else 0.000051
+                numbers = [np.nan if each is None else each for each in (row.value, row.low, row.high)]
+                assert np.allclose(found[row.layer][:3], numbers, atol=near, equal_nan=True)
+                assert found[row.layer][3] == row.n
+                compared += 1
+    assert compared > 1000
+    assert {key.split("|")[0] for *_, key in lines} >= {"delta_p", "auroc", "delta_auroc", "donors_delta_auroc"}
+
+
+def test_its_samples_are_the_traced_ones_with_their_read_outs(done: Done, html: str):
+    page = Opened.of(html)
+    cells = page.about["samples"]["cells"]
+    assert [cell["count"] for cell in cells] == [76, 74, 76, 74]
+    for cell, (model, dataset) in zip(cells, [(m, s) for m in MODELS for s in SETS], strict=True):
+        rows = list(done.store.results(model, dataset).table(TRACES))
+        mine = slice(cell["start"], cell["start"] + cell["count"])
+        for name in ("id", "question", "answer"):
+            assert page.sample_texts(name)[mine] == [getattr(row, name) for row in rows]
+        assert list(page.sample("right")[mine]) == [row.correct for row in rows]
+        point, readouts = cell["points"][0], read_readouts(done.store, model, dataset, POINT).readouts
+        for name, number in point["logits"].items():
+            kept = page.column(number).reshape(len(rows), point["layers"]) / 1000
+            p = 1 / (1 + np.exp(-readouts.logits[readouts.conditions.index(name), :, 0].astype(float)))
+            assert np.allclose(1 / (1 + np.exp(-kept)), p.mean(axis=0), atol=2e-4)
+            if name == "clean":
+                assert np.array_equal(kept >= 0, p.mean(axis=0) >= 0.5)
+        flips = np.unpackbits(page.column(point["flips"]["knockout|none"][0]), bitorder="little")
+        counted = flips[: len(rows) * point["layers"]].reshape(len(rows), -1).sum(axis=0)
+        table = {r.layer: r.n for r in done.store.results(model, dataset).table(PATHWAYS.at(POINT)) if r.key == Q}
+        assert [table[layer] for layer in range(point["layers"])] == list(counted)
+
+
+def test_without_texts_it_holds_no_word_of_a_question_or_an_answer(done: Done, tmp_path: Path):
+    ended = command(done.folder, "report", "runs/s", "--no-text", "-o", str(tmp_path / "bare.html"))
+    assert ended.returncode == 0, ended.stderr
+    page = Opened.of((tmp_path / "bare.html").read_text(encoding="utf-8"))
+    for name in ("question", "answer", "accepted", "alias", "sampled"):
+        assert set(page.sample_texts(name)) <= {""}
+    row = next(iter(done.store.results("one", "north").table(TRACES)))
+    assert row.question.encode() not in page.content
+    assert row.id in page.sample_texts("id")
+
+
+def test_two_runs_stand_on_the_same_pages(done: Done, tmp_path: Path):
+    ended = command(done.folder, "report", "runs/s", "runs/s", "-o", str(tmp_path / "two.html"))
+    assert ended.returncode == 0, ended.stderr
+    page = Opened.of((tmp_path / "two.html").read_text(encoding="utf-8"))
+    names = [each["name"] for each in page.about["models"]]
+    assert len(set(names)) == len(names) == 4
+    assert len(page.about["samples"]["cells"]) == 8
+    lines = page.lines()
+    assert lines[0, 0, 0, "auroc|clean|none|none|none|all|all"] == lines[0, 2, 0, "auroc|clean|none|none|none|all|all"]
+    three = command(done.folder, "report", "runs/s", "runs/s", "runs/s")
+    assert three.returncode == 3
+    assert "one run or two" in three.stderr

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from anchorscope import __version__
-from anchorscope.cli import claims, describe, detect, doctor, results, runs, studies
+from anchorscope.cli import claims, describe, detect, doctor, report, results, runs, studies
 from anchorscope.cli.console import clean, err, out
 from anchorscope.errors import EXIT_ERROR, AnchorscopeError
 
@@ -28,6 +28,7 @@ for command in (
     *studies.COMMANDS,
     *runs.COMMANDS,
     *results.COMMANDS,
+    *report.COMMANDS,
     *claims.COMMANDS,
     *describe.COMMANDS,
     *doctor.COMMANDS,

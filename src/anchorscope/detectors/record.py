@@ -131,4 +131,5 @@ EXTRAS = Kind("extras", Extra)
 OTHER_STATES = Kind("other_states", OtherStates)
 AGREEMENT = Kind("agreement", Agreement)
 SCORES = Kind("scores", Score)
+SHUFFLED = Kind("scores_shuffled", Score)  # of labels dealt anew: the null
 COMPARISON = Kind("comparison", Comparison)

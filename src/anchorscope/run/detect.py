@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from anchorscope.answers.stage import Answerer
 from anchorscope.detectors.catalogue import Entry, catalogue, entry_of
-from anchorscope.detectors.compare import Measured, compared, measure
+from anchorscope.detectors.compare import Measured, compared
 from anchorscope.detectors.detector import About, Detector
 from anchorscope.detectors.evaluate import Labelled, cross_scored, folds_for, possible, shuffled
 from anchorscope.detectors.fitting import fit_detector
@@ -21,7 +19,8 @@ from anchorscope.detectors.inputs import Inputs, States
 from anchorscope.detectors.live import template_hash, witness_of
 from anchorscope.detectors.promises import Promise
 from anchorscope.detectors.reading import sites_of
-from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES, SCORES, Comparison, Score
+from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES, SCORES, SHUFFLED, Comparison, Score
+from anchorscope.detectors.scored import measured, read_scores
 from anchorscope.detectors.stage import agreement_stage, extras_stage, other_states_stage
 from anchorscope.detectors.tables import read_labelled
 from anchorscope.errors import DetectorError, ProbeError
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from anchorscope.answers.generate import Generator
 
 FOLDS = 5
-SHUFFLED = Kind("scores_shuffled", Score)
 
 
 @dataclass(frozen=True)
@@ -155,36 +153,6 @@ def compare_run(
     if not cells:
         raise DetectorError("there is nothing to compare", "Run the study first: anchorscope run STUDY.")
     return compared(cells)
-
-
-def read_scores(
-    store: Store, model: str, dataset: str, shuffled: bool = False
-) -> tuple[Labelled, dict[str, NDArray[np.float64]]]:
-    """Samples (without their states) and scores of a cell, (repeat, sample) by detector."""
-    by_name: dict[str, list[Score]] = {}
-    for row in store.results(model, dataset).table(SHUFFLED if shuffled else SCORES):
-        by_name.setdefault(row.detector, []).append(row)
-    first = next(iter(by_name.values()))
-    traces = {row.id: row for row in store.results(model, dataset).table(TRACES)}
-    ids = [row.id for row in first]
-    inputs = Inputs(ids, [traces[name].question for name in ids], [traces[name].answer for name in ids])
-    samples = Labelled(
-        inputs,
-        np.array([row.right for row in first]),
-        np.array([row.cluster for row in first]),
-        np.array([row.probability for row in first]),
-    )
-    return samples, {name: np.array([row.logits for row in rows]).T for name, rows in by_name.items()}
-
-
-def measured(store: Store, model: str, dataset: str) -> Measured:
-    """The measures of a cell, from its scores."""
-    samples, scores = read_scores(store, model, dataset)
-    relations = {row.id: row.relation for row in store.results(model, dataset).table(TRACES)}
-    entries = catalogue(store.study.traces.sites[0])
-    seed = zlib.crc32(f"{model}/{dataset}".encode())  # cells are drawn apart: their mean is of independent ones
-    names = samples.inputs.ids
-    return measure(model, dataset, samples, scores, entries, [relations[name] for name in names], seed=seed)
 
 
 def published(store: Store, models: Sequence[str], datasets: Sequence[str]) -> pa.Table:

@@ -1,0 +1,43 @@
+"""The command that writes the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anchorscope.cli.console import clean, out, progress, size_of
+from anchorscope.errors import StoreError
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN [RUN]", help="A run directory; two are compared on the same pages.")
+    ],
+    into: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; default RUN/report.html.")
+    ] = None,
+    no_text: Annotated[
+        bool,
+        typer.Option("--no-text", help="Leave out questions and answers (some sets are share-alike); ids stay."),
+    ] = False,
+) -> None:
+    """Write one HTML file with the charts, the claims and the samples behind every number.
+
+    It needs no server and makes no request: mail it, archive it, open it with a browser.
+    """
+    if len(runs) > 2:
+        raise StoreError(f"a report shows one run or two, not {len(runs)}", "Write several reports.")
+    from anchorscope.store import Store
+
+    stores = [Store.open(run) for run in runs]
+    path = into or runs[0] / "report.html"
+    with progress("reading", None):
+        from anchorscope.run.page import write_page
+    write_page(stores, path, not no_text, progress)
+    out.print(f"{clean(path)}  ({size_of(path.stat().st_size)})")
+    out.print("Open it with a browser; nothing else is needed.", style="dim")
+
+
+COMMANDS = (report,)

@@ -1,0 +1,46 @@
+"""What the detectors of a run said, read back from its `scores` tables, and measured. Needs no model and no states."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.detectors.catalogue import catalogue
+from anchorscope.detectors.compare import Measured, measure
+from anchorscope.detectors.evaluate import Labelled
+from anchorscope.detectors.inputs import Inputs
+from anchorscope.detectors.record import SCORES, SHUFFLED, Score
+from anchorscope.store import Store
+from anchorscope.traces.record import TRACES
+
+
+def read_scores(
+    store: Store, model: str, dataset: str, shuffled: bool = False
+) -> tuple[Labelled, dict[str, NDArray[np.float64]]]:
+    """Samples (without their states) and scores of a cell, (repeat, sample) by detector."""
+    by_name: dict[str, list[Score]] = {}
+    for row in store.results(model, dataset).table(SHUFFLED if shuffled else SCORES):
+        by_name.setdefault(row.detector, []).append(row)
+    first = next(iter(by_name.values()))
+    traces = {row.id: row for row in store.results(model, dataset).table(TRACES)}
+    ids = [row.id for row in first]
+    inputs = Inputs(ids, [traces[name].question for name in ids], [traces[name].answer for name in ids])
+    samples = Labelled(
+        inputs,
+        np.array([row.right for row in first]),
+        np.array([row.cluster for row in first]),
+        np.array([row.probability for row in first]),
+    )
+    return samples, {name: np.array([row.logits for row in rows]).T for name, rows in by_name.items()}
+
+
+def measured(store: Store, model: str, dataset: str) -> Measured:
+    """The measures of a cell, from its scores."""
+    samples, scores = read_scores(store, model, dataset)
+    relations = {row.id: row.relation for row in store.results(model, dataset).table(TRACES)}
+    entries = catalogue(store.study.traces.sites[0])
+    seed = zlib.crc32(f"{model}/{dataset}".encode())  # cells are drawn apart: their mean is of independent ones
+    names = samples.inputs.ids
+    return measure(model, dataset, samples, scores, entries, [relations[name] for name in names], seed=seed)

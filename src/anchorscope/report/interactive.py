@@ -1,0 +1,292 @@
+"""The charts for a page: the same values that drawing.py draws, and the numbers behind every switch of the page.
+
+A chart stays a value (charts.py): the page gets its rows, curves and words as they are, and all numbers as columns. So
+paper and screen show the same lines, and the switches of the page choose among numbers that the table has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.errors import StoreError
+from anchorscope.evidence.lines import lines_of
+from anchorscope.pathways.lookup import measured, read_mapstats
+from anchorscope.pathways.record import PATHWAYS, Key, Statistic
+from anchorscope.report.caption import POSITIONS, SITES
+from anchorscope.report.charts import CHARTS, Chart
+from anchorscope.report.evidence import EVIDENCE_CHARTS, statistics_of
+from anchorscope.report.packed import MISSING, Pack
+from anchorscope.report.palette import looks
+from anchorscope.store import Store
+from anchorscope.study.terms import ReadPoint
+
+SPLITS = ("layer", "anchor", "layer_half", "anchor_half")
+SPLIT_CONDITIONS = (
+    "knockout", "permuted", "knockout-permuted", "control_question", "matched_question",
+    "matched_question-control_question",
+)  # fmt: skip
+"""What a page can show by groups, beside what its charts draw."""
+UNSPLIT = (
+    "auroc", "delta_auroc", "auroc_question_only", "auroc_text_only", "auroc_within_relation", "auroc_refit",
+    "delta_auroc_refit", "mass",
+)  # fmt: skip
+ANCHORS = ("none", "best", "half")
+COLUMNS = ("statistic", "condition", "split", "anchor", "correction", "group", "stratum")
+POINTS = 100.0  # ΔP is kept to a hundredth of a point
+SHARES = 10_000.0  # AUROC and its like to a ten thousandth
+
+
+class Shown(NamedTuple):
+    """One model of one run, as the page calls it."""
+
+    store: Store
+    """The run."""
+    run: int
+    """Which of the page's runs."""
+    model: str
+    """As the study calls it."""
+    label: str
+    """As the page calls it: with the run's name where two runs have a model of one name."""
+
+
+def shown_of(stores: Sequence[Store]) -> list[Shown]:
+    """The models of all runs, in their order."""
+    names = [model.name for store in stores for model in store.study.models]
+    labels = run_names(stores)
+    return [
+        Shown(store, run, m.name, m.name if names.count(m.name) == 1 else f"{m.name} ({labels[run]})")
+        for run, store in enumerate(stores)
+        for m in store.study.models
+    ]
+
+
+def run_names(stores: Sequence[Store]) -> list[str]:
+    """What tells the runs apart: their studies' names, else A and B."""
+    names = [store.study.name for store in stores]
+    if len(set(names)) == len(names):
+        return names
+    folders = [store.root.resolve().parent.name for store in stores]
+    if len(set(folders)) == len(folders):
+        return folders
+    return [f"run {chr(ord('A') + place)}" for place in range(len(stores))]
+
+
+def datasets_of(stores: Sequence[Store]) -> list[str]:
+    """The sets of all runs, each once."""
+    return list(dict.fromkeys(each.name for store in stores for each in store.study.datasets))
+
+
+def points_of(stores: Sequence[Store]) -> list[ReadPoint]:
+    """Where something was read and has numbers, in the runs' order; the published site first."""
+    points = list(dict.fromkeys(point for store in stores for point in store.study.traces.points))
+    there = [point for point in points if any(any(measured(store, PATHWAYS, point)) for store in stores)]
+    if not there:
+        raise StoreError(
+            f"{stores[0].root} has no pathways yet: a report would be empty",
+            "Run: anchorscope run STUDY; if that was done, no set had enough right answers: sample more.",
+        )
+    return there
+
+
+def wanted(key: Key) -> bool:
+    """Whether the page has a use for a number."""
+    if key in _DRAWN:
+        return True
+    if key.anchor not in ANCHORS:
+        return False
+    if key.split == "none":
+        return key.statistic in (*UNSPLIT, "delta_p")
+    return key.statistic == "delta_p" and key.split in SPLITS and key.condition in SPLIT_CONDITIONS
+
+
+_DRAWN = {key for chart in CHARTS.values() for key in chart.keys}
+
+
+class Curve(NamedTuple):
+    """The numbers of one key, layer by layer."""
+
+    point: int
+    """Which read point of the page."""
+    model: int
+    """Which model of the page."""
+    dataset: int
+    """Which set of the page."""
+    key: Key
+    """What it measures."""
+    first: int
+    """The lowest layer; -1 where it belongs to none."""
+    numbers: NDArray[np.float64]
+    """(value, low, high, n; layer)"""
+
+
+def pack_curves(pack: Pack, stores: Sequence[Store], points: Sequence[ReadPoint]) -> dict[str, Any]:
+    """Put all numbers of the charts into the pack; what the page needs to find them."""
+    curves = [curve for curve in _curves(stores, points) if np.isfinite(curve.numbers[0]).any()]
+    keys = list(dict.fromkeys(curve.key for curve in curves))
+    places = {key: place for place, key in enumerate(keys)}
+    sizes = np.array([curve.numbers.shape[1] for curve in curves], np.uint32)
+    numbers = np.concatenate([_whole(curve) for curve in curves], axis=1)
+    return {
+        "keys": ["|".join(key) for key in keys],
+        "point": pack.add(np.array([curve.point for curve in curves], np.uint8)),
+        "model": pack.add(np.array([curve.model for curve in curves], np.uint8)),
+        "set": pack.add(np.array([curve.dataset for curve in curves], np.uint8)),
+        "key": pack.add(np.array([places[curve.key] for curve in curves], np.uint16)),
+        "first": pack.add(np.array([curve.first for curve in curves], np.int16)),
+        "start": pack.add(np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)),
+        "numbers": [pack.add(row) for row in numbers[:3].astype(np.int16)] + [pack.add(numbers[3].astype(np.uint16))],
+    }
+
+
+def scale_of(key: Key) -> float:
+    """By which a number of this key is multiplied where it is kept as a whole one."""
+    return POINTS if key.statistic in ("delta_p", "delta_logit", "anchor_layer") else SHARES
+
+
+def _whole(curve: Curve) -> NDArray[np.int64]:
+    """(value, low, high, n; layer) as whole numbers."""
+    with np.errstate(invalid="ignore"):
+        scaled = np.clip(np.rint(curve.numbers[:3] * scale_of(curve.key)), MISSING + 1, -MISSING - 1)
+    kept = np.where(np.isfinite(curve.numbers[:3]), scaled, MISSING)
+    return np.vstack([kept, np.minimum(curve.numbers[3:], 65535)]).astype(np.int64)
+
+
+def _curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[Curve]:
+    shown, datasets = shown_of(stores), datasets_of(stores)
+    places = {(one.run, one.model): place for place, one in enumerate(shown)}
+    for at, point in enumerate(points):
+        for run, store in enumerate(stores):
+            for origin, cell in measured(store, PATHWAYS, point):
+                where = (at, places[run, origin.model], datasets.index(origin.dataset))
+                for key, first, numbers in _of_table(cell.table(PATHWAYS.at(point)).batches()):
+                    yield Curve(*where, key, first, numbers)
+            for (model, dataset, key), numbers in _by_key(statistics_of(lines_of(store, point), point)).items():
+                yield Curve(at, places[run, model], datasets.index(dataset), key, 0, numbers)
+
+
+def _by_key(rows: Iterable[Statistic]) -> dict[tuple[str, str, Key], NDArray[np.float64]]:
+    """Rows of evidence, which have a value for every layer from 0 on."""
+    found: dict[tuple[str, str, Key], list[list[float]]] = {}
+    for row in rows:
+        if row.key in _EVIDENCE:
+            numbers = [np.nan if each is None else each for each in (row.value, row.low, row.high)]
+            found.setdefault((row.model, row.dataset, row.key), []).append([*numbers, row.n])
+    return {key: np.array(each, np.float64).T for key, each in found.items()}
+
+
+_EVIDENCE = {key for chart in EVIDENCE_CHARTS.values() for key in chart.keys}
+
+
+def _of_table(batches: Iterable[Any]) -> Iterator[tuple[Key, int, NDArray[np.float64]]]:
+    """The curves of one table that the page has a use for: by columns, since most rows are not wanted."""
+    names: list[Key] = []
+    places: dict[Key, int] = {}
+    pieces: list[NDArray[np.float64]] = []
+    for batch in batches:
+        # 1. the key of each row as one number: its columns' dictionaries, digit by digit
+        coded = [batch.column(name).dictionary_encode() for name in COLUMNS]
+        values, digits = [c.dictionary.to_pylist() for c in coded], [c.indices.to_numpy() for c in coded]
+        code = np.zeros(len(batch), np.int64)
+        for named, digit in zip(values, digits, strict=True):
+            code = code * len(named) + digit
+        _, first, which = np.unique(code, return_index=True, return_inverse=True)
+        # 2. which of these keys are wanted
+        numbers = np.full(len(first), -1)
+        for place, row in enumerate(first):
+            key = Key(*(named[digit[row]] for named, digit in zip(values, digits, strict=True)))
+            if wanted(key):
+                if key not in places:
+                    places[key] = len(names)
+                    names.append(key)
+                numbers[place] = places[key]
+        # 3. their rows
+        mine = numbers[which]
+        columns = [batch.column(n).to_numpy(zero_copy_only=False) for n in ("layer", "value", "low", "high", "n")]
+        table = np.vstack([mine, *columns]).astype(np.float64)
+        pieces.append(table[:, mine >= 0])
+    table = np.concatenate(pieces, axis=1)
+    table = table[:, np.lexsort((table[1], table[0]))]
+    ends = np.searchsorted(table[0], np.arange(len(names) + 1))
+    for place, key in enumerate(names):
+        part = table[1:, ends[place] : ends[place + 1]]
+        if len(set(part[0])) < part.shape[1]:
+            raise ValueError(f"two rows of one layer for {key}")
+        yield key, int(part[0, 0]), part[1:]
+
+
+def charts_for_page() -> list[dict[str, Any]]:
+    """Every chart as the page draws it."""
+    return [_chart(chart) for chart in (*CHARTS.values(), *EVIDENCE_CHARTS.values())]
+
+
+def _chart(chart: Chart) -> dict[str, Any]:
+    return {
+        "name": chart.name,
+        "caption": chart.caption,
+        "legend": chart.legend,
+        "rows": [
+            {
+                "title": row.title,
+                "label": row.label,
+                "least": row.least,
+                "level": row.level,
+                "curves": [
+                    {"key": "|".join(curve.key), "kind": curve.kind, "style": curve.style, "band": curve.band}
+                    for curve in row.curves
+                ],
+            }
+            for row in chart.rows
+        ],
+    }
+
+
+def pack_maps(pack: Pack, stores: Sequence[Store], points: Sequence[ReadPoint]) -> list[dict[str, Any]]:
+    """The layer × layer maps: ΔAUROC where cut and where read, all answers."""
+    shown, datasets, found = shown_of(stores), datasets_of(stores), []
+    for at, point in enumerate(points):
+        for model, one in enumerate(shown):
+            if one.store.study.map is None:
+                continue
+            rows = [r for r in read_mapstats(one.store, point) if r.model == one.model and r.statistic == "delta_auroc"]
+            for name, condition in dict.fromkeys((r.dataset, r.condition) for r in rows if r.group == "all"):
+                mine = [r for r in rows if (r.dataset, r.condition, r.group) == (name, condition, "all")]
+                size = 1 + max(max(r.layer, r.cut) for r in mine)
+                grid = np.full((3, size, size), np.nan)
+                for r in mine:
+                    numbers = [np.nan if each is None else each for each in (r.value, r.low, r.high)]
+                    grid[:, r.cut, r.layer] = numbers
+                found.append(
+                    {
+                        "point": at, "model": model, "set": datasets.index(name), "condition": condition,
+                        "layers": size, "numbers": pack.scaled(grid, SHARES),
+                    }
+                )  # fmt: skip
+    return found
+
+
+def looks_for_page(datasets: Sequence[str]) -> list[dict[str, Any]]:
+    """How each set is drawn."""
+    look = looks(datasets)
+    signs = dict(zip("os^DvPX<>ph", SIGNS, strict=True))
+    return [
+        {"name": name, "title": look[name].name, "q": look[name].q, "a": look[name].a, "sign": signs[look[name].marker]}
+        for name in datasets
+    ]
+
+
+SIGNS = (
+    "circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "triangle-left", "triangle-right",
+    "pentagon", "hexagon",
+)  # fmt: skip
+"""matplotlib's markers as plotly calls them."""
+
+
+def points_for_page(points: Sequence[ReadPoint]) -> list[dict[str, str]]:
+    """Every read point with its words."""
+    return [
+        {"site": p.site, "position": p.position, "words": f"{SITES[p.site]} at {POSITIONS[p.position]}"} for p in points
+    ]

@@ -1,0 +1,69 @@
+"""What is packed is what a browser finds."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import numpy as np
+import pytest
+
+from anchorscope.report.packed import MISSING, Pack, Words
+from anchorscope.report.page import in_script
+from reading_pages import Opened
+
+
+def opened(pack: Pack) -> Opened:
+    return Opened({"columns": pack.directory}, zlib.decompress(base64.b64decode(pack.text())))
+
+
+def test_columns_come_back_each_at_a_place_where_its_type_may_begin():
+    pack, rng = Pack(), np.random.default_rng(0)
+    columns = [
+        np.array([1, 2, 255], np.uint8),
+        rng.normal(size=(3, 5)).astype(np.float32),
+        np.array([], np.int16),
+        rng.integers(0, 2**32, 7).astype(np.uint32),
+        np.array([-5, 7], np.int32),
+    ]
+    numbers = [pack.add(each) for each in columns]
+    page = opened(pack)
+    for number, values in zip(numbers, columns, strict=True):
+        assert np.array_equal(page.column(number), values.ravel())
+        assert page.about["columns"][number][0] % 8 == 0
+    with pytest.raises(ValueError, match="float64"):
+        pack.add(np.zeros(3))
+
+
+def test_scaled_numbers_are_near_and_missing_ones_are_missing():
+    pack = Pack()
+    values = np.array([0.12344, -3.2, np.nan, np.inf, 1e9])
+    number = pack.scaled(values, 1000)
+    kept = opened(pack).column(number)
+    assert list(kept[:2]) == [123, -3200]
+    assert kept[2] == kept[3] == MISSING
+    assert kept[4] == 32767
+
+
+def test_bits_are_read_as_javascript_reads_them():
+    values = np.random.default_rng(1).random(37) < 0.5
+    pack = Pack()
+    number = pack.bits(values)
+    kept = opened(pack).column(number)
+    assert [bool((kept[i >> 3] >> (i & 7)) & 1) for i in range(37)] == list(values)
+
+
+def test_texts_are_cut_where_javascript_counts():
+    texts = ["plain", "", "naïve 🦉 owl", "日本", "a\x1fb", "lone \ud800 half"]
+    pack = Pack()
+    number = pack.texts(texts)
+    assert opened(pack).texts(number)[:5] == texts[:5]
+    assert opened(pack).texts(number)[5] == "lone ? half"
+
+
+def test_what_stands_in_a_script_cannot_end_it():
+    written = in_script({"a": "</script><!-- & \u2028"})
+    assert "<" not in written
+    assert "\u2028" not in written
+    words = Words(["x", "y", "x"])
+    assert (words("y"), words("new"), words.all) == (1, 2, ["x", "y", "new"])
