@@ -101,9 +101,11 @@ def _conditions(stores: Sequence[Store], points: Sequence[ReadPoint]) -> tuple[s
     there = [name for name in CONDITIONS if any(name in store.study.traces.conditions for store in stores)]
     size = 0
     for one, dataset, rows in _traced(stores, points):
+        cell = one.store.results(one.model, dataset)
         for point in points:
-            batch = next(one.store.results(one.model, dataset).table(READOUTS.at(point)).batches(["logits"]))
-            size += 2 * len(rows) * len(batch.column("logits")[0].as_py()[0][0])
+            if cell.entry(READOUTS.at(point)) is not None:
+                batch = next(cell.table(READOUTS.at(point)).batches(["logits"]))
+                size += 2 * len(rows) * len(batch.column("logits")[0].as_py()[0][0])
     return tuple(there[: max(2, BUDGET // max(1, size))])
 
 

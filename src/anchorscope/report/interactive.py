@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from anchorscope.errors import StoreError
@@ -21,7 +22,7 @@ from anchorscope.report.charts import CHARTS, Chart
 from anchorscope.report.evidence import EVIDENCE_CHARTS, statistics_of
 from anchorscope.report.packed import MISSING, Pack
 from anchorscope.report.palette import looks
-from anchorscope.store import Store
+from anchorscope.store import Store, Table
 from anchorscope.study.terms import ReadPoint
 
 SPLITS = ("layer", "anchor", "layer_half", "anchor_half")
@@ -36,6 +37,7 @@ UNSPLIT = (
 )  # fmt: skip
 ANCHORS = ("none", "best", "half")
 COLUMNS = ("statistic", "condition", "split", "anchor", "correction", "group", "stratum")
+NUMBERS = ("layer", "value", "low", "high", "n")
 POINTS = 100.0  # ΔP is kept to a hundredth of a point
 SHARES = 10_000.0  # AUROC and its like to a ten thousandth
 
@@ -123,9 +125,13 @@ class Curve(NamedTuple):
     """(value, low, high, n; layer)"""
 
 
-def pack_curves(pack: Pack, stores: Sequence[Store], points: Sequence[ReadPoint]) -> dict[str, Any]:
+def read_curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> list[Curve]:
+    """Every curve that the page has a use for and that has a value."""
+    return [curve for curve in _curves(stores, points) if np.isfinite(curve.numbers[0]).any()]
+
+
+def pack_curves(pack: Pack, curves: Sequence[Curve]) -> dict[str, Any]:
     """Put all numbers of the charts into the pack; what the page needs to find them."""
-    curves = [curve for curve in _curves(stores, points) if np.isfinite(curve.numbers[0]).any()]
     keys = list(dict.fromkeys(curve.key for curve in curves))
     places = {key: place for place, key in enumerate(keys)}
     sizes = np.array([curve.numbers.shape[1] for curve in curves], np.uint32)
@@ -162,7 +168,7 @@ def _curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[Cu
         for run, store in enumerate(stores):
             for origin, cell in measured(store, PATHWAYS, point):
                 where = (at, places[run, origin.model], datasets.index(origin.dataset))
-                for key, first, numbers in _of_table(cell.table(PATHWAYS.at(point)).batches()):
+                for key, first, numbers in _of_table(cell.table(PATHWAYS.at(point))):
                     yield Curve(*where, key, first, numbers)
             for (model, dataset, key), numbers in _by_key(statistics_of(lines_of(store, point), point)).items():
                 yield Curve(at, places[run, model], datasets.index(dataset), key, 0, numbers)
@@ -181,41 +187,29 @@ def _by_key(rows: Iterable[Statistic]) -> dict[tuple[str, str, Key], NDArray[np.
 _EVIDENCE = {key for chart in EVIDENCE_CHARTS.values() for key in chart.keys}
 
 
-def _of_table(batches: Iterable[Any]) -> Iterator[tuple[Key, int, NDArray[np.float64]]]:
+def _of_table(table: Table[Statistic]) -> Iterator[tuple[Key, int, NDArray[np.float64]]]:
     """The curves of one table that the page has a use for: by columns, since most rows are not wanted."""
-    names: list[Key] = []
-    places: dict[Key, int] = {}
-    pieces: list[NDArray[np.float64]] = []
-    for batch in batches:
-        # 1. the key of each row as one number: its columns' dictionaries, digit by digit
-        coded = [batch.column(name).dictionary_encode() for name in COLUMNS]
-        values, digits = [c.dictionary.to_pylist() for c in coded], [c.indices.to_numpy() for c in coded]
-        code = np.zeros(len(batch), np.int64)
-        for named, digit in zip(values, digits, strict=True):
-            code = code * len(named) + digit
-        _, first, which = np.unique(code, return_index=True, return_inverse=True)
-        # 2. which of these keys are wanted
-        numbers = np.full(len(first), -1)
-        for place, row in enumerate(first):
-            key = Key(*(named[digit[row]] for named, digit in zip(values, digits, strict=True)))
-            if wanted(key):
-                if key not in places:
-                    places[key] = len(names)
-                    names.append(key)
-                numbers[place] = places[key]
-        # 3. their rows
-        mine = numbers[which]
-        columns = [batch.column(n).to_numpy(zero_copy_only=False) for n in ("layer", "value", "low", "high", "n")]
-        table = np.vstack([mine, *columns]).astype(np.float64)
-        pieces.append(table[:, mine >= 0])
-    table = np.concatenate(pieces, axis=1)
-    table = table[:, np.lexsort((table[1], table[0]))]
-    ends = np.searchsorted(table[0], np.arange(len(names) + 1))
-    for place, key in enumerate(names):
-        part = table[1:, ends[place] : ends[place + 1]]
-        if len(set(part[0])) < part.shape[1]:
-            raise ValueError(f"two rows of one layer for {key}")
-        yield key, int(part[0, 0]), part[1:]
+    # 1. the key of each row as one number: its columns' dictionaries, digit by digit
+    rows = pa.Table.from_batches(table.batches([*COLUMNS, *NUMBERS])).combine_chunks()
+    coded = [rows.column(name).chunk(0).dictionary_encode() for name in COLUMNS]
+    values, digits = [c.dictionary.to_pylist() for c in coded], [c.indices.to_numpy() for c in coded]
+    code = np.zeros(len(rows), np.int64)
+    for named, digit in zip(values, digits, strict=True):
+        code = code * len(named) + digit
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    # 2. which of these keys are wanted
+    keys = [Key(*(named[digit[row]] for named, digit in zip(values, digits, strict=True))) for row in first]
+    kept = np.array([wanted(key) for key in keys])[which]
+    # 3. their rows, key by key and layer by layer
+    numbers = np.stack([rows.column(name).to_numpy() for name in NUMBERS]).astype(np.float64)[:, kept]
+    which = which[kept]
+    order = np.lexsort((numbers[0], which))
+    numbers, which = numbers[:, order], which[order]
+    for place in np.unique(which):
+        part = numbers[:, slice(*np.searchsorted(which, [place, place + 1]))]
+        if (np.diff(part[0]) == 0).any():
+            raise ValueError(f"two rows of one layer for {keys[place]}")
+        yield keys[place], int(part[0, 0]), part[1:]
 
 
 def charts_for_page() -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from anchorscope.report.interactive import (
     pack_maps,
     points_for_page,
     points_of,
+    read_curves,
     run_names,
     shown_of,
 )
@@ -80,22 +81,23 @@ def _part(name: str) -> str:
 def _about(stores: Sequence[Store], detection: Detection, pack: Pack, text: bool) -> dict[str, Any]:
     """All that the page is told beside the columns."""
     points, shown, names = points_of(stores), shown_of(stores), run_names(stores)
+    curves = read_curves(stores, points)
     return {
         "title": " and ".join(names),
         "runs": [
             {
                 "name": name,
                 "description": store.study.description,
-                "sentences": sentences(store, points[0]) if points[0] in store.study.traces.points else [],
+                "sentences": sentences(curves, [m for m, one in enumerate(shown) if one.run == run]),
                 "study": store.study.record(),
             }
-            for name, store in zip(names, stores, strict=True)
+            for run, (name, store) in enumerate(zip(names, stores, strict=True))
         ],
         "models": [{"run": one.run, "name": one.label} for one in shown],
         "sets": looks_for_page(datasets_of(stores)),
         "points": points_for_page(points),
         "charts": charts_for_page(),
-        "curves": pack_curves(pack, stores, points),
+        "curves": pack_curves(pack, curves),
         "maps": pack_maps(pack, stores, points),
         "samples": pack_samples(pack, stores, points, detection.scores, text),
         "verdicts": [row for run, store in enumerate(stores) for row in _verdicts(store, run)],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from anchorscope.pathways.lookup import Numbers, collect, read_pathways
-from anchorscope.pathways.record import Key, Statistic
+import numpy as np
+
+from anchorscope.pathways.record import Key
+from anchorscope.report.interactive import Curve
 from anchorscope.report.words import counted, plain
-from anchorscope.store import Store
-from anchorscope.study.terms import ReadPoint
 
 _FLIP = Key("delta_p", "knockout", "layer")
 _GAP = Key("delta_p", "knockout", "anchor_half", "half", group="Q-A")
@@ -24,34 +25,36 @@ _KEYS = {
 }
 
 
-def sentences(store: Store, point: ReadPoint) -> list[str]:
-    """What a run shows, in words that its own numbers choose."""
-    models, datasets = [m.name for m in store.study.models], [d.name for d in store.study.datasets]
-    numbers = collect(read_pathways(store, point), set(_KEYS.values()), models, datasets, point)
-    lines = {name: list(_lines(numbers, key, models, datasets)) for name, key in _KEYS.items()}
+class Number(NamedTuple):
+    """A value of a curve with the upper end of its interval."""
+
+    value: float
+    """In the unit of its key."""
+    high: float
+    """nan where there is none."""
+
+
+def sentences(curves: Iterable[Curve], run: Sequence[int]) -> list[str]:
+    """What a run shows, in words that its own numbers choose. `run`: its models, as the page counts them."""
+    lines: dict[str, list[list[Number]]] = {name: [] for name in _KEYS}
+    names = {key: name for name, key in _KEYS.items()}
+    for curve in curves:
+        if curve.point == 0 and curve.model in run and curve.key in names:
+            lines[names[curve.key]].append([Number(value, high) for value, _, high, _ in curve.numbers.T])
     said = [_picture(lines["Q"], lines["A"])]
     said.append(_null(*(_middle(lines[name]) for name in ("gap", "gap permuted", "gap beyond"))))
     said.append(_ranking(*(_middle(lines[name]) for name in ("loss", "loss beyond"))))
     return [each for each in said if each]
 
 
-def _lines(numbers: Numbers, key: Key, models: Sequence[str], datasets: Sequence[str]) -> Iterator[list[Statistic]]:
-    """The curves of all cells that have one: the rows that have a value."""
-    for model in models:
-        for dataset in datasets:
-            rows = numbers.of(key, model, dataset)
-            if any(row.value is not None for row in rows):
-                yield rows
-
-
-def _middle(lines: Sequence[list[Statistic]]) -> list[Statistic]:
+def _middle(lines: Sequence[list[Number]]) -> list[Number]:
     """Of each curve the layer half-way up, which was fixed in advance; those without a value there are left out."""
     rows = [rows[round((len(rows) - 1) / 2)] for rows in lines]
-    return [row for row in rows if row.value is not None]
+    return [row for row in rows if not np.isnan(row.value)]
 
 
-def _values(rows: Sequence[Statistic]) -> list[float]:
-    return [row.value for row in rows if row.value is not None]
+def _values(rows: Sequence[Number]) -> list[float]:
+    return [row.value for row in rows if not np.isnan(row.value)]
 
 
 def _between(values: Sequence[float], digits: int) -> str:
@@ -60,7 +63,7 @@ def _between(values: Sequence[float], digits: int) -> str:
     return " to ".join(map(plain, ends))
 
 
-def _picture(q: Sequence[list[Statistic]], a: Sequence[list[Statistic]]) -> str:
+def _picture(q: Sequence[list[Number]], a: Sequence[list[Number]]) -> str:
     if not q:
         return "No set has enough Q-Anchored answers for a line: the published picture cannot be drawn."
     lowest = [min(_values(rows)) for rows in q]
@@ -73,7 +76,7 @@ def _picture(q: Sequence[list[Statistic]], a: Sequence[list[Statistic]]) -> str:
     return said + (rest if still else "") + "."
 
 
-def _null(gap: Sequence[Statistic], permuted: Sequence[Statistic], beyond: Sequence[Statistic]) -> str:
+def _null(gap: Sequence[Number], permuted: Sequence[Number], beyond: Sequence[Number]) -> str:
     if not gap or not permuted or not beyond:
         return "Whether that gap is more than another answer's shift would make cannot be told: groups are too small."
     return (
@@ -83,7 +86,7 @@ def _null(gap: Sequence[Statistic], permuted: Sequence[Statistic], beyond: Seque
     )
 
 
-def _ranking(loss: Sequence[Statistic], beyond: Sequence[Statistic]) -> str:
+def _ranking(loss: Sequence[Number], beyond: Sequence[Number]) -> str:
     if not loss:
         return ""
     said = (
@@ -95,9 +98,9 @@ def _ranking(loss: Sequence[Statistic], beyond: Sequence[Statistic]) -> str:
     return f"{said}; it costs more than another answer's shift in {_below(beyond)}."
 
 
-def _below(rows: Sequence[Statistic]) -> str:
+def _below(rows: Sequence[Number]) -> str:
     """`three of eight cells`: where the whole interval lies below zero."""
-    below = sum(row.high is not None and row.high < 0 for row in rows)
+    below = sum(row.high < 0 for row in rows)
     of = counted(len(rows), "cell")
     return (
         f"none of {of}" if below == 0 else f"all {of}" if below == len(rows) else f"{counted(below, '')[:-1]} of {of}"

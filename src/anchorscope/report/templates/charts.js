@@ -246,7 +246,7 @@ function ledgerTable(mine) {
   for (const claim of claims) {
     const of = mine.filter((v) => v.claim === claim), first = of[0];
     const cells = of.some((v) => v.dataset === "all") ? [make("td", { colSpan: Math.max(1, sets.length) }, verdictButton(of[0]))] : sets.map((s) => { const v = of.find((x) => x.dataset === s); return make("td", {}, v ? verdictButton(v) : "–"); });
-    body.append(make("tr", {}, make("th", { scope: "row" }, first.statement, make("small", {}, `${first.statistic}; against ${first.control}; holds if ${first.side === "above" ? ">" : "<"} ${number(first.threshold, Math.abs(first.threshold) >= 1 ? 0 : 2)}`)), ...cells));
+    body.append(make("tr", {}, make("th", { scope: "row" }, first.statement, make("small", {}, `${first.statistic}; against ${first.control}; ${first.threshold ? `holds if ${first.side === "above" ? ">" : "<"} ${number(first.threshold, Math.abs(first.threshold) >= 1 ? 0 : 2)}` : "decided by its p-value"}`)), ...cells));
   }
   const titles = sets.map((s) => about.sets.find((x) => x.name === s)?.title ?? s);
   return make("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Claims" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "claim"), ...(titles.length ? titles : ["all sets"]).map((t) => make("th", { scope: "col" }, t)))), body));
@@ -254,7 +254,7 @@ function ledgerTable(mine) {
 
 function verdictButton(v) {
   const digits = Math.abs(v.threshold) >= 1 ? 1 : 3;
-  const words = `${SIGNS[v.verdict]} ${v.value === null ? "too few" : number(v.value, digits) + interval(v.low, v.high, digits)}`;
+  const words = `${SIGNS[v.verdict]} ${v.value === null ? "too few" : number(v.value, digits) + (v.low < v.high ? interval(v.low, v.high, digits) : "")}`;
   return make("button", { type: "button", class: `verdict ${KINDS[v.verdict]}`, "data-claim": v.claim, "data-model": v.model, "data-set": v.dataset, title: `${v.verdict}; n = ${v.n}${v.p === null ? "" : `; p = ${v.p.toPrecision(2)}`}. Click for the samples.`, onclick: () => openVerdict(v) }, words);
 }
 

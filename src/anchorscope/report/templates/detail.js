@@ -34,7 +34,7 @@ function curveOf(cell, row) {
     said.push(`${words} ${number(100 * sigmoid(logitOf(cell, name, row, at)), 0)} %`);
   }
   picture.setAttribute("aria-label", `P that the answer is right by layer; at layer ${at}: ${said.join(", ")}.`);
-  return [make("h4", {}, "P that the answer is right, by layer (%)"), picture, make("div", { class: "entries" }, ...legend)];
+  return [make("p", { class: "small-title" }, "P that the answer is right, by layer (%)"), picture, make("div", { class: "entries" }, ...legend)];
 }
 
 function card(row) {
@@ -54,11 +54,11 @@ function card(row) {
   const others = sameQuestion(row);
   return make("article", { class: "card" },
     make("p", { class: "bar" }, make("button", { type: "button", "data-action": "pin", "aria-pressed": String(pinned), onclick: () => pin(row) }, pinned ? "Unpin" : "Pin to compare"), disputedOf(row) ? make("span", { class: "disputed" }, "disputed: a second rule differs") : ""),
-    about.samples.text ? make("div", { class: "words" }, make("p", { class: "q" }, ...marked(question, samples.marks.question(row), "exact")), make("p", { class: `a ${right ? "right" : "wrong"}` }, ...marked(answer, samples.marks.answer(row), "entity", samples.marks.found(row))), make("p", { class: "accepted" }, make("small", {}, "accepted: "), samples.acceptedText(row).split("\x1f").join(" · ")), make("p", { class: "key" }, make("mark", { class: "exact" }, "exact question tokens"), " ", make("mark", { class: "entity" }, "exact answer tokens"))) : make("p", { class: "notice" }, "Texts were left out of this file (--no-text)."),
+    about.samples.text ? make("div", { class: "words" }, make("p", { class: "q" }, ...marked(question, samples.marks.question(row), "exact")), make("p", { class: `a is-${right ? "right" : "wrong"}` }, ...marked(answer, samples.marks.answer(row), "entity", samples.marks.found(row))), make("p", { class: "accepted" }, make("small", {}, "accepted: "), samples.acceptedText(row).split("\x1f").join(" · ")), make("p", { class: "key" }, make("mark", { class: "exact" }, "exact question tokens"), " ", make("mark", { class: "entity" }, "exact answer tokens"))) : make("p", { class: "notice" }, "Texts were left out of this file (--no-text)."),
     ...(cell.layers ? curveOf(cell, row) : []),
     make("dl", {}, ...facts.flatMap(([k, v]) => [make("dt", {}, k), make("dd", {}, v)])),
     about.samples.detectors.length ? make("details", {}, make("summary", {}, `Detectors: P wrong at even odds (${about.samples.detectors.length})`), make("dl", {}, ...about.samples.detectors.flatMap((name, d) => { const p = scoreOf(row, d); return p === null ? [] : [make("dt", {}, about.detectors.titles[name] ?? name), make("dd", {}, `${number(100 * p, 0)} %`)]; }))) : "",
-    end > start ? make("details", { open: true }, make("summary", {}, `Sampled answers (${end - start} distinct)`), make("ul", { class: "sampled" }, ...Array.from({ length: end - start }, (_, i) => start + i).map((i) => make("li", { class: samples.sampled_right[i] ? "right" : "wrong" }, samples.sampledText(i) || "(left out)", make("small", {}, ` ${samples.sampled_right[i] ? "right" : "wrong"}, ${samples.sampled_times[i]} ×, log p ${number(samples.sampled_logprob[i], 1)}`))))) : "",
+    end > start ? make("details", { open: true }, make("summary", {}, `Sampled answers (${end - start} distinct)`), make("ul", { class: "sampled" }, ...Array.from({ length: end - start }, (_, i) => start + i).map((i) => make("li", { class: samples.sampled_right[i] ? "is-right" : "is-wrong" }, samples.sampledText(i) || "(left out)", make("small", {}, ` ${samples.sampled_right[i] ? "right" : "wrong"}, ${samples.sampled_times[i]} ×, log p ${number(samples.sampled_logprob[i], 1)}`))))) : "",
     others.length ? make("p", {}, make("small", {}, "The same question: "), ...others.map((other) => make("button", { type: "button", onclick: () => change({ row: other }) }, `${about.models[cells[cellOf[other]].model].name} (${samples.right[other] ? "right" : "wrong"})`))) : "",
   );
 }

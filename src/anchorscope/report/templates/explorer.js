@@ -257,11 +257,11 @@ function openPoint(spec) {
 function drawSlice() {
   const by = new Map();
   for (const row of shown) { const c = cellOf[row]; if (!by.has(c)) by.set(c, []); by.get(c).push(row); }
-  const body = make("tbody"), number3 = (x) => number(x.value, 3) + interval(x.low, x.high, 3), points = (x) => number(x.value, 1) + interval(x.low, x.high, 1);
+  const body = make("tbody"), told = (digits) => (x) => [number(x.value, digits), make("small", {}, interval(x.low, x.high, digits))], number3 = told(3), points = told(1);
   for (const [c, rows] of by) {
     const cell = cells[c], m = measuredSlice(cell, rows);
-    body.append(make("tr", {}, make("th", { scope: "row" }, `${about.models[cell.model].name}, ${setTitle(cell.set)}`), ...[counted(m.n), counted(m.right), points(m.accuracy), String(m.layer), number3(m.auroc), number3(m.cut), number3(m.lost), counted(m.q), points(m.deltaQ), points(m.deltaA)].map((text) => make("td", { class: "right" }, text))));
+    body.append(make("tr", {}, make("th", { scope: "row" }, `${about.models[cell.model].name}, ${setTitle(cell.set)}`), ...[counted(m.n), counted(m.right), points(m.accuracy), String(m.layer), number3(m.auroc), number3(m.cut), number3(m.lost), counted(m.q), points(m.deltaQ), points(m.deltaA)].map((content) => make("td", { class: "right" }, content))));
   }
   const head = ["", "n", "right", "accuracy %", "layer", "AUROC clean", "AUROC cut", "ΔAUROC", "in Q", "ΔP of Q", "ΔP of A"];
-  byId("slice").replaceChildren(make("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Measures of this slice" }, make("table", {}, make("thead", {}, make("tr", {}, ...head.map((h) => make("th", { scope: "col" }, h)))), body)), make("p", { class: "caption" }, `Measured on this page from mean read-outs of the samples shown; 95 % intervals by ${RESAMPLES} resamples of clusters, not widened for what training adds. A slice that was chosen by looking has no honest interval: take it as a hint. Accuracy is weighted to all answers. Below ${about.min_group} samples nothing is said.`));
+  byId("slice").replaceChildren(make("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Measures of this slice" }, make("table", {}, make("thead", {}, make("tr", {}, ...head.map((h) => (h ? make("th", { scope: "col", class: "right" }, h) : make("td"))))), body)), make("p", { class: "caption" }, `Measured on this page from mean read-outs of the samples shown; 95 % intervals by ${RESAMPLES} resamples of clusters, not widened for what training adds. A slice that was chosen by looking has no honest interval: take it as a hint. Accuracy is weighted to all answers. Below ${about.min_group} samples nothing is said.`));
 }

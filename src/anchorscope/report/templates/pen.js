@@ -48,7 +48,7 @@ function drawFigure(place, rows, { columns, height = 250, alt = "", open = null 
   place.setAttribute("aria-label", alt);
   const parts = [];
   for (const row of rows) {
-    if (row.title) parts.push(make("h3", { class: "row-title" }, row.title));
+    if (row.title) parts.push(make("p", { class: "row-title" }, row.title));
     const panels = row.panels.map((panel) => make("figure", { class: "panel" }, make("figcaption", {}, panel.title), drawPanel(panel, width, height, open)));
     const grid = make("div", { class: "panels" }, ...panels);
     grid.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
