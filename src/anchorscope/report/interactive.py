@@ -228,6 +228,7 @@ def _chart(chart: Chart) -> dict[str, Any]:
                 "label": row.label,
                 "least": row.least,
                 "level": row.level,
+                "ticks": "|".join(row.ticks) if row.ticks else "",
                 "curves": [
                     {"key": "|".join(curve.key), "kind": curve.kind, "style": curve.style, "band": curve.band}
                     for curve in row.curves

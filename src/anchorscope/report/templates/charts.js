@@ -61,9 +61,15 @@ function drawRows(place, rows, options = {}) {
   const ranges = drawn.map((row) => rangeOf(row, models, point, off));
   if (options.oneScale) ranges.fill([Math.min(...ranges.map((r) => r[0])), Math.max(...ranges.map((r) => r[1]))]);
   const figure = drawn.map((row, r) => ({ title: row.title, panels: models.map((m) => ({
-    title: about.models[m].name, label: row.label, level: row.level, x: [0, Math.max(1, layersOf(m) - 1)], y: ranges[r], lines: row.curves.flatMap((curve) => linesOf(row, curve, m, point, off)),
+    title: about.models[m].name, label: row.label, level: row.level, x: [0, Math.max(1, layersOf(m) - 1)], y: ranges[r], marks: marksOf(row, m, point, off), lines: row.curves.flatMap((curve) => linesOf(row, curve, m, point, off)),
   })) }));
   drawFigure(place, figure, { columns: models.length, height: options.height ?? 250, alt: options.alt ?? "", open: openPoint });
+}
+
+// places on the x axis, such as the mean anchor layer of each set
+function marksOf(row, m, point, off) {
+  if (!row.ticks) return [];
+  return about.sets.flatMap((set, s) => (off.has(set.name) ? [] : lineOf(point, m, s, row.ticks).map((p) => ({ x: p.value, colour: seen(set.q) }))));
 }
 
 function linesOf(row, curve, m, point, off) {

@@ -2,8 +2,14 @@
 
 function drawCompare() {
   const place = byId("tab-compare"), models = about.models.map((m, i) => [String(i), m.name]);
-  const a = state.model !== "" ? Number(state.model) : 0, b = state.other !== "" ? Number(state.other) : about.models.length - 1;
+  const a = state.model !== "" ? Number(state.model) : 0, b = state.other !== "" ? Number(state.other) : otherModel(a);
   place.replaceChildren(make("h2", {}, "Two models side by side"), make("form", { class: "controls" }, select("model", "One", models, String(a)), select("other", "The other", models, String(b))), pairTable(a, b), make("h2", {}, "What the cut takes, half-way up"), middleTable(a, b), make("h2", {}, "Verdicts that differ"), verdictsApart(a, b));
+}
+
+// the model of another run by the same name, else the first of another run, else the last
+function otherModel(a) {
+  const bare = (m) => about.models[m].name.replace(/ \([^)]*\)$/, ""), others = about.models.map((_, m) => m).filter((m) => about.models[m].run !== about.models[a].run);
+  return others.find((m) => bare(m) === bare(a)) ?? others[0] ?? about.models.length - 1;
 }
 
 function pairTable(a, b) {
@@ -22,13 +28,13 @@ function pairTable(a, b) {
 }
 
 function middleTable(a, b) {
-  const point = pointNumber(), body = make("tbody");
+  const point = pointNumber(), body = make("tbody"), shared = about.sets.some((_, s) => [a, b].every((m) => cells.some((cell) => cell.model === m && cell.set === s)));
   for (const [key, words] of [["auroc|clean|none|none|none|all|all", "AUROC, clean pass"], ["delta_auroc|knockout|none|none|none|all|all", "ΔAUROC of the cut"], ["delta_auroc|knockout-permuted|none|none|none|all|all", "ΔAUROC beyond another answer's shift"]]) about.sets.forEach((set, s) => {
     const ends = [a, b].map((m) => { const line = lineOf(point, m, s, key); return line.length ? line[Math.round((line.length - 1) / 2)] : null; });
-    if (ends.every((x) => x === null)) return;
+    if (ends.every((x) => x === null) || (shared && ends.some((x) => x === null))) return;
     body.append(make("tr", {}, make("th", { scope: "row" }, `${set.title}: ${words}`), ...ends.map((p, i) => make("td", { class: "right" }, p ? make("button", { type: "button", class: "number", onclick: () => openPoint({ point, model: [a, b][i], set: s, key, layer: p.layer, n: p.n }) }, number(p.value, 3)) : "–", p ? make("small", {}, `${interval(p.low, p.high, 3)} layer ${p.layer}`) : ""))));
   });
-  return make("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Half-way up" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, ""), ...[a, b].map((m) => make("th", { scope: "col", class: "right" }, about.models[m].name)))), body));
+  return make("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Half-way up" }, make("table", {}, make("thead", {}, make("tr", {}, make("td"), ...[a, b].map((m) => make("th", { scope: "col", class: "right" }, about.models[m].name)))), body));
 }
 
 function verdictsApart(a, b) {

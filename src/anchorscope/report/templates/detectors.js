@@ -23,7 +23,7 @@ function drawDetectors() {
   place.replaceChildren(make("h2", {}, "Detectors: is this answer wrong?"), make("form", { class: "controls" }, select("measured", "Measure", d.measures.filter((m, i) => d.rows.some((r) => r[4] === i)).map((m) => [m, MEASURE_WORDS[m] ?? m]), chosen)),
     make("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Detectors" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "detector"), ...cellsOf.map((r) => make("th", { scope: "col", class: "right" }, label(r))))), body)),
     make("p", { class: "caption" }, "Out of fold, every choice made inside the training folds; 95 % intervals, widened for what training adds. *: a difference beyond chance after Holm (p < 0.05). Beyond the question: minus the best detector that saw no answer. Click a number for the samples, a detector for the curves below."),
-    make("h2", {}, `Risk against coverage, and calibration: ${d.titles[about.samples.detectors[detectorNumber()]] ?? ""}`), make("div", { class: "chart", id: "chart-risk" }),
+    make("h2", {}, `Risk against coverage, and calibration: ${d.titles[about.samples.detectors[detectorNumber()]] ?? ""}`), make("form", { class: "controls" }, select("model", "Model", [["", "all"], ...about.models.map((m, i) => [String(i), m.name])])), make("div", { class: "chart", id: "chart-risk" }),
     make("p", { class: "caption" }, "Left: the share of wrong answers among those kept when the most suspect are put aside first; weighted to all answers, so it begins at the model's own error rate on the right. Right: of answers given a P wrong, how many are wrong, among as many right as wrong answers; on the diagonal is calibrated. Click a point for its samples."));
   drawRisk();
 }

@@ -46,6 +46,7 @@ function groupOf(cell, row) {
 }
 const predictedOf = (cell, row) => (cell.layers ? (logitOf(cell, "clean", row, sortedAt(cell)) >= 0 ? "right" : "wrong") : "");
 const disputedOf = (row) => (samples.second_says[row] === 2 ? false : (samples.second_says[row] === 0) !== (samples.right[row] === 1));
+const sampledOf = (row) => samples.sampled_end[row] > (row ? samples.sampled_end[row - 1] : 0);
 const wordOf = (name, row) => samples.words[samples[name][row]];
 
 function detectorNumber() {
@@ -119,6 +120,7 @@ function applyFilters() {
       if (state.predicted && predictedOf(cell, row) !== state.predicted) continue;
       if (state.verdict && verdictOf(row) !== state.verdict) continue;
       if (state.disputed && disputedOf(row) !== (state.disputed === "yes")) continue;
+      if (state.sampled && sampledOf(row) !== (state.sampled === "yes")) continue;
       if (state.range) { const p = scoreOf(row); if (p === null || p < from || p > to) continue; }
       if (joint && !joint(cell, row)) continue;
       if (words.length) { const text = searched(row); if (!words.every((word) => text.includes(word))) continue; }
@@ -168,6 +170,7 @@ function drawFilters() {
     select("error", "Kind of error", [...any, ...word("error")]),
     select("kind", "Kind of question", [...any, ...word("kind")]),
     select("disputed", "Grade disputed", [...any, ["yes", "yes"], ["no", "no"]]),
+    ...(samples.sampled_end[samples.rows - 1] ? [select("sampled", "Asked several times", [...any, ["yes", "yes"], ["no", "no"]])] : []),
     select("layer", "Layer", [["anchor", "best layer"], ...Array.from({ length: most }, (_, i) => [String(i), String(i)])]),
   );
   if (!detectors.length) form.append(make("label", { hidden: true }, make("select", { name: "verdict" })));
@@ -223,7 +226,7 @@ function drawRowsShown(force = true) {
 }
 
 function refreshExplorer(changed) {
-  const filters = ["model", "set", "group", "grade", "predicted", "verdict", "error", "kind", "disputed", "joint", "range", "search", "layer", "split", "correction", "condition", "detector", "site", "position"];
+  const filters = ["model", "set", "group", "grade", "predicted", "verdict", "error", "kind", "disputed", "sampled", "joint", "range", "search", "layer", "split", "correction", "condition", "detector", "site", "position"];
   if (!changed || filters.some((name) => changed.has(name))) { applyFilters(); byId("rows").scrollTop = 0; byId("slice").replaceChildren(); }
   else if (changed.has("sort") || changed.has("down")) { state.sort ? sortShown() : applyFilters(); byId("rows").scrollTop = 0; }
   drawHead();
@@ -239,13 +242,14 @@ function showSamples({ model = -1, set = -1, group = "", predicted = "", grade =
   byId("main").focus({ preventScroll: true });
   scrollTo(0, 0);
 }
-const CLEARED = { model: "", set: "", group: "", grade: "", predicted: "", verdict: "", error: "", kind: "", disputed: "", joint: "", range: "", search: "", sort: "", down: "" };
+const CLEARED = { model: "", set: "", group: "", grade: "", predicted: "", verdict: "", error: "", kind: "", disputed: "", sampled: "", joint: "", range: "", search: "", sort: "", down: "" };
 function redrawFilters() { drawFilters(); }
 
 function openPoint(spec) {
   const [statistic, condition, split, , correction, group, stratum] = spec.key.split("|");
-  const first = condition.split("-")[0], by = first === "permuted" ? "knockout" : first;
+  const first = condition.split("-")[0], by = ["permuted", "clean"].includes(first) ? "knockout" : first;
   const chosen = { predicted_correct: { predicted: "right" }, predicted_wrong: { predicted: "wrong" }, label_correct: { grade: "right" }, label_wrong: { grade: "wrong" } }[stratum] ?? {};
+  if (statistic.startsWith("within_")) chosen.sampled = "yes";
   if (stratum.startsWith("kind_")) chosen.kind = stratum.slice(5);
   const asked = split === "none" ? {} : { split };
   const note = first === "permuted" ? " Here each answer gets another answer's shift, anew in every draw: shown are the groups of the cut itself." : "";

@@ -1,7 +1,7 @@
 // The page's pen: line charts and heat maps as SVG, with a tip for the nearest point, by mouse, finger or keys.
 //
 // A figure is rows of panels: {title, panels: [panel]}. A panel of lines: {title, label, below, x: [first, last], y: [low,
-// high], level, lines: [{name, colour, dash, width, sign, open, points: [{x, y, low, high, tip, data}]}]}; a panel of a heat
+// high], level, marks: [{x, colour}], lines: [{name, colour, dash, width, sign, open, points: [{x, y, low, high, tip, data}]}]}; a panel of a heat
 // map: {title, label, below, heat: {size, most, value(row, column), tip(row, column), data(row, column)}}.
 
 const LEFT = 52, RIGHT = 10, TOP = 8, BELOW = 36;
@@ -69,6 +69,7 @@ function drawPanel(panel, width, height, open) {
   for (const tick of horizontal.ticks) if (tick >= left && Math.abs(tick - Math.round(tick)) < 1e-9) picture.append(svg("line", { x1: x(tick), x2: x(tick), y1: inner.y1, y2: inner.y1 + 4, class: "tick" }), word(String(Math.round(tick)), { x: x(tick), y: inner.y1 + 16, "text-anchor": "middle" }));
   picture.append(svg("line", { x1: inner.x0, x2: inner.x1, y1: inner.y1, y2: inner.y1, class: "tick" }), word(panel.below ?? "Layer", { x: (inner.x0 + inner.x1) / 2, y: height - 3, "text-anchor": "middle" }), word(panel.label, { transform: `translate(12 ${(inner.y0 + inner.y1) / 2}) rotate(-90)`, "text-anchor": "middle" }));
   if (panel.diagonal) picture.append(svg("line", { x1: x(left), y1: y(low), x2: x(right), y2: y(high), class: "level" }));
+  for (const mark of panel.marks ?? []) picture.append(svg("line", { x1: x(mark.x), x2: x(mark.x), y1: inner.y1, y2: inner.y1 - 9, stroke: mark.colour, "stroke-width": 2.5 }));
   // 2. what is drawn
   const points = panel.heat ? drawHeat(picture, panel.heat, x, y) : drawLines(picture, panel.lines, x, y);
   // 3. the nearest point

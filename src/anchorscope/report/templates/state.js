@@ -3,7 +3,7 @@
 const DEFAULTS = {
   tab: "overview", site: about.points[0].site, position: about.points[0].position,
   split: "layer", correction: "none", stratum: "all", beside: "permuted", bands: "1", hide: "",
-  model: "", set: "", group: "", grade: "", predicted: "", verdict: "", error: "", kind: "", disputed: "", joint: "",
+  model: "", set: "", group: "", grade: "", predicted: "", verdict: "", error: "", kind: "", disputed: "", sampled: "", joint: "",
   range: "", search: "", sort: "", down: "", layer: "anchor", condition: "knockout", detector: "", row: "", pins: "",
   other: "", cut: "knockout", measured: "",
 };
