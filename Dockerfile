@@ -12,7 +12,7 @@ ENV PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # torch first and by itself: the CPU build, without the GPU libraries; it changes less often than we do
 RUN pip install torch --index-url https://download.pytorch.org/whl/cpu
 COPY --from=build /dist /dist
-RUN pip install "$(ls /dist/*.whl)[hub,gguf,report]" \
+RUN pip install "$(ls /dist/*.whl)[hub,gguf]" \
  && useradd --create-home --uid 1000 anchorscope \
  && mkdir -p /work /home/anchorscope/.cache \
  && chown anchorscope: /work /home/anchorscope/.cache
