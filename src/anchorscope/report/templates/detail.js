@@ -95,5 +95,5 @@ function step(by) {
   const at = shown.indexOf(Number(state.row)), next = Math.max(0, Math.min(shown.length - 1, (state.row === "" ? -1 : at) + by));
   change({ row: shown[next] });
   const box = byId("rows"), top = next * ROW;
-  if (top < box.scrollTop || top > box.scrollTop + box.clientHeight - 3 * ROW) box.scrollTop = Math.max(0, top - box.clientHeight / 2);
+  if (top < scrolled || top > scrolled + box.clientHeight - 3 * ROW) box.scrollTop = Math.max(0, top - box.clientHeight / 2);
 }

@@ -36,11 +36,19 @@ function middle(model, set) {
   return cell ? String(Math.round((cell.layers - 1) / 2)) : "anchor";
 }
 
+// who is flipped, under the condition and correction in use; looked up once for a cell, not once for a row
+function flipsOf(cell) {
+  const key = `${state.condition}|${state.correction}`;
+  if (cell.flipsBy !== key) {
+    const correction = state.correction === "drift" ? "drift" : "none", condition = ["control_question", "matched_question"].includes(state.condition) ? state.condition : "knockout";
+    cell.flipsNow = cell.flips[`${condition}|${correction}`] ?? cell.flips[`${condition}|none`] ?? cell.flips["knockout|none"] ?? null;
+    cell.flipsBy = key;
+  }
+  return cell.flipsNow;
+}
 function groupOf(cell, row) {
-  const correction = state.correction === "drift" ? "drift" : "none", condition = ["control_question", "matched_question"].includes(state.condition) ? state.condition : "knockout";
-  const flips = cell.flips[`${condition}|${correction}`] ?? cell.flips[`${condition}|none`] ?? cell.flips["knockout|none"];
+  const flips = flipsOf(cell), i = row - cell.start;
   if (!flips) return "";
-  const i = row - cell.start;
   if (state.split === "anchor_half") return bit(flips[2], i) ? "Q" : "A";
   return bit(flips[state.split === "layer_half" ? 1 : 0], i * cell.layers + sortedAt(cell)) ? "Q" : "A";
 }
@@ -64,8 +72,8 @@ function scoreOf(row, detector = detectorNumber()) {
 const verdictOf = (row) => { const p = scoreOf(row); return p === null ? "" : p > 0.5 ? "flag" : "pass"; };
 
 const COLUMNS = [
-  { name: "question", title: "question", value: (row) => samples.questionText(row) || samples.idText(row), wide: true },
-  { name: "answer", title: "answer", value: (row) => samples.answerText(row), wide: true },
+  { name: "question", title: "question", value: (row) => samples.questionText(row) || samples.idText(row), wide: true, text: true },
+  { name: "answer", title: "answer", value: (row) => samples.answerText(row), wide: true, text: true },
   { name: "grade", title: "grade", value: (row) => (samples.right[row] ? "right" : "wrong") },
   { name: "group", title: "group", value: (row, cell) => groupOf(cell, row) },
   { name: "predicted", title: "probe says", value: (row, cell) => predictedOf(cell, row) },
@@ -89,6 +97,18 @@ let haystack = null; // question, answer, accepted answers and id of each sample
 function searched(row) {
   haystack ??= new Array(samples.rows);
   return (haystack[row] ??= `${samples.questionText(row)}\n${samples.answerText(row)}\n${samples.acceptedText(row)}\n${samples.idText(row)}`.toLowerCase());
+}
+
+// what a first search and a first sort by a text need is made ready while nobody waits for anything
+function makeReady() {
+  let row = 0;
+  const later = (work) => (window.requestIdleCallback ? requestIdleCallback(work, { timeout: 3000 }) : setTimeout(() => work({ timeRemaining: () => 8 }), 30));
+  const some = (deadline) => {
+    while (row < samples.rows && deadline.timeRemaining() > 1) for (let i = 0; i < 200 && row < samples.rows; i++) searched(row++);
+    if (row < samples.rows) later(some);
+    else for (const name of ["question", "answer"]) later(() => ranksOf(COLUMNS.find((each) => each.name === name)));
+  };
+  later(some);
 }
 
 function jointTest() {
@@ -134,23 +154,51 @@ function applyFilters() {
 function sortShown() {
   const by = COLUMNS.find((each) => each.name === state.sort);
   if (!by) return;
-  const value = (row) => by.value(row, cells[cellOf[row]]);
-  const sign = state.down === "1" ? -1 : 1;
+  const keys = new Uint32Array(shown.length), down = state.down === "1";
   if (by.number) {
-    const values = new Float64Array(samples.rows);
-    for (const row of shown) values[row] = value(row) ?? NaN;
-    // missing ones last, equal ones in their order
-    shown = shown.slice().sort((a, b) => (Number.isNaN(values[a]) ? 1 : 0) - (Number.isNaN(values[b]) ? 1 : 0) || sign * (values[a] - values[b]) || a - b);
+    const value = new Float32Array(1), bits = new Uint32Array(value.buffer);
+    shown.forEach((row, i) => {
+      const number = by.value(row, cells[cellOf[row]]);
+      value[0] = number ?? NaN;
+      // as whole numbers in the same order; what is missing comes last, whichever way
+      const key = bits[0] & 0x80000000 ? ~bits[0] : bits[0] | 0x80000000;
+      keys[i] = number === null || Number.isNaN(number) ? 0xffffffff : down ? ~key : key;
+    });
+  } else if (by.text) {
+    const ranks = ranksOf(by);
+    shown.forEach((row, i) => { keys[i] = down ? ~ranks[row] : ranks[row]; });
   } else {
-    const ranks = new Map([...new Set(Array.from(shown, value))].sort(collate).map((text, i) => [text, i])), rank = new Uint32Array(samples.rows);
-    for (const row of shown) rank[row] = ranks.get(value(row));
-    shown = shown.slice().sort((a, b) => sign * (rank[a] - rank[b]) || a - b);
+    const known = new Map(), values = Array.from(shown, (row) => { const text = by.value(row, cells[cellOf[row]]); known.set(text, 0); return text; });
+    [...known.keys()].sort(collate).forEach((text, i) => known.set(text, i));
+    values.forEach((text, i) => { const rank = known.get(text); keys[i] = down ? ~rank : rank; });
   }
+  shown = byKeys(shown, keys);
 }
-// by code units of small letters: 20,000 texts in tens of milliseconds, where a locale's order takes hundreds
-const small = new Map();
-const lower = (text) => { let l = small.get(text); if (l === undefined) small.set(text, (l = text.toLowerCase())); return l; };
-const collate = (a, b) => { const x = lower(a), y = lower(b); return x < y ? -1 : x > y ? 1 : 0; };
+
+// rows in the order of their keys, equal ones as they stand: byte by byte, the lowest first
+function byKeys(rows, keys) {
+  let from = rows.slice(), to = new Uint32Array(rows.length), k = keys, l = new Uint32Array(keys.length);
+  for (let shift = 0; shift < 32; shift += 8) {
+    const starts = new Uint32Array(257);
+    for (let i = 0; i < k.length; i++) starts[((k[i] >>> shift) & 255) + 1]++;
+    for (let i = 0; i < 256; i++) starts[i + 1] += starts[i];
+    for (let i = 0; i < k.length; i++) { const at = starts[(k[i] >>> shift) & 255]++; to[at] = from[i]; l[at] = k[i]; }
+    [from, to, k, l] = [to, from, l, k];
+  }
+  return from;
+}
+
+// (sample): its place among the texts of a column, by small letters; made once
+function ranksOf(by) {
+  if (by.ranks) return by.ranks;
+  const texts = Array.from({ length: samples.rows }, (_, row) => by.value(row).toLowerCase()), order = Uint32Array.from(texts, (_, i) => i);
+  order.sort((a, b) => (texts[a] < texts[b] ? -1 : texts[a] > texts[b] ? 1 : 0));
+  by.ranks = new Uint32Array(samples.rows);
+  let rank = 0;
+  order.forEach((row, i) => { if (i && texts[row] !== texts[order[i - 1]]) rank++; by.ranks[row] = rank; });
+  return by.ranks;
+}
+const collate = (a, b) => { const x = a.toLowerCase(), y = b.toLowerCase(); return x < y ? -1 : x > y ? 1 : 0; };
 
 function drawFilters() {
   const form = byId("filters"), any = [["", "any"]];
@@ -188,7 +236,8 @@ function drawCount() {
 }
 let why = "";
 
-const visible = () => COLUMNS.filter((each) => !each.when || each.when());
+let seenColumns = null;
+const visible = () => (seenColumns ??= COLUMNS.filter((each) => !each.when || each.when()));
 function drawHead() {
   const head = document.querySelector("#rows thead");
   head.replaceChildren(make("tr", {}, ...visible().map((each) => {
@@ -198,22 +247,24 @@ function drawHead() {
 }
 
 let drawnFrom = -1;
-function drawRowsShown(force = true) {
+let scrolled = 0; // pixels, as the box last said
+let tall = 0; // pixels, of the box; asked for once, as asking makes the browser lay out the page
+function drawRowsShown(force = true, top = null) {
   const box = byId("rows"), body = box.querySelector("tbody");
-  const count = Math.ceil((box.clientHeight || 600) / ROW) + 16, from = Math.max(0, Math.min(Math.floor(box.scrollTop / ROW) - 8, shown.length - count));
-  if (!force && Math.abs(from - drawnFrom) < 6) return;
+  const count = Math.ceil((tall ||= box.clientHeight || 600) / ROW) + 12, from = Math.max(0, Math.min(Math.floor((top ?? scrolled) / ROW) - 6, shown.length - count));
+  if (!force && Math.abs(from - drawnFrom) < 4) return;
   drawnFrom = from;
   const to = Math.min(shown.length, from + count), columns = visible(), rows = [];
   const spacer = (height) => { const row = make("tr", { "aria-hidden": "true", class: "spacer" }, make("td", { colSpan: columns.length })); row.firstChild.style.height = `${height}px`; return row; };
   if (from) rows.push(spacer(from * ROW));
   for (let i = from; i < to; i++) {
     const row = shown[i], cell = cells[cellOf[row]];
-    const tr = make("tr", { "data-row": row, "aria-rowindex": i + 2, class: String(row) === state.row ? "chosen" : "", onclick: () => change({ row }) });
+    const tr = make("tr", { "data-row": row, "aria-rowindex": i + 2, class: String(row) === state.row ? "chosen" : "" });
     for (const each of columns) {
       const value = each.value(row, cell);
       const text = each.number ? number(value, each.digits) : String(value);
       const td = make("td", { class: each.number ? "right" : each.wide ? "wide" : "" });
-      if (each.name === "question") td.append(make("button", { type: "button", class: "link", onclick: () => change({ row }) }, text));
+      if (each.name === "question") td.append(make("button", { type: "button", class: "link" }, text));
       else if (each.name === "grade") td.append(make("span", { class: `grade ${text}` }, text), disputedOf(row) ? make("small", { class: "disputed", title: "a second rule says otherwise" }, " disputed") : "");
       else td.append(text);
       tr.append(td);
@@ -226,12 +277,14 @@ function drawRowsShown(force = true) {
 }
 
 function refreshExplorer(changed) {
+  let top = null;
   const filters = ["model", "set", "group", "grade", "predicted", "verdict", "error", "kind", "disputed", "sampled", "joint", "range", "search", "layer", "split", "correction", "condition", "detector", "site", "position"];
-  if (!changed || filters.some((name) => changed.has(name))) { applyFilters(); byId("rows").scrollTop = 0; byId("slice").replaceChildren(); }
-  else if (changed.has("sort") || changed.has("down")) { state.sort ? sortShown() : applyFilters(); byId("rows").scrollTop = 0; }
-  drawHead();
+  if (!changed || filters.some((name) => changed.has(name))) { applyFilters(); top = 0; byId("slice").replaceChildren(); }
+  else if (changed.has("sort") || changed.has("down")) { state.sort ? sortShown() : applyFilters(); top = 0; }
+  if (!changed || ["sort", "down", "tab"].some((name) => changed.has(name))) drawHead();
   drawCount();
-  drawRowsShown();
+  drawRowsShown(true, top);
+  if (top === 0 && scrolled) byId("rows").scrollTop = scrolled = 0;
 }
 
 // --- from a number to its samples

@@ -6,6 +6,7 @@ const PARTS = [["overview", "Overview"], ["nulls", "Controls"], ["auroc", "AUROC
 function drawTabs() {
   byId("tabs").replaceChildren(...PARTS.map(([name, title], i) => make("button", { type: "button", role: "tab", id: `t-${name}`, "data-tab": name, "aria-controls": `tab-${name}`, "aria-selected": String(state.tab === name), tabIndex: state.tab === name ? 0 : -1, title: i < 9 ? `key ${i + 1}` : "", onclick: () => change({ tab: name }), onkeydown: (event) => { const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key]; if (!by) return; const next = PARTS[(i + by + PARTS.length) % PARTS.length][0]; change({ tab: next }); byId(`t-${next}`).focus(); } }, title)));
   for (const [name] of PARTS) byId(`tab-${name}`).hidden = state.tab !== name;
+  tall = 0;
 }
 
 const STALE = new Set(PARTS.map(([name]) => name)); // parts to be drawn when they are next seen
@@ -92,8 +93,9 @@ addEventListener("hashchange", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (document.documentElement.dataset.theme === "auto") redrawAll(); });
 let resizing = 0;
-addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(redrawAll, 200); });
-byId("rows").addEventListener("scroll", () => requestAnimationFrame(() => drawRowsShown(false)), { passive: true });
+addEventListener("resize", () => { tall = 0; clearTimeout(resizing); resizing = setTimeout(redrawAll, 200); });
+document.querySelector("#rows tbody").addEventListener("click", (event) => { const row = event.target.closest("[data-row]"); if (row) change({ row: row.dataset.row }); });
+byId("rows").addEventListener("scroll", () => requestAnimationFrame(() => { scrolled = byId("rows").scrollTop; drawRowsShown(false); }), { passive: true });
 
 async function begin() {
   block = await unpacked("columns");
@@ -108,6 +110,7 @@ async function begin() {
   drawVerdicts();
   drawPart(state.tab);
   performance.mark("usable");
+  makeReady();
 }
 
 window.anchorscope = { state, ready: begin(), count: () => shown.length, openPoint, showSamples, change, measuredSlice: () => { const by = new Map(); for (const row of shown) { const c = cellOf[row]; by.has(c) ? by.get(c).push(row) : by.set(c, [row]); } return [...by].map(([c, rows]) => ({ model: cells[c].model, set: cells[c].set, ...measuredSlice(cells[c], rows) })); } };
