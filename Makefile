@@ -1,7 +1,7 @@
 # make check is what CI runs. The verify- targets are longer and end with one line of JSON.
 PYTHON ?= python
 
-.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust verify-evidence verify-detectors bench results
+.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust verify-evidence verify-detectors verify-report bench results
 
 check: lint types test
 
@@ -44,6 +44,10 @@ verify-evidence:
 # RUN: a run that `anchorscope detect eval` has compared; without it, promises and intervals in made-up worlds alone
 verify-detectors:
 	$(PYTHON) checks/detectors.py $(if $(RUN),--run $(RUN))
+
+# in a real browser ($CHROMIUM or /usr/bin/chromium, Node 20); RUN: a run of your own, beside made-up ones. No model
+verify-report:
+	$(PYTHON) checks/report.py $(if $(RUN),--run $(RUN))
 
 # PEERS_PYTHON as above. Leave the machine alone meanwhile: what is measured are times
 bench:

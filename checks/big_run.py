@@ -3,8 +3,8 @@
 `python checks/big_run.py FOLDER --samples 20000` makes FOLDER/made-up, a run directory of two models and four sets.
 
 Questions, answers and states are drawn; what follows from them is made by the package's own stages: grades, which
-samples are traced, pathways, maps, evidence and the ledger. The world is one with two pathways: half of the answers
-draw their signal from the question, half from themselves (worlds.py says it with probes; here read-outs are drawn
+samples are traced, pathways, maps, evidence and the ledger. The world is one with two pathways: two in three answers
+draw their signal from the question, the others from themselves (worlds.py says it with probes; here read-outs are drawn
 directly, as fitting them at 20,000 samples takes long). The same size and seed give the same run.
 
 Above LARGE samples the numbers of charts and claims are those of a run of 1,000, which is made first: they take long,

@@ -69,8 +69,8 @@ DETECTORS = {
 }  # fmt: skip
 """Detectors that are compared, and how much of the truth each has."""
 KEPT = {
-    "knockout": (0.15, 1.0, -0.5), "matched_question": (0.25, 1.0, -0.4), "control_question": (0.95, 1.0, -0.1),
-    "matched_random": (0.3, 1.0, -0.4), "control_random": (0.9, 1.0, -0.1), "control_prefix": (0.97, 1.0, -0.05),
+    "knockout": (-0.15, 1.0, -0.2), "matched_question": (-0.05, 1.0, -0.15), "control_question": (0.95, 1.0, -0.1),
+    "matched_random": (0.0, 1.0, -0.15), "control_random": (0.9, 1.0, -0.1), "control_prefix": (0.97, 1.0, -0.05),
     "answer_only": (0.05, 0.9, -0.6), "answer_bare": (0.05, 0.8, -0.8), "patched_control": (0.9, 1.0, -0.1),
     "patched_1": (-0.2, 1.0, -0.3), "patched_2": (-0.2, 1.0, -0.3), "patched_3": (-0.2, 1.0, -0.3),
     "mirror_question": (0.3, 1.0, -0.2), "mirror_answer": (1.0, 0.4, -0.2), "mirror_both": (0.3, 0.4, -0.4),
@@ -163,13 +163,13 @@ class Drawn:
         self.clusters = np.array([row.cluster for row in self.rows])
         # 2. what is true of each: on which route, how clearly, in which layers
         sign = np.where(self.labels, 1.0, -1.0)
-        routed = rng.random(n) < 0.5
+        routed = rng.random(n) < 0.65  # so that a small run has groups of 30 too
         margin = np.exp(rng.normal(0.3, 0.4, size=n))
         depth = np.linspace(0, 1, self.layers)
         self.profile = np.exp(-(((depth - 0.55) / 0.35) ** 2))  # (layer): how much of the signal there is
         self.question, self.answer = margin * sign * routed, margin * sign * ~routed  # (sample)
         wander = np.cumsum(rng.normal(size=(n, self.layers)), axis=1) / np.sqrt(np.arange(1, self.layers + 1))
-        self.noise = (wander + 0.3 * sign[:, None]).astype(np.float32)  # (sample, layer): stays, whatever is cut
+        self.noise = (0.8 * wander + 0.3 * sign[:, None]).astype(np.float32)  # (sample, layer): stays, whatever is cut
 
     def _with_donors(self, row: Trace, i: int) -> Trace:
         """Six neighbours lend each other their tokens."""
@@ -185,7 +185,7 @@ class Drawn:
         at = np.arange(self.n) if rows is None else rows
         question, answer, moved = KEPT[condition]
         signal = question * self.question[at] + answer * self.answer[at] + moved
-        base = 1.2 * signal[:, None] * self.profile + self.noise[at]
+        base = 1.8 * signal[:, None] * self.profile + self.noise[at]
         if condition != "clean":
             base = base + 0.25 * self.rng.normal(size=base.shape)
         shape = (len(at), self.size.repeats, parts, self.layers)

@@ -207,7 +207,7 @@ const ACTS = {
   },
 
   async focus(step) {
-    await (await element(tab(step).page, step)).focus();
+    await (await element(tab(step).page, step)).evaluate((at) => at.focus()); // pictures too, which are no HTML
   },
 
   // {selector, text}: what stood there is replaced
