@@ -37,6 +37,7 @@ CASES = (
 # the distance of the states relative to their length.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 0.15}
 OF_EFFECT = 0.2  # of the knockout's own effect, by which its cut may differ from that by hand
+ROUNDED = 10  # tolerances that a model's own rounding may add where a cut is checked by hand
 EAGER = 1e-5  # transformers casts the eager softmax to float32
 LONGEST_WINDOW = 2048  # a longer sliding window costs too much to fill here
 States = dict[Site, torch.Tensor]
@@ -140,6 +141,14 @@ class Doctor:
 
     def compare(self, ours: States, expected: States, tolerance: float) -> str:
         """The largest difference, or a failure that says where it is."""
+        worst, where = self.worst(ours, expected)
+        text = f"largest difference {worst:.1e} ({where})"
+        if worst > tolerance:
+            raise _Failed(f"{text}, allowed {tolerance:.0e}")
+        return text
+
+    def worst(self, ours: States, expected: States) -> tuple[float, str]:
+        """The largest difference, and where it is."""
         worst, where = 0.0, ""
         for site, states in expected.items():
             gap = self._gap(ours[site].double(), states.double())
@@ -148,10 +157,7 @@ class Doctor:
             layer = int(gap.argmax())
             if gap[layer] >= worst:
                 worst, where = float(gap[layer]), f"{site}, layer {layer}"
-        text = f"largest difference {worst:.1e} ({where})"
-        if worst > tolerance:
-            raise _Failed(f"{text}, allowed {tolerance:.0e}")
-        return text
+        return worst, where
 
     def _gap(self, ours: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
         """(layer,): how large the difference is, by the measure of the dtype."""
@@ -256,18 +262,21 @@ def by_hand(doctor: Doctor) -> str:
     """The mask's cut equals the same cut in attention written out by hand, into later tokens and into the answer.
 
     In bfloat16 rounding is as large as a small cut, on the scale of the largest activation. So the difference is held
-    against the knockout's own effect too: rounding makes a twentieth of it, one token left out about a half.
+    against the knockout's own effect too: rounding makes a twentieth of it, one token left out about a half. In float32 a
+    deep model with large activations rounds more than others: without any cut, by hand and by the model's own code, it
+    shows how much, and that much more is allowed.
     """
     layers, texts = range(len(doctor.model.windows)), []
     with attention_by_hand(doctor.model, NOTHING, layers):
         clean = _plain(doctor, 0)
+    allowed = doctor.tolerance + min(doctor.worst(_plain(doctor, 0), clean)[0], ROUNDED * doctor.tolerance)
     for into in ("after", "answer"):
         cut = Knockout(into=into).cut(doctor.spans[0])
         streams = [clean_stream(doctor.ids[0], 0), cut_stream(doctor.ids[0], 0, cut, layers)]
         with attention_by_hand(doctor.model, cut, layers):
             expected = _plain(doctor, 0)
         ours = _one(doctor, 0, streams, 1)
-        text = doctor.compare(ours, expected, doctor.tolerance)
+        text = doctor.compare(ours, expected, allowed)
         share = max(_share_of_effect(ours[site], expected[site], clean[site]) for site in SITES)
         if share > OF_EFFECT:
             raise _Failed(f"differs by {share:.0%} of the knockout's own effect, allowed {OF_EFFECT:.0%}")
