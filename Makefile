@@ -1,7 +1,7 @@
 # make check is what CI runs. The verify- targets are longer and end with one line of JSON.
 PYTHON ?= python
 
-.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust verify-evidence verify-detectors verify-report bench results
+.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust verify-evidence verify-detectors verify-report bench docs results
 
 check: lint types test
 
@@ -52,6 +52,11 @@ verify-report:
 # PEERS_PYTHON as above. Leave the machine alone meanwhile: what is measured are times
 bench:
 	$(PYTHON) benchmarks/bench.py $(if $(PEERS_PYTHON),--peers-python $(PEERS_PYTHON))
+
+# the documentation site, into site/; any warning is an error. Needs the extra docs
+docs:
+	$(PYTHON) docs/tools/pipeline.py
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 # the figures of results/ drawn again from the tables beside them, and the published ones above ours; no run is needed
 results:
