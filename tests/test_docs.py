@@ -135,7 +135,6 @@ def agrees(done: Done, numbers: bool) -> None:
         assert matches(squeeze(done.shown), squeeze(done.printed), numbers), f"$ {done.what}\n{done.printed}"
 
 
-@pytest.mark.transformers
 @pytest.mark.parametrize("page", [page for page in PAGES if page != LIBRARY], ids=name_of)
 def test_the_page_is_true(page: Path, workshop: Workshop, tmp_path: Path):
     if page == TUTORIAL:
