@@ -7,6 +7,7 @@ function drawTabs() {
   byId("tabs").replaceChildren(...PARTS.map(([name, title], i) => make("button", { type: "button", role: "tab", id: `t-${name}`, "data-tab": name, "aria-controls": `tab-${name}`, "aria-selected": String(state.tab === name), tabIndex: state.tab === name ? 0 : -1, title: i < 9 ? `key ${i + 1}` : "", onclick: () => change({ tab: name }), onkeydown: (event) => { const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key]; if (!by) return; const next = PARTS[(i + by + PARTS.length) % PARTS.length][0]; change({ tab: next }); byId(`t-${next}`).focus(); } }, title)));
   for (const [name] of PARTS) byId(`tab-${name}`).hidden = state.tab !== name;
   tall = 0;
+  byId(`t-${state.tab}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 const STALE = new Set(PARTS.map(([name]) => name)); // parts to be drawn when they are next seen
