@@ -18,7 +18,7 @@ import random
 import sys
 import time
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
 
 from anchorscope.answers.record import ANSWERS
@@ -40,6 +40,8 @@ from anchorscope.spans.record import SPANS
 from anchorscope.store import Kind, Store
 from made_up_cell import ASKED, MODELS, NAME, POINT, RIGHT, SETS, SMALL, Drawn, Size, put
 from made_up_texts import Texts
+
+WORLD = 2  # raised when what is drawn changes: runs of an older one are made again
 
 
 class Making:
@@ -120,15 +122,15 @@ def big_run(folder: Path, samples: int, seed: int = 0) -> Path:
 
     What a large one borrows is made beside the folder.
     """
-    root = folder / NAME
-    done = folder / f"{NAME}.done"
-    size = Size.of(samples)
-    if not done.exists() or done.read_text() != f"{samples} {seed}":
+    root, done, size = folder / NAME, folder / f"{NAME}.done", Size.of(samples)
+    wanted = f"world {WORLD}, {samples} samples, seed {seed}"
+    if not done.exists() or done.read_text() != wanted:
         done.unlink(missing_ok=True)
+        rmtree(root, ignore_errors=True)  # half of one, or one of another world
         smaller = Store.open(big_run(folder.parent / f"{NAME}-{SMALL}", SMALL, seed)) if size.large else None
         with Store.writing(root, size.study(seed)) as store:
             Making(store, size, smaller)()
-        done.write_text(f"{samples} {seed}")
+        done.write_text(wanted)
     return root
 
 

@@ -32,6 +32,9 @@ LIMITS = {
     "usable ms": {1000: 1500.0, 20_000: 3000.0},
     "filter ms": {1000: 100.0, 20_000: 200.0},
     "sort ms": {1000: 100.0, 20_000: 300.0},
+    "usable cpu ms": {1000: 1000.0, 20_000: 2000.0},
+    "filter cpu ms": {1000: 60.0, 20_000: 120.0},
+    "sort cpu ms": {1000: 60.0, 20_000: 200.0},
     "memory MB": {1000: 80.0, 20_000: 250.0},
 }
 """What is promised, by samples; the medians are held against it."""
@@ -65,6 +68,9 @@ def limits(samples: int, size: Numbers, done: Numbers) -> Numbers:
         "usable ms": done.get("loads", {}).get("usable", {}).get("median"),
         "filter ms": done.get("filters", {}).get("filter", {}).get("median"),
         "sort ms": done.get("filters", {}).get("sort", {}).get("median"),
+        "usable cpu ms": done.get("loads", {}).get("cpu", {}).get("median"),
+        "filter cpu ms": done.get("filters", {}).get("filter", {}).get("cpu", {}).get("median"),
+        "sort cpu ms": done.get("filters", {}).get("sort", {}).get("cpu", {}).get("median"),
         "memory MB": done.get("memory", {}).get("seen", {}).get("heap_and_arrays"),
     }
     return {

@@ -112,6 +112,13 @@ async function readiness(page, ready) {
   })()`);
 }
 
+// (milliseconds) of processor time that the page's main thread has taken: other than times, it does not depend on what
+// else the machine does
+async function cpu(client) {
+  const { metrics } = await client.send("Performance.getMetrics");
+  return 1000 * metrics.find((each) => each.name === "TaskDuration").value;
+}
+
 async function element(page, step) {
   const found = await page.$$(step.selector);
   const at = found[step.index ?? 0];
@@ -156,9 +163,12 @@ const ACTS = {
         ...(step.motion ? [{ name: "prefers-reduced-motion", value: step.motion }] : []),
       ],
     );
-    tabs.set(name, { page, log, context, fresh: Boolean(step.fresh) });
+    const client = await page.createCDPSession();
+    await client.send("Performance.enable", { timeDomain: "threadTicks" });
+    tabs.set(name, { page, log, context, client, fresh: Boolean(step.fresh) });
     await page.goto(url.href, { waitUntil: "load", timeout: PATIENCE });
-    return readiness(page, step.ready === undefined ? "anchorscope.ready" : step.ready);
+    const times = await readiness(page, step.ready === undefined ? "anchorscope.ready" : step.ready);
+    return { ...times, cpu: await cpu(client) };
   },
 
   async close(step) {
@@ -251,9 +261,12 @@ const ACTS = {
     await tab(step).page.waitForFunction(step.expression, { timeout: step.timeout ?? PATIENCE, polling: "raf" });
   },
 
-  // {act, until}: ms from the start of an expression until `until` is true (where given) and its frame is painted
+  // {act, until}: ms from the start of an expression until `until` is true (where given) and its frame is painted, and
+  // ms of processor time meanwhile
   async timed(step) {
-    return tab(step).page.evaluate(`(async () => {
+    const { page, client } = tab(step);
+    const before = await cpu(client);
+    const took = await page.evaluate(`(async () => {
       ${PAINTED}
       await painted();
       const start = performance.now();
@@ -264,6 +277,7 @@ const ACTS = {
       while (!(${step.until ?? "true"}) && end < limit) end = await painted();
       return { ms: end - start, script: worked - start, reached: Boolean(${step.until ?? "true"}) };
     })()`);
+    return { ...took, cpu: (await cpu(client)) - before };
   },
 
   // {path, full, selector}
@@ -317,13 +331,10 @@ const ACTS = {
 
   // after a garbage collection, in MB: the JS heap, typed arrays beside it, all of them, and the tab's process
   async memory(step) {
-    const { page } = tab(step);
-    const client = await page.createCDPSession();
+    const { client } = tab(step);
     await client.send("HeapProfiler.collectGarbage");
     const heap = await client.send("Runtime.getHeapUsage");
-    await client.send("Performance.enable");
     const { metrics } = await client.send("Performance.getMetrics");
-    await client.detach();
     const of = Object.fromEntries(metrics.map((each) => [each.name, each.value]));
     const whole = await browser.target().createCDPSession();
     const { processInfo } = await whole.send("SystemInfo.getProcessInfo");
