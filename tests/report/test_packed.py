@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from anchorscope.report.packed import MISSING, Pack, Words
-from anchorscope.report.page import in_script
+from anchorscope.report.page import in_script, without_folders
 from reading_pages import Opened
 
 
@@ -67,3 +67,8 @@ def test_what_stands_in_a_script_cannot_end_it():
     assert "\u2028" not in written
     words = Words(["x", "y", "x"])
     assert (words("y"), words("new"), words.all) == (1, 2, ["x", "y", "new"])
+
+
+def test_a_page_says_nothing_of_its_writers_folders():
+    study = {"models": [{"id": "/home/me/models/tiny", "name": "org/tiny"}], "path": "C", "seed": 0}
+    assert without_folders(study) == {"models": [{"id": "…/tiny", "name": "org/tiny"}], "path": "C", "seed": 0}

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -89,7 +90,7 @@ def _about(stores: Sequence[Store], detection: Detection, pack: Pack, text: bool
                 "name": name,
                 "description": store.study.description,
                 "sentences": sentences(curves, [m for m, one in enumerate(shown) if one.run == run]),
-                "study": store.study.record(),
+                "study": without_folders(store.study.record()),
             }
             for run, (name, store) in enumerate(zip(names, stores, strict=True))
         ],
@@ -106,6 +107,15 @@ def _about(stores: Sequence[Store], detection: Detection, pack: Pack, text: bool
         "columns": pack.directory,
         "min_group": MIN_GROUP,
     }
+
+
+def without_folders(value: Any) -> Any:
+    """A record whose folders go by their last name: a page that is mailed says nothing of its writer's disk."""
+    if isinstance(value, dict):
+        return {key: without_folders(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [without_folders(each) for each in value]
+    return f"…/{Path(value).name}" if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def _verdicts(store: Store, run: int) -> list[dict[str, Any]]:

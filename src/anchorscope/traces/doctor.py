@@ -262,9 +262,9 @@ def by_hand(doctor: Doctor) -> str:
     """The mask's cut equals the same cut in attention written out by hand, into later tokens and into the answer.
 
     In bfloat16 rounding is as large as a small cut, on the scale of the largest activation. So the difference is held
-    against the knockout's own effect too: rounding makes a twentieth of it, one token left out about a half. In float32 a
-    deep model with large activations rounds more than others: without any cut, by hand and by the model's own code, it
-    shows how much, and that much more is allowed.
+    against the knockout's own effect too: rounding makes a twentieth of it, one token left out about a half. In float32
+    a deep model with large activations rounds more than others: without any cut, by hand and by the model's own code,
+    it shows how much, and that much more is allowed.
     """
     layers, texts = range(len(doctor.model.windows)), []
     with attention_by_hand(doctor.model, NOTHING, layers):
