@@ -267,6 +267,6 @@ function verdictButton(v) {
 function openVerdict(v) {
   const model = about.models.findIndex((m) => m.run === v.run && (m.name === v.model || m.name.startsWith(`${v.model} (`)));
   const set = about.sets.findIndex((s) => s.name === v.dataset);
-  const groups = { a_flat: "A", q_falls: "Q", trough: "Q", decline: "Q" };
+  const groups = { a_near_zero: "A", q_falls: "Q", recovers: "Q", declines: "Q" };
   showSamples({ model, set, group: groups[v.claim] ?? "", layer: middle(model, set), why: `${v.statement}: ${v.verdict}.` });
 }
