@@ -91,6 +91,13 @@ def fit(
         else:
             passed = f"; {100 * kept.passed:.0f} % of answers pass" if kept.passed is not None else ""
             out.print(f"{kept.promise}: flag above {kept.value:.3f}{passed}")
+    elif not 0.2 <= made.base_rate <= 0.8:
+        most = "flagged" if made.base_rate > 0.5 else "passed"
+        notice(
+            f"No threshold was chosen: an answer is flagged when it is more likely wrong than right, and where "
+            f"{100 * made.base_rate:.0f} % of answers are wrong nearly all are {most}. Choose one by a promise, as by "
+            '--at-most "10% false alarms", or say the share of wrong answers where it will be used: --base-rate.'
+        )
     out.print(f"Saved as {clean(save)}.safetensors and {clean(save)}.json", style="dim")
 
 

@@ -212,12 +212,19 @@ def _fill_texts(columns: Columns, row: Trace, sample: Sample) -> None:
     columns.text["id"].append(row.id)
     columns.text["question"].append(row.question)
     columns.text["answer"].append(row.answer)
-    columns.text["accepted"].append(BETWEEN.join(sample.question.answers[:ACCEPTED]))
+    columns.text["accepted"].append(BETWEEN.join(_accepted(sample)))
     columns.text["alias"].append(sample.grade.alias or "")
     columns.marks["question"].append(_as_javascript(row.question, sample.spans.exact_question_text))
     columns.marks["answer"].append(_as_javascript(row.answer, sample.spans.exact_answer_text))
     found = (sample.grade.alias_start, sample.grade.alias_end)
     columns.marks["found"].append(_as_javascript(row.answer, [each for each in found if each is not None]))
+
+
+def _accepted(sample: Sample) -> list[str]:
+    """Accepted answers to show: the one that was found first, spellings that differ in case once."""
+    found = [sample.grade.alias] if sample.grade.alias else []
+    by_letters = {each.casefold(): each for each in reversed([*found, *sample.question.answers])}
+    return list(by_letters.values())[::-1][:ACCEPTED]
 
 
 def _as_javascript(text: str, places: Sequence[int]) -> list[int]:

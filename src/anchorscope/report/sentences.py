@@ -70,7 +70,7 @@ def _picture(q: Sequence[list[Number]], a: Sequence[list[Number]]) -> str:
     still = [value for rows in a for value in _values(rows)]
     said = (
         "With attention to the question's key tokens cut, answers on which the probe's verdict flips (Q-Anchored) lose "
-        f"{_between([-each for each in lowest], 0)} points of ΔP at their lowest layer"
+        f"{_between([-each for each in lowest], 0)} points of probability at their lowest layer"
     )
     rest = f"; the others (A-Anchored) stay between {plain(f'{min(still):.0f}')} and {plain(f'{max(still):.0f}')}"
     return said + (rest if still else "") + "."
@@ -78,7 +78,10 @@ def _picture(q: Sequence[list[Number]], a: Sequence[list[Number]]) -> str:
 
 def _null(gap: Sequence[Number], permuted: Sequence[Number], beyond: Sequence[Number]) -> str:
     if not gap or not permuted or not beyond:
-        return "Whether that gap is more than another answer's shift would make cannot be told: groups are too small."
+        return (
+            "Sorted and measured by separate halves, whether that gap is more than another answer's shift would make "
+            "cannot be told: groups are too small."
+        )
     return (
         f"Sorted and measured by separate halves, half-way up, that gap is {_between(_values(gap), 0)} points, and "
         f"{_between(_values(permuted), 0)} when each answer gets another answer's shift: the cut goes beyond "
@@ -101,6 +104,8 @@ def _ranking(loss: Sequence[Number], beyond: Sequence[Number]) -> str:
 def _below(rows: Sequence[Number]) -> str:
     """`three of eight cells`: where the whole interval lies below zero."""
     below = sum(row.high < 0 for row in rows)
+    if len(rows) == 1:
+        return "the one cell (model and set) there is" if below else "no cell (model and set) of the one there is"
     of = counted(len(rows), "cell")
     return (
         f"none of {of}" if below == 0 else f"all {of}" if below == len(rows) else f"{counted(below, '')[:-1]} of {of}"

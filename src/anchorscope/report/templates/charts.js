@@ -53,14 +53,15 @@ const hidden = () => new Set(state.hide ? state.hide.split(",") : []);
 function drawRows(place, rows, options = {}) {
   const point = pointNumber(), off = hidden();
   const has = (row, m) => row.curves.some((c) => about.sets.some((_, s) => lineOf(point, m, s, c.key).length));
-  const models = about.models.map((_, i) => i).filter((m) => rows.some((row) => has(row, m))), drawn = rows.filter((row) => models.some((m) => has(row, m)));
+  const models = about.models.map((_, i) => i).filter((m) => rows.some((row) => has(row, m)));
   if (!models.length) {
     place.replaceChildren(make("p", { class: "notice" }, options.empty ?? "Nothing was measured for this choice, or groups are too small."));
     return;
   }
-  const ranges = drawn.map((row) => rangeOf(row, models, point, off));
+  const ranges = rows.map((row) => rangeOf(row, models, point, off));
   if (options.oneScale) ranges.fill([Math.min(...ranges.map((r) => r[0])), Math.max(...ranges.map((r) => r[1]))]);
-  const figure = drawn.map((row, r) => ({ title: row.title, panels: models.map((m) => ({
+  const letter = (r) => (options.letters && rows.length > 1 ? `(${"abcdefgh"[r]}) ` : "");
+  const figure = rows.map((row, r) => ({ title: letter(r) + row.title, missing: models.some((m) => has(row, m)) ? "" : `Nothing to draw here: not measured in this run, or groups of fewer than ${about.min_group} answers.`, panels: models.map((m) => ({
     title: about.models[m].name, label: row.label, level: row.level, x: [0, Math.max(1, layersOf(m) - 1)], y: ranges[r], marks: marksOf(row, m, point, off), lines: row.curves.flatMap((curve) => linesOf(row, curve, m, point, off)),
   })) }));
   drawFigure(place, figure, { columns: models.length, height: options.height ?? 250, alt: options.alt ?? "", open: openPoint });
@@ -159,8 +160,14 @@ function drawOverview() {
   drawChips();
   const rows = overviewRows();
   drawRows(byId("chart"), rows, { height: state.beside === "nothing" ? 380 : 250, oneScale: !state.beside.includes("-"), alt: altOf(rows) });
-  byId("caption").textContent = `ΔP: change of the probe's probability for the class it predicts on the clean pass, in points, when attention to the question's exact tokens is cut. ${CAPTIONS[state.split]} Read at the ${about.points[pointNumber()].words}. Bands: 95 % intervals. Groups of fewer than ${about.min_group} answers have no line.`;
+  byId("caption").textContent = `ΔP: change of the probe's probability for the class it predicts on the clean pass, in points, when attention to the question's exact tokens is cut. ${CAPTIONS[state.split]} Read at the ${about.points[pointNumber()].words}. ${behind()} Bands: 95 % intervals. Groups of fewer than ${about.min_group} answers have no line.`;
   drawNumbers(rows);
+}
+
+// how many answers stand behind the page, and how many of them are right
+function behind() {
+  const right = samples.right.reduce((total, each) => total + each, 0);
+  return `Behind it: ${counted(samples.rows)} answers, ${counted(right)} of them right.`;
 }
 
 function altOf(rows) {
@@ -195,7 +202,7 @@ function drawTab(tab) {
   }
   for (const chart of charts) {
     const rows = chart.rows.map((row) => ({ ...row, curves: row.curves }));
-    drawRows(byId(`chart-${chart.name}`), rows, { height: 215, empty: "This experiment was not part of the run: `evidence` in the study asks for it.", alt: chart.caption });
+    drawRows(byId(`chart-${chart.name}`), rows, { height: 215, letters: true, empty: "Nothing to draw: the study did not ask for this experiment (`evidence` does), or too few samples or questions stand behind it.", alt: chart.caption });
   }
 }
 const TITLES = {

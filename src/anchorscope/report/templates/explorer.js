@@ -75,14 +75,14 @@ const COLUMNS = [
   { name: "question", title: "question", value: (row) => samples.questionText(row) || samples.idText(row), wide: true, text: true },
   { name: "answer", title: "answer", value: (row) => samples.answerText(row), wide: true, text: true },
   { name: "grade", title: "grade", value: (row) => (samples.right[row] ? "right" : "wrong") },
-  { name: "group", title: "group", value: (row, cell) => groupOf(cell, row) },
-  { name: "predicted", title: "probe says", value: (row, cell) => predictedOf(cell, row) },
-  { name: "p", title: "P clean", number: true, value: (row, cell) => (cell.layers ? 100 * sigmoid(logitOf(cell, "clean", row, layerFor(cell))) : null), digits: 0 },
-  { name: "delta", title: "ΔP", number: true, value: (row, cell) => deltaOf(cell, row), digits: 0 },
-  { name: "score", title: "P wrong", number: true, value: (row) => { const p = scoreOf(row); return p === null ? null : 100 * p; }, digits: 0, when: () => about.samples.detectors.length },
+  { name: "group", title: "group", about: "Q: the cut flips what the probe says; A: it does not", value: (row, cell) => groupOf(cell, row) },
+  { name: "predicted", title: "probe says", about: "the class that the probe predicts on the clean pass", value: (row, cell) => predictedOf(cell, row) },
+  { name: "p", title: "P right", about: "probability that the answer is right, by the probe, on the clean pass (%)", number: true, value: (row, cell) => (cell.layers ? 100 * sigmoid(logitOf(cell, "clean", row, layerFor(cell))) : null), digits: 0 },
+  { name: "delta", title: "ΔP", about: "change, under the cut, of the probability of what the probe says (points)", number: true, value: (row, cell) => deltaOf(cell, row), digits: 0 },
+  { name: "score", title: "P wrong", about: "by the chosen detector, at even odds (%)", number: true, value: (row) => { const p = scoreOf(row); return p === null ? null : 100 * p; }, digits: 0, when: () => about.samples.detectors.length },
   { name: "set", title: "set", value: (row, cell) => setTitle(cell.set) },
   { name: "model", title: "model", value: (row, cell) => about.models[cell.model].name },
-  { name: "error", title: "error", value: (row) => wordOf("error", row) },
+  { name: "error", title: "error", about: "stock: the same wrong answer stands in five samples or more; choice: yes or no, or one of two; own: any other", value: (row) => wordOf("error", row) },
   { name: "logprob", title: "log p", number: true, value: (row) => samples.logprob[row], digits: 1 },
   { name: "popularity", title: "popularity", number: true, value: (row) => (Number.isNaN(samples.popularity[row]) ? null : samples.popularity[row]), digits: 0, when: () => samples.popularity.some((x) => !Number.isNaN(x)) },
 ];
@@ -242,7 +242,7 @@ function drawHead() {
   const head = document.querySelector("#rows thead");
   head.replaceChildren(make("tr", {}, ...visible().map((each) => {
     const on = state.sort === each.name;
-    return make("th", { scope: "col", class: each.number ? "right" : each.wide ? "wide" : "", "data-column": each.name, "aria-sort": on ? (state.down === "1" ? "descending" : "ascending") : "none" }, make("button", { type: "button", onclick: () => change(on ? (state.down === "1" ? { sort: "", down: "" } : { down: "1" }) : { sort: each.name, down: "" }) }, each.title, on ? (state.down === "1" ? " ↓" : " ↑") : ""));
+    return make("th", { scope: "col", class: each.number ? "right" : each.wide ? "wide" : "", "data-column": each.name, "aria-sort": on ? (state.down === "1" ? "descending" : "ascending") : "none" }, make("button", { type: "button", title: each.about ?? "", onclick: () => change(on ? (state.down === "1" ? { sort: "", down: "" } : { down: "1" }) : { sort: each.name, down: "" }) }, each.title, on ? (state.down === "1" ? " ↓" : " ↑") : ""));
   })));
 }
 
@@ -279,7 +279,7 @@ function drawRowsShown(force = true, top = null) {
 function refreshExplorer(changed) {
   let top = null;
   const filters = ["model", "set", "group", "grade", "predicted", "verdict", "error", "kind", "disputed", "sampled", "joint", "range", "search", "layer", "split", "correction", "condition", "detector", "site", "position"];
-  if (!changed || filters.some((name) => changed.has(name))) { applyFilters(); top = 0; byId("slice").replaceChildren(); }
+  if (!changed || filters.some((name) => changed.has(name))) { applyFilters(); top = 0; if (changed) byId("slice").replaceChildren(); }
   else if (changed.has("sort") || changed.has("down")) { state.sort ? sortShown() : applyFilters(); top = 0; }
   if (!changed || ["sort", "down", "tab"].some((name) => changed.has(name))) drawHead();
   drawCount();
@@ -295,7 +295,7 @@ function showSamples({ model = -1, set = -1, group = "", predicted = "", grade =
   byId("main").focus({ preventScroll: true });
   scrollTo(0, 0);
 }
-const CLEARED = { model: "", set: "", group: "", grade: "", predicted: "", verdict: "", error: "", kind: "", disputed: "", sampled: "", joint: "", range: "", search: "", sort: "", down: "" };
+const CLEARED = { layer: "anchor", condition: "knockout", model: "", set: "", group: "", grade: "", predicted: "", verdict: "", error: "", kind: "", disputed: "", sampled: "", joint: "", range: "", search: "", sort: "", down: "" };
 function redrawFilters() { drawFilters(); }
 
 function openPoint(spec) {

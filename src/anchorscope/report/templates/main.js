@@ -40,6 +40,7 @@ listeners.push((changed) => {
   if (STALE.has("explorer")) { drawPart("explorer"); return; }
   refreshExplorer(changed);
   if (["row", "pins", "layer", "split", "correction", "condition", "site", "position", "detector"].some((field) => changed.has(field))) drawDetail();
+  if (changed.has("row") && innerWidth <= 1000) byId("detail").scrollIntoView({ block: "nearest" });
 });
 
 function drawAbout() {

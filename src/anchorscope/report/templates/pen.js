@@ -49,6 +49,7 @@ function drawFigure(place, rows, { columns, height = 250, alt = "", open = null 
   const parts = [];
   for (const row of rows) {
     if (row.title) parts.push(make("p", { class: "row-title" }, row.title));
+    if (row.missing) { parts.push(make("p", { class: "notice" }, row.missing)); continue; }
     const panels = row.panels.map((panel) => make("figure", { class: "panel" }, make("figcaption", {}, panel.title), drawPanel(panel, width, height, open)));
     const grid = make("div", { class: "panels" }, ...panels);
     grid.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
