@@ -66,9 +66,10 @@ function drawPanel(panel, width, height, open) {
   const word = (text, attributes) => { const t = svg("text", attributes); t.textContent = text; return t; };
   // 1. axes
   const vertical = ticksOf(low, high, Math.max(3, height / 55)), horizontal = ticksOf(left, right, Math.max(3, width / 70));
-  for (const tick of vertical.ticks) picture.append(svg("line", { x1: inner.x0, x2: inner.x1, y1: y(tick), y2: y(tick), class: panel.level === tick || Math.abs(tick - (panel.level ?? NaN)) < 1e-9 ? "level" : "grid" }), word(number(tick, vertical.digits), { x: inner.x0 - 6, y: y(tick) + 4, "text-anchor": "end" }));
+  for (const tick of vertical.ticks) picture.append(svg("line", { x1: inner.x0, x2: inner.x1, y1: y(tick), y2: y(tick), class: "grid" }), word(number(tick, vertical.digits), { x: inner.x0 - 6, y: y(tick) + 4, "text-anchor": "end" }));
   for (const tick of horizontal.ticks) if (tick >= left && Math.abs(tick - Math.round(tick)) < 1e-9) picture.append(svg("line", { x1: x(tick), x2: x(tick), y1: inner.y1, y2: inner.y1 + 4, class: "tick" }), word(String(Math.round(tick)), { x: x(tick), y: inner.y1 + 16, "text-anchor": "middle" }));
   picture.append(svg("line", { x1: inner.x0, x2: inner.x1, y1: inner.y1, y2: inner.y1, class: "tick" }), word(panel.below ?? "Layer", { x: (inner.x0 + inner.x1) / 2, y: height - 3, "text-anchor": "middle" }), word(panel.label, { transform: `translate(12 ${(inner.y0 + inner.y1) / 2}) rotate(-90)`, "text-anchor": "middle" }));
+  if (panel.level >= low && panel.level <= high) picture.append(svg("line", { x1: inner.x0, x2: inner.x1, y1: y(panel.level), y2: y(panel.level), class: "level" }));
   if (panel.diagonal) picture.append(svg("line", { x1: x(left), y1: y(low), x2: x(right), y2: y(high), class: "level" }));
   for (const mark of panel.marks ?? []) picture.append(svg("line", { x1: x(mark.x), x2: x(mark.x), y1: inner.y1, y2: inner.y1 - 9, stroke: mark.colour, "stroke-width": 2.5 }));
   // 2. what is drawn
