@@ -13,7 +13,10 @@ from anchorscope.report.published import read_described, write_published
 from anchorscope.report.redraw import FIRST, redraw, statistics_of, studies_in
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-MADE = {"SmolLM2-135M": "4-bit", "Gemma-3-270m": "4-bit"}  # what a reader must know beside a model's name
+MADE = {
+    "SmolLM2-135M": "4-bit", "Gemma-3-270m": "4-bit", "Qwen2.5-Coder-0.5B": "4-bit", "Qwen2.5-Coder-1.5B": "4-bit",
+}  # fmt: skip
+# what a reader must know beside a model's name
 DESCRIBED = RESULTS / "published" / "described.csv"
 
 

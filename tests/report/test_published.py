@@ -90,14 +90,19 @@ def test_all_panels_have_one_scale(shown: Shown):
 
 
 def test_our_lines_are_those_of_the_chart(shown: Shown):
+    compared = 0
     for model in shown.models:
         axes = panel(shown, model)
         for curve in DELTA_P.rows[0].curves:
             for name in shown.datasets:
                 line = [row for row in shown.numbers.of(curve.key, model, name) if row.value is not None]
+                if not line:  # a study need not have every set, nor a group enough samples
+                    continue
                 values = {row.value for row in line}
                 drawn = [each for each in axes.lines if {y for y in each.get_ydata() if y == y} == values]
                 assert len(drawn) == 1, (model, name, curve.kind)
+                compared += 1
+    assert compared > 16
 
 
 def test_the_numbers_of_the_page_are_those_of_the_tables(shown: Shown):

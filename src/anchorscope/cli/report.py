@@ -23,10 +23,7 @@ def report(
         typer.Option("--no-text", help="Leave out questions and answers (some sets are share-alike); ids stay."),
     ] = False,
 ) -> None:
-    """Write one HTML file with the charts, the claims and the samples behind every number.
-
-    It needs no server and makes no request: mail it, archive it, open it with a browser.
-    """
+    """Write one HTML file with the charts, the claims and the samples behind every number. It needs no server."""
     if len(runs) > 2:
         raise StoreError(f"a report shows one run or two, not {len(runs)}", "Write several reports.")
     from anchorscope.store import Store
