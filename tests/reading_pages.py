@@ -52,7 +52,7 @@ class Opened:
         found = {}
         for i in range(len(point)):
             name = c["keys"][key[i]]
-            scale = 100 if name.startswith(("delta_p|", "delta_logit|", "anchor_layer|")) else 10_000
+            scale = c["scales"][key[i]]
             rows = range(start[i], start[i + 1])
             found[int(point[i]), int(model[i]), int(dataset[i]), name] = {
                 int(first[i]) + j: (*(np.nan if x[r] == MISSING else x[r] / scale for x in (value, low, high)), size[r])

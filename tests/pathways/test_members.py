@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from anchorscope.pathways.members import members
-from anchorscope.pathways.statistics import memberships, pathways
+from anchorscope.pathways.statistics import pathways
 from drawn_readouts import ORIGIN, random_readouts
 
 
@@ -29,13 +29,6 @@ def test_groups_by_whole_probes_are_those_of_the_table_to_the_sample():
                 assert row.n == (flips.layer[:, row.layer] & strata[row.stratum]).sum()
                 compared += 1
     assert compared == 3 * 5 * 3
-
-
-def test_at_the_anchor_they_are_the_memberships_of_a_run():
-    readouts = random_readouts(seed=3)
-    found, known = members(readouts, [("knockout", "none")]), memberships(readouts)
-    assert found.anchor_layer == known.anchor_layer
-    assert np.array_equal(found.flips["knockout", "none"].layer[:, found.anchor_layer], known.question)
 
 
 def test_with_halves_most_draws_decide_each_at_its_own_layer():

@@ -13,9 +13,10 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from anchorscope.errors import ProbeError
 from anchorscope.pathways.intervals import resample
+from anchorscope.pathways.members import members
 from anchorscope.pathways.record import Statistic
 from anchorscope.pathways.shifts import make_donors
-from anchorscope.pathways.statistics import DRAWS, memberships, pathways, series
+from anchorscope.pathways.statistics import DRAWS, pathways, series
 from anchorscope.store.table import schema_of
 from drawn_readouts import ALL_CONDITIONS, ORIGIN, random_readouts, readouts_of
 
@@ -534,19 +535,18 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     assert np.mean(naive) < 0.8  # had each sample been a cluster of its own
 
 
-def test_memberships_are_votes_of_the_whole_probes_at_the_best_layer():
+def test_members_are_votes_of_the_whole_probes_at_the_best_layer():
     readouts = random_readouts(n=60, layers=3, repeats=4)
-    found, oracle = memberships(readouts), Oracle(readouts)
+    found, oracle = members(readouts, [("knockout", "none"), ("knockout", "drift")]), Oracle(readouts)
     layer = oracle.anchor("best")
+    question = found.flips["knockout", "none"].layer[:, layer]
     assert found.anchor_layer == layer
     for i in range(60):
         flips = [oracle.flip("knockout", "none", r, 0, i, layer) for r in range(4)]
         p = sum(sigma(oracle.clean(r, 0, i, layer)) for r in range(4)) / 4
-        assert found.flipped[i] == sum(flips) / 4
-        assert found.question[i] == (sum(flips) >= 2)
-        assert found.probability[i] == pytest.approx(p, abs=1e-5)
-        assert found.predicted[i] == (p >= 0.5)
-    assert (memberships(readouts, correction="drift").flipped != found.flipped).any()
+        assert question[i] == (sum(flips) >= 2)
+        assert found.probability[i, layer] == pytest.approx(p, abs=1e-5)
+    assert (found.flips["knockout", "drift"].layer[:, layer] != question).any()
 
 
 def test_read_outs_that_cannot_be_split_are_refused():
@@ -554,7 +554,7 @@ def test_read_outs_that_cannot_be_split_are_refused():
     with pytest.raises(ProbeError, match="knockout"):
         pathways(replace(readouts, conditions=("clean", *"abcde")), ORIGIN)
     with pytest.raises(ProbeError, match="alike"):
-        memberships(replace(readouts, labels=np.ones(60, bool)))
+        members(replace(readouts, labels=np.ones(60, bool)), [("knockout", "none")])
 
 
 def test_a_statistic_is_a_row_of_a_table():

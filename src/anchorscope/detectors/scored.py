@@ -36,9 +36,13 @@ def read_scores(
     return samples, {name: np.array([row.logits for row in rows]).T for name, rows in by_name.items()}
 
 
-def measured(store: Store, model: str, dataset: str) -> Measured:
-    """The measures of a cell, from its scores."""
-    samples, scores = read_scores(store, model, dataset)
+Scored = tuple[Labelled, dict[str, NDArray[np.float64]]]
+"""Samples without their states, and what each detector says of them, (repeat, sample)."""
+
+
+def measured(store: Store, model: str, dataset: str, scored: Scored | None = None) -> Measured:
+    """The measures of a cell, from its scores; `scored`: as they were read."""
+    samples, scores = scored or read_scores(store, model, dataset)
     relations = {row.id: row.relation for row in store.results(model, dataset).table(TRACES)}
     entries = catalogue(store.study.traces.sites[0])
     seed = zlib.crc32(f"{model}/{dataset}".encode())  # cells are drawn apart: their mean is of independent ones

@@ -13,7 +13,6 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import expit
 
 from anchorscope.errors import ProbeError
 from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average, band, centred, interval, resample
@@ -23,7 +22,6 @@ from anchorscope.pathways.shifts import (
     CONTROL_DRIFT,
     MEASURES,
     WHOLE,
-    BoolArray,
     Resampled,
     Shift,
     make_donors,
@@ -263,31 +261,3 @@ def _of_groups(key: Key, groups: Split, strata: Sequence[str], layers: int) -> I
         for at, group in enumerate(GROUPS[:2]):
             share = key._replace(group=group, statistic="share")
             yield Series(share, groups.share[index, at], size["all"], by_layer=key.anchor == "none")
-
-
-@dataclass(frozen=True)
-class Memberships:
-    """On which pathway each sample's read-out rests, by the whole probes at the best anchor layer."""
-
-    anchor_layer: int
-    """At which layer."""
-    flipped: FloatArray
-    """(sample,): share of repeats in which the condition flips the predicted class"""
-    question: BoolArray
-    """(sample,): Q-Anchored, that is flipped in at least half of the repeats"""
-    predicted: BoolArray
-    """(sample,): class predicted on the clean pass, mean P over repeats at least 0.5"""
-    probability: FloatArray
-    """(sample,): that mean P"""
-
-
-def memberships(readouts: Readouts, condition: str = "knockout", correction: str = "none") -> Memberships:
-    """The pathway of each sample; for counts and tables by sample, not for effects: these labels have no halves."""
-    check(readouts)
-    one = resample(readouts.clusters, readouts.repeats, resamples=0, seed=0)
-    base = resampled(readouts, one, Auroc(readouts.labels.astype(bool), one.samples))
-    layer = int(base.anchors["best"][0])
-    shift = shift_of(readouts, base, condition, correction)
-    flipped = shift.flipped[:, WHOLE, :, layer].mean(axis=0)
-    probability = expit(base.clean[:, WHOLE, :, layer]).mean(axis=0)
-    return Memberships(layer, flipped, flipped >= 0.5, probability >= 0.5, probability)

@@ -62,10 +62,10 @@ def pack_samples(
     """Put all samples into the pack; what the page needs to find them."""
     columns, cells, start = Columns(), [], 0
     kept = _conditions(stores, points)
-    for one, dataset, rows in _traced(stores, points):
+    for model, one, dataset, rows in _traced(stores, points):
         cell = {
             "run": one.run,
-            "model": next(i for i, each in enumerate(shown_of(stores)) if each[1:] == one[1:]),
+            "model": model,
             "set": datasets_of(stores).index(dataset),
             "start": start,
             "count": len(rows),
@@ -87,20 +87,20 @@ def pack_samples(
     }
 
 
-def _traced(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[tuple[Shown, str, list[Trace]]]:
-    """Every model and set that has read-outs at some read point."""
-    for one in shown_of(stores):
+def _traced(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[tuple[int, Shown, str, list[Trace]]]:
+    """Every model, as the page counts them, and set that has read-outs at some read point; its traced samples."""
+    for model, one in enumerate(shown_of(stores)):
         for dataset in (each.name for each in one.store.study.datasets):
             cell = one.store.results(one.model, dataset)
             if any(cell.entry(READOUTS.at(point)) is not None for point in points):
-                yield one, dataset, list(cell.table(TRACES))
+                yield model, one, dataset, list(cell.table(TRACES))
 
 
 def _conditions(stores: Sequence[Store], points: Sequence[ReadPoint]) -> tuple[str, ...]:
     """Which read-outs are kept: as many conditions as fit."""
     there = [name for name in CONDITIONS if any(name in store.study.traces.conditions for store in stores)]
     size = 0
-    for one, dataset, rows in _traced(stores, points):
+    for _, one, dataset, rows in _traced(stores, points):
         cell = one.store.results(one.model, dataset)
         for point in points:
             if cell.entry(READOUTS.at(point)) is not None:

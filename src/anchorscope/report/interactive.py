@@ -20,8 +20,8 @@ from anchorscope.pathways.record import PATHWAYS, Key, Statistic
 from anchorscope.report.caption import POSITIONS, SITES
 from anchorscope.report.charts import CHARTS, Chart
 from anchorscope.report.evidence import EVIDENCE_CHARTS, statistics_of
-from anchorscope.report.packed import MISSING, Pack
-from anchorscope.report.palette import looks
+from anchorscope.report.packed import Pack, whole
+from anchorscope.report.palette import MARKERS, looks
 from anchorscope.store import Store, Table
 from anchorscope.study.terms import ReadPoint
 
@@ -83,7 +83,7 @@ def datasets_of(stores: Sequence[Store]) -> list[str]:
 
 
 def points_of(stores: Sequence[Store]) -> list[ReadPoint]:
-    """Where something was read and has numbers, in the runs' order; the published site first."""
+    """Where something was read and has numbers, in the runs' order."""
     points = list(dict.fromkeys(point for store in stores for point in store.study.traces.points))
     there = [point for point in points if any(any(measured(store, PATHWAYS, point)) for store in stores)]
     if not there:
@@ -108,7 +108,7 @@ def wanted(key: Key) -> bool:
 _DRAWN = {key for chart in CHARTS.values() for key in chart.keys}
 
 
-class Curve(NamedTuple):
+class PageCurve(NamedTuple):
     """The numbers of one key, layer by layer."""
 
     point: int
@@ -125,26 +125,28 @@ class Curve(NamedTuple):
     """(value, low, high, n; layer)"""
 
 
-def read_curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> list[Curve]:
+def read_curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> list[PageCurve]:
     """Every curve that the page has a use for and that has a value."""
     return [curve for curve in _curves(stores, points) if np.isfinite(curve.numbers[0]).any()]
 
 
-def pack_curves(pack: Pack, curves: Sequence[Curve]) -> dict[str, Any]:
+def pack_curves(pack: Pack, curves: Sequence[PageCurve]) -> dict[str, Any]:
     """Put all numbers of the charts into the pack; what the page needs to find them."""
     keys = list(dict.fromkeys(curve.key for curve in curves))
     places = {key: place for place, key in enumerate(keys)}
     sizes = np.array([curve.numbers.shape[1] for curve in curves], np.uint32)
-    numbers = np.concatenate([_whole(curve) for curve in curves], axis=1)
+    numbers = np.concatenate([whole(curve.numbers[:3], scale_of(curve.key)) for curve in curves], axis=1)
+    behind = np.minimum(np.concatenate([curve.numbers[3] for curve in curves]), 65535)
     return {
         "keys": ["|".join(key) for key in keys],
+        "scales": [scale_of(key) for key in keys],
         "point": pack.add(np.array([curve.point for curve in curves], np.uint8)),
         "model": pack.add(np.array([curve.model for curve in curves], np.uint8)),
         "set": pack.add(np.array([curve.dataset for curve in curves], np.uint8)),
         "key": pack.add(np.array([places[curve.key] for curve in curves], np.uint16)),
         "first": pack.add(np.array([curve.first for curve in curves], np.int16)),
         "start": pack.add(np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)),
-        "numbers": [pack.add(row) for row in numbers[:3].astype(np.int16)] + [pack.add(numbers[3].astype(np.uint16))],
+        "numbers": [*(pack.add(row) for row in numbers), pack.add(behind.astype(np.uint16))],
     }
 
 
@@ -153,15 +155,7 @@ def scale_of(key: Key) -> float:
     return POINTS if key.statistic in ("delta_p", "delta_logit", "anchor_layer") else SHARES
 
 
-def _whole(curve: Curve) -> NDArray[np.int64]:
-    """(value, low, high, n; layer) as whole numbers."""
-    with np.errstate(invalid="ignore"):
-        scaled = np.clip(np.rint(curve.numbers[:3] * scale_of(curve.key)), MISSING + 1, -MISSING - 1)
-    kept = np.where(np.isfinite(curve.numbers[:3]), scaled, MISSING)
-    return np.vstack([kept, np.minimum(curve.numbers[3:], 65535)]).astype(np.int64)
-
-
-def _curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[Curve]:
+def _curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[PageCurve]:
     shown, datasets = shown_of(stores), datasets_of(stores)
     places = {(one.run, one.model): place for place, one in enumerate(shown)}
     for at, point in enumerate(points):
@@ -169,9 +163,9 @@ def _curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[Cu
             for origin, cell in measured(store, PATHWAYS, point):
                 where = (at, places[run, origin.model], datasets.index(origin.dataset))
                 for key, first, numbers in _of_table(cell.table(PATHWAYS.at(point))):
-                    yield Curve(*where, key, first, numbers)
+                    yield PageCurve(*where, key, first, numbers)
             for (model, dataset, key), numbers in _by_key(statistics_of(lines_of(store, point), point)).items():
-                yield Curve(at, places[run, model], datasets.index(dataset), key, 0, numbers)
+                yield PageCurve(at, places[run, model], datasets.index(dataset), key, 0, numbers)
 
 
 def _by_key(rows: Iterable[Statistic]) -> dict[tuple[str, str, Key], NDArray[np.float64]]:
@@ -221,7 +215,6 @@ def _chart(chart: Chart) -> dict[str, Any]:
     return {
         "name": chart.name,
         "caption": chart.caption,
-        "legend": chart.legend,
         "rows": [
             {
                 "title": row.title,
@@ -266,7 +259,7 @@ def pack_maps(pack: Pack, stores: Sequence[Store], points: Sequence[ReadPoint]) 
 def looks_for_page(datasets: Sequence[str]) -> list[dict[str, Any]]:
     """How each set is drawn."""
     look = looks(datasets)
-    signs = dict(zip("os^DvPX<>ph", SIGNS, strict=True))
+    signs = dict(zip(MARKERS, SIGNS, strict=True))
     return [
         {"name": name, "title": look[name].name, "q": look[name].q, "a": look[name].a, "sign": signs[look[name].marker]}
         for name in datasets
@@ -277,7 +270,7 @@ SIGNS = (
     "circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "triangle-left", "triangle-right",
     "pentagon", "hexagon",
 )  # fmt: skip
-"""matplotlib's markers as plotly calls them."""
+"""The signs of palette.py as the page's pen calls them."""
 
 
 def points_for_page(points: Sequence[ReadPoint]) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,8 @@ class Pack:
         return len(self.directory) - 1
 
     def scaled(self, values: NDArray[Any], scale: float) -> int:
-        """Numbers to the nearest 1 / scale, in 16 bits; what is not finite is missing, what is beyond is cut off."""
-        with np.errstate(invalid="ignore"):
-            whole = np.clip(np.rint(values * scale), MISSING + 1, -MISSING - 1)
-        return self.add(np.where(np.isfinite(values), whole, MISSING).astype(np.int16))
+        """Numbers to the nearest 1 / scale, in 16 bits."""
+        return self.add(whole(values, scale))
 
     def bits(self, values: NDArray[np.bool_]) -> int:
         """Yes or no, eight to a byte, the first in the lowest bit."""
@@ -70,19 +68,21 @@ class Pack:
 
     def text(self) -> str:
         """All columns, as the page holds them."""
-        return deflated(b"".join(self._parts))
+        return base64.b64encode(zlib.compress(b"".join(self._parts), 9)).decode()
 
 
-def deflated(content: bytes) -> str:
-    """Bytes as a browser unpacks them: zlib, then base64."""
-    return base64.b64encode(zlib.compress(content, 9)).decode()
+def whole(values: NDArray[Any], scale: float) -> NDArray[np.int16]:
+    """Numbers times a scale as whole ones of 16 bits; what is not finite is missing, what is beyond is cut off."""
+    with np.errstate(invalid="ignore"):
+        near = np.clip(np.rint(values * scale), MISSING + 1, -MISSING - 1)
+    return np.where(np.isfinite(values), near, MISSING).astype(np.int16)
 
 
 class Words:
     """Texts that many rows share: each is kept once, and rows hold its number."""
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        self._places = {text: place for place, text in enumerate(dict.fromkeys(known))}
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
         """The number of a text."""

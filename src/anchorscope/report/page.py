@@ -42,7 +42,10 @@ MEASURES = (
     "auroc_within_relation",
 )  # fmt: skip
 """Of detectors, what the page shows."""
-SCRIPTS = ("packed", "state", "pen", "charts", "measures", "explorer", "detail", "detectors", "compare", "main")
+SCRIPTS = (
+    "packed", "state", "pen", "charts", "overview", "ledger", "samples", "measures", "filters", "explorer", "detail",
+    "detectors", "compare", "main",
+)  # fmt: skip
 """The page's own code, in this order."""
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from anchorscope.pathways.headline import Number
 from anchorscope.pathways.record import Key
-from anchorscope.report.interactive import Curve
+from anchorscope.report.interactive import PageCurve
 from anchorscope.report.words import counted, plain
 
 _FLIP = Key("delta_p", "knockout", "layer")
@@ -25,22 +25,13 @@ _KEYS = {
 }
 
 
-class Number(NamedTuple):
-    """A value of a curve with the upper end of its interval."""
-
-    value: float
-    """In the unit of its key."""
-    high: float
-    """nan where there is none."""
-
-
-def sentences(curves: Iterable[Curve], run: Sequence[int]) -> list[str]:
+def sentences(curves: Iterable[PageCurve], run: Sequence[int]) -> list[str]:
     """What a run shows, in words that its own numbers choose. `run`: its models, as the page counts them."""
     lines: dict[str, list[list[Number]]] = {name: [] for name in _KEYS}
     names = {key: name for name, key in _KEYS.items()}
     for curve in curves:
         if curve.point == 0 and curve.model in run and curve.key in names:
-            lines[names[curve.key]].append([Number(value, high) for value, _, high, _ in curve.numbers.T])
+            lines[names[curve.key]].append([Number(value, low, high, None) for value, low, high, _ in curve.numbers.T])
     said = [_picture(lines["Q"], lines["A"])]
     said.append(_null(*(_middle(lines[name]) for name in ("gap", "gap permuted", "gap beyond"))))
     said.append(_ranking(*(_middle(lines[name]) for name in ("loss", "loss beyond"))))
@@ -103,7 +94,7 @@ def _ranking(loss: Sequence[Number], beyond: Sequence[Number]) -> str:
 
 def _below(rows: Sequence[Number]) -> str:
     """`three of eight cells`: where the whole interval lies below zero."""
-    below = sum(row.high < 0 for row in rows)
+    below = sum(row.high is not None and row.high < 0 for row in rows)
     if len(rows) == 1:
         return "the one cell (model and set) there is" if below else "no cell (model and set) of the one there is"
     of = counted(len(rows), "cell")

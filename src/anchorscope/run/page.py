@@ -33,12 +33,13 @@ def detected(stores: Sequence[Store]) -> Detection:
             for dataset in store.study.datasets:
                 cell = store.results(model.name, dataset.name)
                 if cell.entry(SCORES) is not None and cell.complete(SCORES):
-                    samples, by_name = read_scores(store, model.name, dataset.name)
+                    scored = read_scores(store, model.name, dataset.name)
+                    samples, by_name = scored
                     scores[run, model.name, dataset.name] = {
                         name: dict(zip(samples.inputs.ids, map(float, each.mean(axis=0)), strict=True))
                         for name, each in by_name.items()
                     }
-                    cells.append(measured(store, model.name, dataset.name))
+                    cells.append(measured(store, model.name, dataset.name, scored))
         if cells:
             comparisons[run] = compared(cells)
     titles = {name: entry.title for name, entry in catalogue().items()}

@@ -1,13 +1,26 @@
 // Charts: the values of report/charts.py, drawn by pen.js; every point opens the samples behind it.
 
 const WORDS = {
-  layer: "at each layer (published)", anchor: "once, at the best layer", layer_half: "halves, at each layer",
-  anchor_half: "halves, at the best layer", none: "none", drift: "mean shift", drift_class: "mean shift of the class",
-  drift_control: "the control's shift", all: "all answers", predicted_correct: "predicted right",
-  predicted_wrong: "predicted wrong", label_correct: "right answers", label_wrong: "wrong answers",
-  permuted: "another answer's shift (null)", control_question: "as many other question tokens",
-  "knockout-permuted": "the cut minus the null", matched_question: "as many exact tokens",
-  "matched_question-control_question": "exact minus other tokens", knockout: "exact question tokens", nothing: "nothing",
+  layer: "at each layer (published)",
+  anchor: "once, at the best layer",
+  layer_half: "halves, at each layer",
+  anchor_half: "halves, at the best layer",
+  none: "none",
+  drift: "mean shift",
+  drift_class: "mean shift of the class",
+  drift_control: "the control's shift",
+  all: "all answers",
+  predicted_correct: "predicted right",
+  predicted_wrong: "predicted wrong",
+  label_correct: "right answers",
+  label_wrong: "wrong answers",
+  permuted: "another answer's shift (null)",
+  control_question: "as many other question tokens",
+  "knockout-permuted": "the cut minus the null",
+  matched_question: "as many exact tokens",
+  "matched_question-control_question": "exact minus other tokens",
+  knockout: "exact question tokens",
+  nothing: "nothing",
 };
 const wordsOf = (name) => WORDS[name] ?? name.replaceAll("_", " ");
 const setTitle = (s) => about.sets[s].title;
@@ -17,10 +30,14 @@ function readCurves() {
   const c = about.curves;
   const [point, model, set, key, first, start] = [c.point, c.model, c.set, c.key, c.first, c.start].map(column);
   const [value, low, high, n] = c.numbers.map(column);
-  const scales = c.keys.map((name) => (/^(delta_p|delta_logit|anchor_layer)\|/.test(name) ? 100 : 10000));
   curves = new Map();
   for (let i = 0; i < point.length; i++) {
-    curves.set(`${point[i]}/${model[i]}/${set[i]}/${c.keys[key[i]]}`, { first: first[i], from: start[i], to: start[i + 1], scale: scales[key[i]] });
+    curves.set(`${point[i]}/${model[i]}/${set[i]}/${c.keys[key[i]]}`, {
+      first: first[i],
+      from: start[i],
+      to: start[i + 1],
+      scale: c.scales[key[i]],
+    });
   }
   curves.columns = { value, low, high, n };
 }
@@ -29,15 +46,24 @@ function readCurves() {
 function lineOf(point, model, set, key) {
   const found = curves.get(`${point}/${model}/${set}/${key}`);
   if (!found) return [];
-  const { value, low, high, n } = curves.columns, line = [];
+  const { value, low, high, n } = curves.columns,
+    line = [];
   const scaled = (x) => (x === MISSING ? null : x / found.scale);
   for (let i = found.from; i < found.to; i++) {
-    if (value[i] !== MISSING) line.push({ layer: found.first + i - found.from, value: scaled(value[i]), low: scaled(low[i]), high: scaled(high[i]), n: n[i] });
+    if (value[i] !== MISSING)
+      line.push({
+        layer: found.first + i - found.from,
+        value: scaled(value[i]),
+        low: scaled(low[i]),
+        high: scaled(high[i]),
+        n: n[i],
+      });
   }
   return line;
 }
 
-const dark = () => document.documentElement.dataset.theme === "dark" ||
+const dark = () =>
+  document.documentElement.dataset.theme === "dark" ||
   (document.documentElement.dataset.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
 // on a dark page the darkest published colours are lifted so that lines are seen
 function seen(colour) {
@@ -51,37 +77,78 @@ const hidden = () => new Set(state.hide ? state.hide.split(",") : []);
 
 // one row of panels for each of `rows`, a panel for each model that has lines
 function drawRows(place, rows, options = {}) {
-  const point = pointNumber(), off = hidden();
+  const point = pointNumber(),
+    off = hidden();
   const has = (row, m) => row.curves.some((c) => about.sets.some((_, s) => lineOf(point, m, s, c.key).length));
   const models = about.models.map((_, i) => i).filter((m) => rows.some((row) => has(row, m)));
   if (!models.length) {
-    place.replaceChildren(make("p", { class: "notice" }, options.empty ?? "Nothing was measured for this choice, or groups are too small."));
+    place.replaceChildren(
+      make("p", { class: "notice" }, options.empty ?? "Nothing was measured for this choice, or groups are too small."),
+    );
     return;
   }
   const ranges = rows.map((row) => rangeOf(row, models, point, off));
   if (options.oneScale) ranges.fill([Math.min(...ranges.map((r) => r[0])), Math.max(...ranges.map((r) => r[1]))]);
   const letter = (r) => (options.letters && rows.length > 1 ? `(${"abcdefgh"[r]}) ` : "");
-  const figure = rows.map((row, r) => ({ title: letter(r) + row.title, missing: models.some((m) => has(row, m)) ? "" : `Nothing to draw here: not measured in this run, or groups of fewer than ${about.min_group} answers.`, panels: models.map((m) => ({
-    title: about.models[m].name, label: row.label, level: row.level, x: [0, Math.max(1, layersOf(m) - 1)], y: ranges[r], marks: marksOf(row, m, point, off), lines: row.curves.flatMap((curve) => linesOf(row, curve, m, point, off)),
-  })) }));
-  drawFigure(place, figure, { columns: models.length, height: options.height ?? 250, alt: options.alt ?? "", open: openPoint });
+  const figure = rows.map((row, r) => ({
+    title: letter(r) + row.title,
+    missing: models.some((m) => has(row, m))
+      ? ""
+      : `Nothing to draw here: not measured in this run, or groups of fewer than ${about.min_group} answers.`,
+    panels: models.map((m) => ({
+      title: about.models[m].name,
+      label: row.label,
+      level: row.level,
+      x: [0, Math.max(1, layersOf(m) - 1)],
+      y: ranges[r],
+      marks: marksOf(row, m, point, off),
+      lines: row.curves.flatMap((curve) => linesOf(row, curve, m, point, off)),
+    })),
+  }));
+  drawFigure(place, figure, {
+    columns: models.length,
+    height: options.height ?? 250,
+    alt: options.alt ?? "",
+    open: openPoint,
+  });
 }
 
 // places on the x axis, such as the mean anchor layer of each set
 function marksOf(row, m, point, off) {
   if (!row.ticks) return [];
-  return about.sets.flatMap((set, s) => (off.has(set.name) ? [] : lineOf(point, m, s, row.ticks).map((p) => ({ x: p.value, colour: seen(set.q) }))));
+  return about.sets.flatMap((set, s) =>
+    off.has(set.name) ? [] : lineOf(point, m, s, row.ticks).map((p) => ({ x: p.value, colour: seen(set.q) })),
+  );
 }
 
 function linesOf(row, curve, m, point, off) {
-  const digits = row.least >= 1 ? 1 : 3, found = [];
+  const digits = row.least >= 1 ? 1 : 3,
+    found = [];
   about.sets.forEach((set, s) => {
     const line = off.has(set.name) || off.has(curve.kind) ? [] : lineOf(point, m, s, curve.key);
     if (!line.length) return;
     const name = `${set.title}${{ Q: ", Q-Anchored", A: ", A-Anchored" }[curve.kind] ?? ""}`;
     found.push({
-      name, colour: seen(curve.kind === "A" ? set.a : set.q), dash: curve.style, width: curve.style === ":" ? 1.6 : 2, sign: set.sign, open: curve.style !== "-", gaps: true, band: state.bands === "1" && curve.band !== false,
-      points: line.map((p) => ({ x: p.layer, y: p.value, low: p.low, high: p.high, data: { point, model: m, set: s, key: curve.key, layer: p.layer, n: p.n }, tip: [`${name}, layer ${p.layer}`, `${number(p.value, digits)}${interval(p.low, p.high, digits)}`, `${wordsOf(curve.key.split("|")[1])}; ${counted(p.n)} samples, click to see them`] })),
+      name,
+      colour: seen(curve.kind === "A" ? set.a : set.q),
+      dash: curve.style,
+      width: curve.style === ":" ? 1.6 : 2,
+      sign: set.sign,
+      open: curve.style !== "-",
+      gaps: true,
+      band: state.bands === "1" && curve.band !== false,
+      points: line.map((p) => ({
+        x: p.layer,
+        y: p.value,
+        low: p.low,
+        high: p.high,
+        data: { point, model: m, set: s, key: curve.key, layer: p.layer, n: p.n },
+        tip: [
+          `${name}, layer ${p.layer}`,
+          `${number(p.value, digits)}${interval(p.low, p.high, digits)}`,
+          `${wordsOf(curve.key.split("|")[1])}; ${counted(p.n)} samples, click to see them`,
+        ],
+      })),
     });
   });
   return found;
@@ -89,191 +156,141 @@ function linesOf(row, curve, m, point, off) {
 
 // from the lowest to the highest end of what is drawn, at least as wide as the row asks for
 function rangeOf(row, models, point, off) {
-  let low = row.level, high = row.level;
-  for (const m of models) for (const curve of row.curves) about.sets.forEach((set, s) => {
-    if (off.has(set.name) || off.has(curve.kind)) return;
-    for (const p of lineOf(point, m, s, curve.key)) {
-      const ends = state.bands === "1" && curve.band !== false && p.low !== null ? [p.low, p.high] : [p.value];
-      low = Math.min(low, p.value, ...ends); high = Math.max(high, p.value, ...ends);
-    }
-  });
-  const lacking = Math.max(0, row.least - (high - low)) / 2, margin = 0.04 * Math.max(row.least, high - low);
+  let low = row.level,
+    high = row.level;
+  for (const m of models)
+    for (const curve of row.curves)
+      about.sets.forEach((set, s) => {
+        if (off.has(set.name) || off.has(curve.kind)) return;
+        for (const p of lineOf(point, m, s, curve.key)) {
+          const ends = state.bands === "1" && curve.band !== false && p.low !== null ? [p.low, p.high] : [p.value];
+          low = Math.min(low, p.value, ...ends);
+          high = Math.max(high, p.value, ...ends);
+        }
+      });
+  const lacking = Math.max(0, row.least - (high - low)) / 2,
+    margin = 0.04 * Math.max(row.least, high - low);
   return [low - lacking - margin, high + lacking + margin];
 }
-const layersOf = (m) => Math.max(0, ...about.samples.cells.filter((cell) => cell.model === m).flatMap((cell) => cell.points.map((p) => p?.layers ?? 0)));
-
-// --- the first screen
-function overviewRows() {
-  const anchor = (condition) => {
-    if (!state.split.startsWith("anchor")) return "none";
-    return condition.includes("permuted") || ["drift_class", "drift_control"].includes(state.correction) ? "half" : "best";
-  };
-  const row = (condition, title, correction = state.correction) => ({
-    title, label: "ΔP (points)", least: 10, level: 0,
-    curves: ["Q", "A"].map((kind) => ({ kind, style: kind === "Q" ? "-" : "--", band: true, key: ["delta_p", condition, state.split, anchor(condition), correction, kind, state.stratum].join("|") })),
-  });
-  const rows = [row("knockout", "The cut: exact question tokens")];
-  if (state.beside !== "nothing") {
-    const uncorrected = state.beside.includes("permuted") ? "none" : state.correction;
-    rows.push(row(state.beside, `Beside it: ${wordsOf(state.beside)}`, uncorrected));
-  }
-  return rows;
-}
-
-const CAPTIONS = {
-  layer: "Sorted at each layer by the very flip that is measured there, as published: part of the gap holds by definition.",
-  anchor: "Every answer has one label, by the flip at the layer where the probe ranks best; the same probes sort and measure.",
-  layer_half: "One half of the probes sorts at each layer, the other half measures: no gap by definition.",
-  anchor_half: "One half of the probes sorts at its best layer, the other half measures: no gap by definition.",
-};
-
-function drawControls() {
-  const has = (name, value) => about.curves.keys.some((key) => key.split("|")[{ split: 2, correction: 4, stratum: 6 }[name]] === value && key.startsWith("delta_p"));
-  const options = (name, values) => values.filter((value) => has(name, value)).map((value) => [value, wordsOf(value)]);
-  const unique = (values) => [...new Set(values)];
-  byId("controls").replaceChildren(
-    select("site", "Site", unique(about.points.map((p) => p.site)).map((s) => [s, s])),
-    select("position", "Position", unique(about.points.map((p) => p.position)).map((p) => [p, p])),
-    select("split", "Sorted into Q and A", options("split", ["layer", "anchor", "layer_half", "anchor_half"])),
-    select("correction", "Subtracted", options("correction", ["none", "drift", "drift_class", "drift_control"])),
-    select("stratum", "Among", options("stratum", ["all", "predicted_correct", "predicted_wrong", "label_correct", "label_wrong"])),
-    select("beside", "Beside it", ["permuted", "knockout-permuted", "control_question", "matched_question", "matched_question-control_question", "nothing"].map((v) => [v, wordsOf(v)])),
-    select("bands", "95 % intervals", [["1", "shown"], ["0", "hidden"]]),
+const layersOf = (m) =>
+  Math.max(
+    0,
+    ...about.samples.cells.filter((cell) => cell.model === m).flatMap((cell) => cell.points.map((p) => p?.layers ?? 0)),
   );
-}
-
-function drawChips() {
-  const off = hidden();
-  const toggle = (name) => {
-    off.has(name) ? off.delete(name) : off.add(name);
-    change({ hide: [...off].join(",") });
-  };
-  const chip = (name, label, swatches) => make("button", { type: "button", class: "chip", "aria-pressed": String(!off.has(name)), "data-chip": name, onclick: () => toggle(name) }, ...swatches, label);
-  const line = (colour, dash) => { const swatch = make("span", { class: `swatch ${dash}`, "aria-hidden": "true" }); swatch.style.borderColor = seen(colour); return swatch; };
-  byId("chips").replaceChildren(
-    chip("Q", "Q-Anchored: the cut flips the verdict", [line("#66707f", "solid")]), chip("A", "A-Anchored: it does not", [line("#66707f", "dashed")]),
-    ...about.sets.map((set) => chip(set.name, set.title, [line(set.q, "solid"), line(set.a, "dashed")])),
-  );
-}
-
-function drawOverview() {
-  drawChips();
-  const rows = overviewRows();
-  drawRows(byId("chart"), rows, { height: state.beside === "nothing" ? 380 : 250, oneScale: !state.beside.includes("-"), alt: altOf(rows) });
-  byId("caption").textContent = `ΔP: change of the probe's probability for the class it predicts on the clean pass, in points, when attention to the question's exact tokens is cut. ${CAPTIONS[state.split]} Read at the ${about.points[pointNumber()].words}. ${behind()} Bands: 95 % intervals. Groups of fewer than ${about.min_group} answers have no line.`;
-  drawNumbers(rows);
-}
-
-// how many answers stand behind the page, and how many of them are right
-function behind() {
-  const right = samples.right.reduce((total, each) => total + each, 0);
-  return `Behind it: ${counted(samples.rows)} answers, ${counted(right)} of them right.`;
-}
-
-function altOf(rows) {
-  const point = pointNumber(), said = [];
-  about.models.forEach((model, m) => rows[0].curves.forEach((curve) => {
-    const lows = about.sets.map((_, s) => lineOf(point, m, s, curve.key)).filter((l) => l.length).map((l) => Math.min(...l.map((p) => p.value)));
-    if (lows.length) said.push(`${model.name}, ${curve.kind}-Anchored: lowest values ${number(Math.min(...lows), 0)} to ${number(Math.max(...lows), 0)}`);
-  }));
-  return `Line chart of ΔP by layer. ${said.join(". ")}. The numbers are in the table below the chart.`;
-}
-
-function drawNumbers(rows) {
-  const point = pointNumber(), body = make("tbody");
-  for (const row of rows) for (const curve of row.curves) about.models.forEach((model, m) => about.sets.forEach((set, s) => {
-    const line = lineOf(point, m, s, curve.key);
-    if (!line.length) return;
-    const lowest = line.reduce((a, b) => (b.value < a.value ? b : a));
-    const cell = (p) => make("td", {}, make("button", { type: "button", class: "number", onclick: () => openPoint({ point, model: m, set: s, key: curve.key, layer: p.layer, n: p.n }) }, `${number(p.value, 1)}${interval(p.low, p.high, 1)}`), make("small", {}, ` layer ${p.layer}, n ${counted(p.n)}`));
-    body.append(make("tr", {}, make("th", { scope: "row" }, `${model.name}, ${set.title}`), make("td", {}, curve.kind), make("td", {}, wordsOf(curve.key.split("|")[1])), cell(line[0]), cell(lowest), cell(line[line.length - 1])));
-  }));
-  const head = make("tr", {}, ...["model, set", "group", "what is cut", "first", "lowest", "last"].map((h) => make("th", { scope: "col" }, h)));
-  document.querySelector("#numbers .scroll").replaceChildren(make("table", {}, make("thead", {}, head), body));
-}
 
 // --- other charts: as charts.py has them
-const TABS = { nulls: ["nulls", "delta_p_controlled", "delta_p_strata"], auroc: ["auroc"], within: ["within_question", "donors"], mirror: ["mirror", "answer_only"] };
+const TABS = {
+  nulls: ["nulls", "delta_p_controlled", "delta_p_strata"],
+  auroc: ["auroc"],
+  within: ["within_question", "donors"],
+  mirror: ["mirror", "answer_only"],
+};
 function drawTab(tab) {
   const place = byId(`tab-${tab}`);
   const charts = TABS[tab].map((name) => about.charts.find((chart) => chart.name === name)).filter(Boolean);
   if (!place.childElementCount) {
-    for (const chart of charts) place.append(make("h2", {}, TITLES[chart.name]), make("div", { class: "chart", id: `chart-${chart.name}` }), make("p", { class: "caption" }, chart.caption));
+    for (const chart of charts)
+      place.append(
+        make("h2", {}, TITLES[chart.name]),
+        make("div", { class: "chart", id: `chart-${chart.name}` }),
+        make("p", { class: "caption" }, chart.caption),
+      );
   }
   for (const chart of charts) {
-    const rows = chart.rows.map((row) => ({ ...row, curves: row.curves }));
-    drawRows(byId(`chart-${chart.name}`), rows, { height: 215, letters: true, empty: "Nothing to draw: the study did not ask for this experiment (`evidence` does), or too few samples or questions stand behind it.", alt: chart.caption });
+    drawRows(byId(`chart-${chart.name}`), chart.rows, {
+      height: 215,
+      letters: true,
+      empty:
+        "Nothing to draw: the study did not ask for this experiment (`evidence` does), or too few samples or questions stand behind it.",
+      alt: chart.caption,
+    });
   }
 }
 const TITLES = {
-  nulls: "What would come about by itself", delta_p_controlled: "The controlled chart", delta_p_strata: "Within predicted classes, and without the mean shift",
-  auroc: "How well right is told from wrong, and what the cut takes", within_question: "Among several answers to one question", donors: "Another question's words in the place of the own ones",
-  mirror: "The mirror: read behind the answer", answer_only: "Without the question",
+  nulls: "What would come about by itself",
+  delta_p_controlled: "The controlled chart",
+  delta_p_strata: "Within predicted classes, and without the mean shift",
+  auroc: "How well right is told from wrong, and what the cut takes",
+  within_question: "Among several answers to one question",
+  donors: "Another question's words in the place of the own ones",
+  mirror: "The mirror: read behind the answer",
+  answer_only: "Without the question",
 };
 
 function drawMaps() {
-  const place = byId("tab-maps"), point = pointNumber(), mine = about.maps.filter((map) => map.point === point);
+  const place = byId("tab-maps"),
+    point = pointNumber(),
+    mine = about.maps.filter((map) => map.point === point);
   if (!mine.length) {
-    place.replaceChildren(make("h2", {}, "Layer × layer maps"), make("p", { class: "notice" }, "No map was made at this site: `map` in the study asks for it."));
+    place.replaceChildren(
+      make("h2", {}, "Layer × layer maps"),
+      make("p", { class: "notice" }, "No map was made at this site: `map` in the study asks for it."),
+    );
     return;
   }
-  const conditions = [...new Set(mine.map((map) => map.condition))], chosen = conditions.includes(state.cut) ? state.cut : conditions[0];
-  place.replaceChildren(make("h2", {}, "Layer × layer maps: cut here, read there"), make("form", { class: "controls" }, select("cut", "What is cut", conditions.map((c) => [c, wordsOf(c)]), chosen)), make("div", { class: "chart", id: "chart-maps" }), make("p", { class: "caption" }, "Change of AUROC at the layer read (across) when attention is cut around the layer at the side. Blue: ranking gets worse; red: better."));
-  const maps = mine.filter((map) => map.condition === chosen), values = maps.map((map) => column(map.numbers));
+  const conditions = [...new Set(mine.map((map) => map.condition))],
+    chosen = conditions.includes(state.cut) ? state.cut : conditions[0];
+  place.replaceChildren(
+    make("h2", {}, "Layer × layer maps: cut here, read there"),
+    make(
+      "form",
+      { class: "controls" },
+      select(
+        "cut",
+        "What is cut",
+        conditions.map((c) => [c, wordsOf(c)]),
+        chosen,
+      ),
+    ),
+    make("div", { class: "chart", id: "chart-maps" }),
+    make(
+      "p",
+      { class: "caption" },
+      "Change of AUROC at the layer read (across) when attention is cut around the layer at the side. Blue: ranking gets worse; red: better.",
+    ),
+  );
+  const maps = mine.filter((map) => map.condition === chosen),
+    values = maps.map((map) => column(map.numbers));
   let most = 0;
-  maps.forEach((map, i) => { for (let j = 0; j < map.layers ** 2; j++) if (values[i][j] !== MISSING) most = Math.max(most, Math.abs(values[i][j])); });
-  const models = [...new Set(maps.map((map) => map.model))], columns = Math.max(...models.map((m) => maps.filter((map) => map.model === m).length));
-  const at = (i, k, cut, read) => { const v = values[i][k * maps[i].layers ** 2 + cut * maps[i].layers + read]; return v === MISSING ? null : v / 10000; };
-  const rows = models.map((m) => ({ title: "", panels: maps.flatMap((map, i) => (map.model !== m ? [] : [{
-    title: `${about.models[m].name}, ${setTitle(map.set)}`, label: "cut around layer", below: "read at layer",
-    heat: { size: map.layers, most: most / 10000, value: (cut, read) => at(i, 0, cut, read), data: (cut, read) => ({ model: m, set: map.set, layer: read }), tip: (cut, read) => [`cut around layer ${cut}, read at ${read}`, `${number(at(i, 0, cut, read), 3)}${interval(at(i, 1, cut, read), at(i, 2, cut, read), 3)}`, "click for the samples"] },
-  }])) }));
-  drawFigure(byId("chart-maps"), rows, { columns, height: 300, alt: "Heat maps of the change of AUROC by layer cut and layer read", open: (spec) => showSamples(spec) });
-}
-
-// --- the ledger
-const SIGNS = { holds: "✓", "does not hold": "✗", "cannot tell": "?" };
-const KINDS = { holds: "good", "does not hold": "bad", "cannot tell": "open" };
-function drawVerdicts() {
-  const place = byId("verdicts");
-  if (!about.verdicts.length) {
-    place.replaceChildren(make("p", { class: "notice" }, "No ledger was made for this run: `evidence` in the study asks for it, `anchorscope claims RUN` makes it."));
-    return;
-  }
-  const models = [...new Set(about.verdicts.map((v) => `${v.run}|${v.model}`))];
-  place.replaceChildren(...models.map((name) => {
-    const mine = about.verdicts.filter((v) => `${v.run}|${v.model}` === name);
-    const title = mine[0].model + (about.runs.length > 1 ? ` (${about.runs[mine[0].run].name})` : "");
-    const strip = make("span", { class: "strip", "aria-hidden": "true" }, ...mine.map((v) => make("i", { class: KINDS[v.verdict] })));
-    const counts = Object.keys(SIGNS).map((s) => `${mine.filter((v) => v.verdict === s).length} ${{ holds: "hold", "does not hold": "do not hold", "cannot tell": "cannot be told" }[s]}`).join(", ");
-    const details = make("details", { class: "ledger" }, make("summary", {}, make("b", {}, title), ` ${counts} `, strip));
-    details.addEventListener("toggle", () => { if (details.open && details.childElementCount === 1) details.append(ledgerTable(mine)); });
-    return details;
+  maps.forEach((map, i) => {
+    for (let j = 0; j < map.layers ** 2; j++)
+      if (values[i][j] !== MISSING) most = Math.max(most, Math.abs(values[i][j]));
+  });
+  const models = [...new Set(maps.map((map) => map.model))],
+    columns = Math.max(...models.map((m) => maps.filter((map) => map.model === m).length));
+  const at = (i, k, cut, read) => {
+    const v = values[i][k * maps[i].layers ** 2 + cut * maps[i].layers + read];
+    return v === MISSING ? null : v / 10000;
+  };
+  const rows = models.map((m) => ({
+    title: "",
+    panels: maps.flatMap((map, i) =>
+      map.model !== m
+        ? []
+        : [
+            {
+              title: `${about.models[m].name}, ${setTitle(map.set)}`,
+              label: "cut around layer",
+              below: "read at layer",
+              heat: {
+                size: map.layers,
+                most: most / 10000,
+                value: (cut, read) => at(i, 0, cut, read),
+                data: (cut, read) => ({ model: m, set: map.set, layer: read }),
+                tip: (cut, read) => [
+                  `cut around layer ${cut}, read at ${read}`,
+                  `${number(at(i, 0, cut, read), 3)}${interval(at(i, 1, cut, read), at(i, 2, cut, read), 3)}`,
+                  "click for the samples",
+                ],
+              },
+            },
+          ],
+    ),
   }));
-  if (models.length) place.firstChild.open = false;
-}
-
-function ledgerTable(mine) {
-  const sets = [...new Set(mine.map((v) => v.dataset))].filter((s) => s !== "all");
-  const claims = [...new Set(mine.map((v) => v.claim))], body = make("tbody");
-  for (const claim of claims) {
-    const of = mine.filter((v) => v.claim === claim), first = of[0];
-    const cells = of.some((v) => v.dataset === "all") ? [make("td", { colSpan: Math.max(1, sets.length) }, verdictButton(of[0]))] : sets.map((s) => { const v = of.find((x) => x.dataset === s); return make("td", {}, v ? verdictButton(v) : "–"); });
-    body.append(make("tr", {}, make("th", { scope: "row" }, first.statement, make("small", {}, `${first.statistic}; against ${first.control}; ${first.threshold ? `holds if ${first.side === "above" ? ">" : "<"} ${number(first.threshold, Math.abs(first.threshold) >= 1 ? 0 : 2)}` : "decided by its p-value"}`)), ...cells));
-  }
-  const titles = sets.map((s) => about.sets.find((x) => x.name === s)?.title ?? s);
-  return make("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Claims" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "claim"), ...(titles.length ? titles : ["all sets"]).map((t) => make("th", { scope: "col" }, t)))), body));
-}
-
-function verdictButton(v) {
-  const digits = Math.abs(v.threshold) >= 1 ? 1 : 3;
-  const words = `${SIGNS[v.verdict]} ${v.value === null ? "too few" : number(v.value, digits) + (v.low < v.high ? interval(v.low, v.high, digits) : "")}`;
-  return make("button", { type: "button", class: `verdict ${KINDS[v.verdict]}`, "data-claim": v.claim, "data-model": v.model, "data-set": v.dataset, title: `${v.verdict}; n = ${v.n}${v.p === null ? "" : `; p = ${v.p.toPrecision(2)}`}. Click for the samples.`, onclick: () => openVerdict(v) }, words);
-}
-
-function openVerdict(v) {
-  const model = about.models.findIndex((m) => m.run === v.run && (m.name === v.model || m.name.startsWith(`${v.model} (`)));
-  const set = about.sets.findIndex((s) => s.name === v.dataset);
-  const groups = { a_near_zero: "A", q_falls: "Q", recovers: "Q", declines: "Q" };
-  showSamples({ model, set, group: groups[v.claim] ?? "", layer: middle(model, set), why: `${v.statement}: ${v.verdict}.` });
+  drawFigure(byId("chart-maps"), rows, {
+    columns,
+    height: 300,
+    alt: "Heat maps of the change of AUROC by layer cut and layer read",
+    open: (spec) => showSamples(spec),
+  });
 }

@@ -1,13 +1,24 @@
 // One sample, or two side by side.
 
-const LINES = { clean: ["clean pass", "#3f7fbf", ""], knockout: ["question's exact tokens cut", "#c8442f", ""], control_question: ["other question tokens cut", "#8a8f98", "5 3"], control_random: ["near tokens cut", "#b08d57", "2 3"], control_prefix: ["words of the examples cut", "#7a9b76", "1 3"], answer_only: ["without the question", "#8e6bb0", "7 3 2 3"] };
+const LINES = {
+  clean: ["clean pass", "#3f7fbf", ""],
+  knockout: ["question's exact tokens cut", "#c8442f", ""],
+  control_question: ["other question tokens cut", "#8a8f98", "5 3"],
+  control_random: ["near tokens cut", "#b08d57", "2 3"],
+  control_prefix: ["words of the examples cut", "#7a9b76", "1 3"],
+  answer_only: ["without the question", "#8e6bb0", "7 3 2 3"],
+};
 
 // a text with some places marked, as elements
 function marked(text, places, name, found = []) {
   const edges = new Set([0, text.length]);
   for (const p of [...places, ...found]) if (p <= text.length) edges.add(p);
-  const ends = [...edges].sort((a, b) => a - b), out = [];
-  const inside = (list, a) => { for (let i = 0; i + 1 < list.length; i += 2) if (list[i] <= a && a < list[i + 1]) return true; return false; };
+  const ends = [...edges].sort((a, b) => a - b),
+    out = [];
+  const inside = (list, a) => {
+    for (let i = 0; i + 1 < list.length; i += 2) if (list[i] <= a && a < list[i + 1]) return true;
+    return false;
+  };
   for (let i = 0; i + 1 < ends.length; i++) {
     const part = text.slice(ends[i], ends[i + 1]);
     const node = inside(places, ends[i]) ? make("mark", { class: name }, part) : document.createTextNode(part);
@@ -17,49 +28,186 @@ function marked(text, places, name, found = []) {
 }
 
 function curveOf(cell, row) {
-  const width = 360, height = 150, left = 34, bottom = 20, svg = (tag, attributes) => { const e = document.createElementNS("http://www.w3.org/2000/svg", tag); for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v); return e; };
+  const width = 360,
+    height = 150,
+    left = 34,
+    bottom = 20,
+    svg = (tag, attributes) => {
+      const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+      for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+      return e;
+    };
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "curve", role: "img" });
-  const x = (layer) => left + (layer / Math.max(1, cell.layers - 1)) * (width - left - 8), y = (p) => 6 + (1 - p) * (height - bottom - 10);
-  for (const p of [0, 0.5, 1]) { picture.append(svg("line", { x1: left, x2: width - 8, y1: y(p), y2: y(p), class: "grid" })); const t = svg("text", { x: left - 5, y: y(p) + 3, "text-anchor": "end" }); t.textContent = `${100 * p}`; picture.append(t); }
+  const x = (layer) => left + (layer / Math.max(1, cell.layers - 1)) * (width - left - 8),
+    y = (p) => 6 + (1 - p) * (height - bottom - 10);
+  for (const p of [0, 0.5, 1]) {
+    picture.append(svg("line", { x1: left, x2: width - 8, y1: y(p), y2: y(p), class: "grid" }));
+    const t = svg("text", { x: left - 5, y: y(p) + 3, "text-anchor": "end" });
+    t.textContent = `${100 * p}`;
+    picture.append(t);
+  }
   const at = layerFor(cell);
   picture.append(svg("line", { x1: x(at), x2: x(at), y1: 6, y2: height - bottom, class: "at" }));
-  for (const layer of [0, Math.round((cell.layers - 1) / 2), cell.layers - 1]) { const t = svg("text", { x: x(layer), y: height - 6, "text-anchor": "middle" }); t.textContent = layer; picture.append(t); }
-  const legend = [], said = [];
+  for (const layer of [0, Math.round((cell.layers - 1) / 2), cell.layers - 1]) {
+    const t = svg("text", { x: x(layer), y: height - 6, "text-anchor": "middle" });
+    t.textContent = layer;
+    picture.append(t);
+  }
+  const legend = [],
+    said = [];
   for (const [name, [words, colour, dash]] of Object.entries(LINES)) {
     if (!cell.logits[name]) continue;
-    const points = Array.from({ length: cell.layers }, (_, l) => `${x(l).toFixed(1)},${y(sigmoid(logitOf(cell, name, row, l))).toFixed(1)}`).join(" ");
-    picture.append(svg("polyline", { points, fill: "none", stroke: colour, "stroke-width": name === "clean" || name === "knockout" ? 2 : 1.3, "stroke-dasharray": dash }));
-    const swatch = make("span", { class: "swatch", "aria-hidden": "true" }); swatch.style.borderColor = colour; if (dash) swatch.classList.add("dashed");
+    const points = Array.from(
+      { length: cell.layers },
+      (_, l) => `${x(l).toFixed(1)},${y(sigmoid(logitOf(cell, name, row, l))).toFixed(1)}`,
+    ).join(" ");
+    picture.append(
+      svg("polyline", {
+        points,
+        fill: "none",
+        stroke: colour,
+        "stroke-width": name === "clean" || name === "knockout" ? 2 : 1.3,
+        "stroke-dasharray": dash,
+      }),
+    );
+    const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.borderColor = colour;
+    if (dash) swatch.classList.add("dashed");
     legend.push(make("span", { class: "entry" }, swatch, words));
     said.push(`${words} ${number(100 * sigmoid(logitOf(cell, name, row, at)), 0)} %`);
   }
   picture.setAttribute("aria-label", `P that the answer is right by layer; at layer ${at}: ${said.join(", ")}.`);
-  return [make("p", { class: "small-title" }, "P that the answer is right, by layer (%)"), picture, make("div", { class: "entries" }, ...legend)];
+  return [
+    make("p", { class: "small-title" }, "P that the answer is right, by layer (%)"),
+    picture,
+    make("div", { class: "entries" }, ...legend),
+  ];
 }
 
 function card(row) {
-  const cell = cells[cellOf[row]], right = samples.right[row] === 1, layer = layerFor(cell);
-  const question = samples.questionText(row), answer = samples.answerText(row), start = row ? samples.sampled_end[row - 1] : 0, end = samples.sampled_end[row];
+  const cell = cells[cellOf[row]],
+    right = samples.right[row] === 1,
+    layer = layerFor(cell);
+  const question = samples.questionText(row),
+    answer = samples.answerText(row),
+    start = row ? samples.sampled_end[row - 1] : 0,
+    end = samples.sampled_end[row];
   const pinned = pins().includes(row);
   const facts = [
-    ["model, set", `${about.models[cell.model].name}, ${setTitle(cell.set)}`], ["id", samples.idText(row)],
-    ["graded", `${right ? "right" : "wrong"}, by ${wordOf("by", row) || "nobody"}${samples.aliasText(row) ? `: found “${samples.aliasText(row)}”` : ""}`],
+    ["model, set", `${about.models[cell.model].name}, ${setTitle(cell.set)}`],
+    ["id", samples.idText(row)],
+    [
+      "graded",
+      `${right ? "right" : "wrong"}, by ${wordOf("by", row) || "nobody"}${samples.aliasText(row) ? `: found “${samples.aliasText(row)}”` : ""}`,
+    ],
     ["second rule", `${wordOf("second", row)}: ${["right", "wrong", "cannot tell"][samples.second_says[row]]}`],
-    ["group", `${groupOf(cell, row)}-Anchored, sorted ${wordsOf(state.split)}`], ["probe says", `${predictedOf(cell, row)} (${number(100 * sigmoid(logitOf(cell, "clean", row, layer)), 0)} % right at layer ${layer})`],
-    ["log-probability", `${number(samples.logprob[row], 2)} over ${samples.tokens[row]} tokens`], ["tokens cut", String(samples.cut[row])],
+    ["group", `${groupOf(cell, row)}-Anchored, sorted ${wordsOf(state.split)}`],
+    [
+      "probe says",
+      `${predictedOf(cell, row)} (${number(100 * sigmoid(logitOf(cell, "clean", row, layer)), 0)} % right at layer ${layer})`,
+    ],
+    ["log-probability", `${number(samples.logprob[row], 2)} over ${samples.tokens[row]} tokens`],
+    ["tokens cut", String(samples.cut[row])],
     ["kind", wordOf("kind", row) + (wordOf("error", row) ? `; error: ${wordOf("error", row)}` : "")],
-    ...(wordOf("relation", row) ? [["asked for", wordOf("relation", row)]] : []), ...(Number.isNaN(samples.popularity[row]) ? [] : [["popularity", counted(Math.round(samples.popularity[row]))]]),
+    ...(wordOf("relation", row) ? [["asked for", wordOf("relation", row)]] : []),
+    ...(Number.isNaN(samples.popularity[row]) ? [] : [["popularity", counted(Math.round(samples.popularity[row]))]]),
     ["drawn with", `${number(100 * samples.probability[row], 0)} % of answers of this grade`],
   ];
   const others = sameQuestion(row);
-  return make("article", { class: "card" },
-    make("p", { class: "bar" }, make("button", { type: "button", "data-action": "pin", "aria-pressed": String(pinned), onclick: () => pin(row) }, pinned ? "Unpin" : "Pin to compare"), disputedOf(row) ? make("span", { class: "disputed" }, "disputed: a second rule differs") : ""),
-    about.samples.text ? make("div", { class: "words" }, make("p", { class: "q" }, ...marked(question, samples.marks.question(row), "exact")), make("p", { class: `a is-${right ? "right" : "wrong"}` }, ...marked(answer, samples.marks.answer(row), "entity", samples.marks.found(row))), make("p", { class: "accepted" }, make("small", {}, "accepted: "), samples.acceptedText(row).split("\x1f").join(" · ")), make("p", { class: "key" }, make("mark", { class: "exact" }, "exact question tokens"), " ", make("mark", { class: "entity" }, "exact answer tokens"))) : make("p", { class: "notice" }, "Texts were left out of this file (--no-text)."),
+  return make(
+    "article",
+    { class: "card" },
+    make(
+      "p",
+      { class: "bar" },
+      make(
+        "button",
+        { type: "button", "data-action": "pin", "aria-pressed": String(pinned), onclick: () => pin(row) },
+        pinned ? "Unpin" : "Pin to compare",
+      ),
+      disputedOf(row) ? make("span", { class: "disputed" }, "disputed: a second rule differs") : "",
+    ),
+    about.samples.text
+      ? make(
+          "div",
+          { class: "words" },
+          make("p", { class: "q" }, ...marked(question, samples.marks.question(row), "exact")),
+          make(
+            "p",
+            { class: `a is-${right ? "right" : "wrong"}` },
+            ...marked(answer, samples.marks.answer(row), "entity", samples.marks.found(row)),
+          ),
+          make(
+            "p",
+            { class: "accepted" },
+            make("small", {}, "accepted: "),
+            samples.acceptedText(row).split("\x1f").join(" · "),
+          ),
+          make(
+            "p",
+            { class: "key" },
+            make("mark", { class: "exact" }, "exact question tokens"),
+            " ",
+            make("mark", { class: "entity" }, "exact answer tokens"),
+          ),
+        )
+      : make("p", { class: "notice" }, "Texts were left out of this file (--no-text)."),
     ...(cell.layers ? curveOf(cell, row) : []),
     make("dl", {}, ...facts.flatMap(([k, v]) => [make("dt", {}, k), make("dd", {}, v)])),
-    about.samples.detectors.length ? make("details", {}, make("summary", {}, `Detectors: P wrong at even odds (${about.samples.detectors.length})`), make("dl", {}, ...about.samples.detectors.flatMap((name, d) => { const p = scoreOf(row, d); return p === null ? [] : [make("dt", {}, about.detectors.titles[name] ?? name), make("dd", {}, `${number(100 * p, 0)} %`)]; }))) : "",
-    end > start ? make("details", { open: true }, make("summary", {}, `Sampled answers (${end - start} distinct)`), make("ul", { class: "sampled" }, ...Array.from({ length: end - start }, (_, i) => start + i).map((i) => make("li", { class: samples.sampled_right[i] ? "is-right" : "is-wrong" }, samples.sampledText(i) || "(left out)", make("small", {}, ` ${samples.sampled_right[i] ? "right" : "wrong"}, ${samples.sampled_times[i]} ×, log p ${number(samples.sampled_logprob[i], 1)}`))))) : "",
-    others.length ? make("p", {}, make("small", {}, "The same question: "), ...others.map((other) => make("button", { type: "button", onclick: () => change({ row: other }) }, `${about.models[cells[cellOf[other]].model].name} (${samples.right[other] ? "right" : "wrong"})`))) : "",
+    about.samples.detectors.length
+      ? make(
+          "details",
+          {},
+          make("summary", {}, `Detectors: P wrong at even odds (${about.samples.detectors.length})`),
+          make(
+            "dl",
+            {},
+            ...about.samples.detectors.flatMap((name, d) => {
+              const p = scoreOf(row, d);
+              return p === null
+                ? []
+                : [make("dt", {}, about.detectors.titles[name] ?? name), make("dd", {}, `${number(100 * p, 0)} %`)];
+            }),
+          ),
+        )
+      : "",
+    end > start
+      ? make(
+          "details",
+          { open: true },
+          make("summary", {}, `Sampled answers (${end - start} distinct)`),
+          make(
+            "ul",
+            { class: "sampled" },
+            ...Array.from({ length: end - start }, (_, i) => start + i).map((i) =>
+              make(
+                "li",
+                { class: samples.sampled_right[i] ? "is-right" : "is-wrong" },
+                samples.sampledText(i) || "(left out)",
+                make(
+                  "small",
+                  {},
+                  ` ${samples.sampled_right[i] ? "right" : "wrong"}, ${samples.sampled_times[i]} ×, log p ${number(samples.sampled_logprob[i], 1)}`,
+                ),
+              ),
+            ),
+          ),
+        )
+      : "",
+    others.length
+      ? make(
+          "p",
+          {},
+          make("small", {}, "The same question: "),
+          ...others.map((other) =>
+            make(
+              "button",
+              { type: "button", onclick: () => change({ row: other }) },
+              `${about.models[cells[cellOf[other]].model].name} (${samples.right[other] ? "right" : "wrong"})`,
+            ),
+          ),
+        )
+      : "",
   );
 }
 
@@ -67,33 +215,60 @@ let questions = null; // samples by set and id
 function sameQuestion(row) {
   if (!questions) {
     questions = new Map();
-    for (let r = 0; r < samples.rows; r++) { const key = `${cells[cellOf[r]].set}/${samples.idText(r)}`; questions.has(key) ? questions.get(key).push(r) : questions.set(key, [r]); }
+    for (let r = 0; r < samples.rows; r++) {
+      const key = `${cells[cellOf[r]].set}/${samples.idText(r)}`;
+      questions.has(key) ? questions.get(key).push(r) : questions.set(key, [r]);
+    }
   }
   return questions.get(`${cells[cellOf[row]].set}/${samples.idText(row)}`).filter((other) => other !== row);
 }
 
-// --- pins: a sample is named by model, set and id, so that a link outlives a new run of the same study
-const nameOf = (row) => { const cell = cells[cellOf[row]]; return `${cell.model}/${cell.set}/${samples.idText(row)}`; };
-const pins = () => (state.pins ? state.pins.split(",").map(Number).filter((row) => row < samples.rows) : []);
+// --- pins: rows of this file, two at the most
+const pins = () =>
+  state.pins
+    ? state.pins
+        .split(",")
+        .map(Number)
+        .filter((row) => row < samples.rows)
+    : [];
 function pin(row) {
   const now = pins();
   change({ pins: (now.includes(row) ? now.filter((x) => x !== row) : [...now, row].slice(-2)).join(",") });
 }
 
 function drawDetail() {
-  const place = byId("detail"), two = pins();
-  byId("pins").replaceChildren(...(two.length ? [`${two.length} pinned `, make("button", { type: "button", onclick: () => change({ pins: "" }) }, "Unpin all")] : []));
+  const place = byId("detail"),
+    two = pins();
+  byId("pins").replaceChildren(
+    ...(two.length
+      ? [`${two.length} pinned `, make("button", { type: "button", onclick: () => change({ pins: "" }) }, "Unpin all")]
+      : []),
+  );
   const chosen = state.row === "" || Number(state.row) >= samples.rows ? [] : [Number(state.row)];
-  const rows = two.length === 2 ? two : two.length === 1 && chosen.length && !two.includes(chosen[0]) ? [two[0], chosen[0]] : chosen.length ? chosen : two;
+  const rows =
+    two.length === 2
+      ? two
+      : two.length === 1 && chosen.length && !two.includes(chosen[0])
+        ? [two[0], chosen[0]]
+        : chosen.length
+          ? chosen
+          : two;
   place.classList.toggle("pair", rows.length === 2);
   document.querySelector("#explorer .two").classList.toggle("wide", rows.length === 2);
-  place.replaceChildren(...(rows.length ? rows.map(card) : [make("p", { class: "notice" }, "Choose a sample to see its question, answer, grade and read-outs.")]));
+  place.replaceChildren(
+    ...(rows.length
+      ? rows.map(card)
+      : [make("p", { class: "notice" }, "Choose a sample to see its question, answer, grade and read-outs.")]),
+  );
 }
 
 function step(by) {
   if (!shown.length) return;
-  const at = shown.indexOf(Number(state.row)), next = Math.max(0, Math.min(shown.length - 1, (state.row === "" ? -1 : at) + by));
+  const at = shown.indexOf(Number(state.row)),
+    next = Math.max(0, Math.min(shown.length - 1, (state.row === "" ? -1 : at) + by));
   change({ row: shown[next] });
-  const box = byId("rows"), top = next * ROW;
-  if (top < scrolled || top > scrolled + box.clientHeight - 3 * ROW) box.scrollTop = Math.max(0, top - box.clientHeight / 2);
+  const box = byId("rows"),
+    top = next * ROW;
+  if (top < scrolled || top > scrolled + box.clientHeight - 3 * ROW)
+    box.scrollTop = Math.max(0, top - box.clientHeight / 2);
 }

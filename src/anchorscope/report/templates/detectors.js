@@ -1,77 +1,259 @@
 // Detectors: the table with its intervals, risk against coverage, and calibration.
 
-const MEASURE_WORDS = { auroc: "AUROC", auroc_minus_single_layer: "AUROC minus the single-layer probe's", beyond_question: "AUROC beyond the question", auprc: "area under precision and recall", fpr_at_95_tpr: "false alarms at 95 % found", risk_at_50: "wrong among the surest half", ece: "calibration error", auroc_within_relation: "AUROC within a relation" };
+const MEASURE_WORDS = {
+  auroc: "AUROC",
+  auroc_minus_single_layer: "AUROC minus the single-layer probe's",
+  beyond_question: "AUROC beyond the question",
+  auprc: "area under precision and recall",
+  fpr_at_95_tpr: "false alarms at 95 % found",
+  risk_at_50: "wrong among the surest half",
+  ece: "calibration error",
+  auroc_within_relation: "AUROC within a relation",
+};
 
 function drawDetectors() {
-  const place = byId("tab-detectors"), d = about.detectors;
+  const place = byId("tab-detectors"),
+    d = about.detectors;
   if (!d.rows.length) {
-    place.replaceChildren(make("h2", {}, "Detectors"), make("p", { class: "notice" }, "No detectors were compared on this run: `anchorscope detect eval RUN` does it."));
+    place.replaceChildren(
+      make("h2", {}, "Detectors"),
+      make("p", { class: "notice" }, "No detectors were compared on this run: `anchorscope detect eval RUN` does it."),
+    );
     return;
   }
-  const names = [...new Set(d.rows.map((r) => r[3]))], chosen = d.measures.includes(state.measured) ? state.measured : "auroc";
-  const cellsOf = [...new Map(d.rows.filter((r) => r[4] === d.measures.indexOf(chosen)).map((r) => [`${r[0]}|${r[1]}|${r[2]}`, r])).values()];
+  const names = [...new Set(d.rows.map((r) => r[3]))],
+    chosen = d.measures.includes(state.measured) ? state.measured : "auroc";
+  const cellsOf = [
+    ...new Map(
+      d.rows.filter((r) => r[4] === d.measures.indexOf(chosen)).map((r) => [`${r[0]}|${r[1]}|${r[2]}`, r]),
+    ).values(),
+  ];
   const found = new Map(d.rows.map((r) => [`${r[0]}|${r[1]}|${r[2]}|${r[3]}|${r[4]}`, r]));
-  const label = (r) => (r[2] === d.mean ? `mean, ${r[1] === "all" ? "all" : r[1]}` : `${r[1]}, ${about.sets.find((s) => s.name === r[2])?.title ?? r[2]}`);
+  const label = (r) =>
+    r[2] === d.mean
+      ? `mean, ${r[1] === "all" ? "all" : r[1]}`
+      : `${r[1]}, ${about.sets.find((s) => s.name === r[2])?.title ?? r[2]}`;
   const body = make("tbody");
-  for (const name of names) body.append(make("tr", {}, make("th", { scope: "row" }, make("button", { type: "button", class: "link", "aria-pressed": String(about.samples.detectors[detectorNumber()] === name), onclick: () => change({ detector: name }) }, d.titles[name] ?? name)), ...cellsOf.map((cell) => {
-    const r = found.get(`${cell[0]}|${cell[1]}|${cell[2]}|${name}|${d.measures.indexOf(chosen)}`);
-    if (!r || r[5] === null) return make("td", {}, "–");
-    const star = r[8] !== null && r[8] < 0.05 ? "*" : "";
-    const model = about.models.findIndex((m) => m.run === r[0] && (m.name === r[1] || m.name.startsWith(`${r[1]} (`))), set = about.sets.findIndex((s) => s.name === r[2]);
-    return make("td", { class: "right" }, make("button", { type: "button", class: "number", onclick: () => showSamples({ model, set, detector: name, sort: "score", down: "1", why: `${d.titles[name] ?? name}: samples by its score, the most suspect first.` }) }, number(r[5], 3) + star), make("small", {}, interval(r[6], r[7], 3)));
-  })));
-  place.replaceChildren(make("h2", {}, "Detectors: is this answer wrong?"), make("form", { class: "controls" }, select("measured", "Measure", d.measures.filter((m, i) => d.rows.some((r) => r[4] === i)).map((m) => [m, MEASURE_WORDS[m] ?? m]), chosen)),
-    make("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Detectors" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "detector"), ...cellsOf.map((r) => make("th", { scope: "col", class: "right" }, label(r))))), body)),
-    make("p", { class: "caption" }, "Out of fold, every choice made inside the training folds; 95 % intervals, widened for what training adds. *: a difference beyond chance after Holm (p < 0.05). Beyond the question: minus the best detector that saw no answer. Click a number for the samples, a detector for the curves below."),
-    make("h2", {}, `Risk against coverage, and calibration: ${d.titles[about.samples.detectors[detectorNumber()]] ?? ""}`), make("form", { class: "controls" }, select("model", "Model", [["", "all"], ...about.models.map((m, i) => [String(i), m.name])])), make("div", { class: "chart", id: "chart-risk" }),
-    make("p", { class: "caption" }, "Left: the share of wrong answers among those kept when the most suspect are put aside first; weighted to all answers, so it begins at the model's own error rate on the right. Right: of answers given a P wrong, how many are wrong, among as many right as wrong answers; on the diagonal is calibrated. Click a point for its samples."));
+  for (const name of names)
+    body.append(
+      make(
+        "tr",
+        {},
+        make(
+          "th",
+          { scope: "row" },
+          make(
+            "button",
+            {
+              type: "button",
+              class: "link",
+              "aria-pressed": String(about.samples.detectors[detectorNumber()] === name),
+              onclick: () => change({ detector: name }),
+            },
+            d.titles[name] ?? name,
+          ),
+        ),
+        ...cellsOf.map((cell) => {
+          const r = found.get(`${cell[0]}|${cell[1]}|${cell[2]}|${name}|${d.measures.indexOf(chosen)}`);
+          if (!r || r[5] === null) return make("td", {}, "–");
+          const star = r[8] !== null && r[8] < 0.05 ? "*" : "";
+          const model = about.models.findIndex(
+              (m) => m.run === r[0] && (m.name === r[1] || m.name.startsWith(`${r[1]} (`)),
+            ),
+            set = about.sets.findIndex((s) => s.name === r[2]);
+          return make(
+            "td",
+            { class: "right" },
+            make(
+              "button",
+              {
+                type: "button",
+                class: "number",
+                onclick: () =>
+                  showSamples({
+                    model,
+                    set,
+                    detector: name,
+                    sort: "score",
+                    down: "1",
+                    why: `${d.titles[name] ?? name}: samples by its score, the most suspect first.`,
+                  }),
+              },
+              number(r[5], 3) + star,
+            ),
+            make("small", {}, interval(r[6], r[7], 3)),
+          );
+        }),
+      ),
+    );
+  place.replaceChildren(
+    make("h2", {}, "Detectors: is this answer wrong?"),
+    make(
+      "form",
+      { class: "controls" },
+      select(
+        "measured",
+        "Measure",
+        d.measures.filter((m, i) => d.rows.some((r) => r[4] === i)).map((m) => [m, MEASURE_WORDS[m] ?? m]),
+        chosen,
+      ),
+    ),
+    make(
+      "div",
+      { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Detectors" },
+      make(
+        "table",
+        {},
+        make(
+          "thead",
+          {},
+          make(
+            "tr",
+            {},
+            make("th", { scope: "col" }, "detector"),
+            ...cellsOf.map((r) => make("th", { scope: "col", class: "right" }, label(r))),
+          ),
+        ),
+        body,
+      ),
+    ),
+    make(
+      "p",
+      { class: "caption" },
+      "Out of fold, every choice made inside the training folds; 95 % intervals, widened for what training adds. *: a difference beyond chance after Holm (p < 0.05). Beyond the question: minus the best detector that saw no answer. Click a number for the samples, a detector for the curves below.",
+    ),
+    make(
+      "h2",
+      {},
+      `Risk against coverage, and calibration: ${d.titles[about.samples.detectors[detectorNumber()]] ?? ""}`,
+    ),
+    make(
+      "form",
+      { class: "controls" },
+      select("model", "Model", [["", "all"], ...about.models.map((m, i) => [String(i), m.name])]),
+    ),
+    make("div", { class: "chart", id: "chart-risk" }),
+    make(
+      "p",
+      { class: "caption" },
+      "Left: the share of wrong answers among those kept when the most suspect are put aside first; weighted to all answers, so it begins at the model's own error rate on the right. Right: of answers given a P wrong, how many are wrong, among as many right as wrong answers; on the diagonal is calibrated. Click a point for its samples.",
+    ),
+  );
   drawRisk();
 }
 
 function drawRisk() {
-  const detector = detectorNumber(), risk = [], said = [];
+  const detector = detectorNumber(),
+    risk = [],
+    said = [];
   cells.forEach((cell) => {
     if (state.model !== "" && String(cell.model) !== state.model) return;
     const rows = [];
-    for (let row = cell.start; row < cell.start + cell.count; row++) if (scoreOf(row, detector) !== null) rows.push(row);
+    for (let row = cell.start; row < cell.start + cell.count; row++)
+      if (scoreOf(row, detector) !== null) rows.push(row);
     if (!rows.length) return;
     rows.sort((a, b) => scoreOf(a, detector) - scoreOf(b, detector));
-    const look = { colour: seen(about.sets[cell.set].q), dash: cell.model % 2 ? "--" : "-", name: `${about.models[cell.model].name}, ${setTitle(cell.set)}` };
+    const look = {
+      colour: seen(about.sets[cell.set].q),
+      dash: cell.model % 2 ? "--" : "-",
+      name: `${about.models[cell.model].name}, ${setTitle(cell.set)}`,
+    };
     risk.push({ ...look, points: riskPoints(cell, rows, detector, look.name) });
-    said.push({ ...look, width: 1.5, sign: about.sets[cell.set].sign, open: cell.model % 2 === 1, points: calibrationPoints(cell, rows, detector, look.name) });
+    said.push({
+      ...look,
+      width: 1.5,
+      sign: about.sets[cell.set].sign,
+      open: cell.model % 2 === 1,
+      points: calibrationPoints(cell, rows, detector, look.name),
+    });
   });
   const most = Math.max(...risk.flatMap((line) => line.points.map((p) => p.y)), 1);
-  const open = ({ cell, range }) => showSamples({ model: cell.model, set: cell.set, range: range.join(","), sort: "score", down: "1" });
-  drawFigure(byId("chart-risk"), [{ title: "", panels: [
-    { title: "Risk against coverage", label: "wrong among kept (%)", below: "kept (% of answers)", x: [0, 100], y: [0, Math.min(100, most * 1.05)], lines: risk },
-    { title: "Calibration", label: "wrong (%)", below: "P wrong (%)", x: [0, 100], y: [0, 100], diagonal: true, lines: said },
-  ] }], { columns: 2, height: 320, alt: "Risk against coverage, and calibration, of the chosen detector", open });
+  const open = ({ cell, range }) =>
+    showSamples({ model: cell.model, set: cell.set, range: range.join(","), sort: "score", down: "1" });
+  drawFigure(
+    byId("chart-risk"),
+    [
+      {
+        title: "",
+        panels: [
+          {
+            title: "Risk against coverage",
+            label: "wrong among kept (%)",
+            below: "kept (% of answers)",
+            x: [0, 100],
+            y: [0, Math.min(100, most * 1.05)],
+            lines: risk,
+          },
+          {
+            title: "Calibration",
+            label: "wrong (%)",
+            below: "P wrong (%)",
+            x: [0, 100],
+            y: [0, 100],
+            diagonal: true,
+            lines: said,
+          },
+        ],
+      },
+    ],
+    { columns: 2, height: 320, alt: "Risk against coverage, and calibration, of the chosen detector", open },
+  );
 }
 
 // the surest first; weighted to all answers
 function riskPoints(cell, rows, detector, name) {
-  const total = rows.reduce((t, row) => t + 1 / samples.probability[row], 0), every = Math.ceil(rows.length / 60), points = [];
-  let kept = 0, wrong = 0;
+  const total = rows.reduce((t, row) => t + 1 / samples.probability[row], 0),
+    every = Math.ceil(rows.length / 60),
+    points = [];
+  let kept = 0,
+    wrong = 0;
   rows.forEach((row, i) => {
     const weight = 1 / samples.probability[row];
     kept += weight;
     if (!samples.right[row]) wrong += weight;
     if (i < 15 || (i % every && i !== rows.length - 1)) return;
     const [x, y] = [(100 * kept) / total, (100 * wrong) / kept];
-    points.push({ x, y, low: null, high: null, data: { cell, range: [0, scoreOf(row, detector)] }, tip: [name, `${number(x, 0)} % kept, ${number(y, 1)} % of them wrong`, "click for those that are kept"] });
+    points.push({
+      x,
+      y,
+      low: null,
+      high: null,
+      data: { cell, range: [0, scoreOf(row, detector)] },
+      tip: [name, `${number(x, 0)} % kept, ${number(y, 1)} % of them wrong`, "click for those that are kept"],
+    });
   });
   return points;
 }
 
 // ten parts with as many samples each; right and wrong answers weigh the same in all
 function calibrationPoints(cell, rows, detector, name) {
-  const wrongs = rows.filter((row) => !samples.right[row]).length, weigh = (row) => (samples.right[row] ? 0.5 / (rows.length - wrongs) : 0.5 / wrongs), points = [];
+  const wrongs = rows.filter((row) => !samples.right[row]).length,
+    weigh = (row) => (samples.right[row] ? 0.5 / (rows.length - wrongs) : 0.5 / wrongs),
+    points = [];
   for (let b = 0; b < 10; b++) {
     const part = rows.slice(Math.floor((b * rows.length) / 10), Math.floor(((b + 1) * rows.length) / 10));
     if (part.length < 10) continue;
-    let all = 0, bad = 0, p = 0;
-    for (const row of part) { const weight = weigh(row); all += weight; p += weight * scoreOf(row, detector); if (!samples.right[row]) bad += weight; }
-    points.push({ x: (100 * p) / all, y: (100 * bad) / all, low: null, high: null, data: { cell, range: [scoreOf(part[0], detector), scoreOf(part[part.length - 1], detector)] }, tip: [name, `said ${number((100 * p) / all, 0)} %, were ${number((100 * bad) / all, 0)} %`, `${part.length} answers, click to see them`] });
+    let all = 0,
+      bad = 0,
+      p = 0;
+    for (const row of part) {
+      const weight = weigh(row);
+      all += weight;
+      p += weight * scoreOf(row, detector);
+      if (!samples.right[row]) bad += weight;
+    }
+    points.push({
+      x: (100 * p) / all,
+      y: (100 * bad) / all,
+      low: null,
+      high: null,
+      data: { cell, range: [scoreOf(part[0], detector), scoreOf(part[part.length - 1], detector)] },
+      tip: [
+        name,
+        `said ${number((100 * p) / all, 0)} %, were ${number((100 * bad) / all, 0)} %`,
+        `${part.length} answers, click to see them`,
+      ],
+    });
   }
   return points;
 }

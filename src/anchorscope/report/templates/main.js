@@ -1,10 +1,45 @@
 // Tabs, keys, theme; and what is drawn anew when something changes.
 
-const PARTS = [["overview", "Overview"], ["nulls", "Controls"], ["auroc", "AUROC"], ["within", "Within a question"], ["mirror", "Mirror"], ["maps", "Maps"], ["detectors", "Detectors"], ["compare", "Compare"], ["explorer", "Samples"], ["about", "About"]]
-  .filter(([name]) => name !== "compare" || about.models.length > 1);
+const PARTS = [
+  ["overview", "Overview"],
+  ["nulls", "Controls"],
+  ["auroc", "AUROC"],
+  ["within", "Within a question"],
+  ["mirror", "Mirror"],
+  ["maps", "Maps"],
+  ["detectors", "Detectors"],
+  ["compare", "Compare"],
+  ["explorer", "Samples"],
+  ["about", "About"],
+].filter(([name]) => name !== "compare" || about.models.length > 1);
 
 function drawTabs() {
-  byId("tabs").replaceChildren(...PARTS.map(([name, title], i) => make("button", { type: "button", role: "tab", id: `t-${name}`, "data-tab": name, "aria-controls": `tab-${name}`, "aria-selected": String(state.tab === name), tabIndex: state.tab === name ? 0 : -1, title: i < 9 ? `key ${i + 1}` : "", onclick: () => change({ tab: name }), onkeydown: (event) => { const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key]; if (!by) return; const next = PARTS[(i + by + PARTS.length) % PARTS.length][0]; change({ tab: next }); byId(`t-${next}`).focus(); } }, title)));
+  byId("tabs").replaceChildren(
+    ...PARTS.map(([name, title], i) =>
+      make(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          id: `t-${name}`,
+          "data-tab": name,
+          "aria-controls": `tab-${name}`,
+          "aria-selected": String(state.tab === name),
+          tabIndex: state.tab === name ? 0 : -1,
+          title: i < 9 ? `key ${i + 1}` : "",
+          onclick: () => change({ tab: name }),
+          onkeydown: (event) => {
+            const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+            if (!by) return;
+            const next = PARTS[(i + by + PARTS.length) % PARTS.length][0];
+            change({ tab: next });
+            byId(`t-${next}`).focus();
+          },
+        },
+        title,
+      ),
+    ),
+  );
   for (const [name] of PARTS) byId(`tab-${name}`).hidden = state.tab !== name;
   tall = 0;
   byId(`t-${state.tab}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -13,18 +48,28 @@ function drawTabs() {
 const STALE = new Set(PARTS.map(([name]) => name)); // parts to be drawn when they are next seen
 const DRAWN_BY = {
   overview: ["site", "position", "split", "correction", "stratum", "beside", "bands", "hide"],
-  nulls: ["site", "position", "bands", "hide"], auroc: ["site", "position", "bands", "hide"], within: ["site", "position", "bands", "hide"], mirror: ["site", "position", "bands", "hide"],
-  maps: ["site", "position", "cut"], detectors: ["detector", "measured", "model"], compare: ["model", "other", "site", "position"], about: [],
+  nulls: ["site", "position", "bands", "hide"],
+  auroc: ["site", "position", "bands", "hide"],
+  within: ["site", "position", "bands", "hide"],
+  mirror: ["site", "position", "bands", "hide"],
+  maps: ["site", "position", "cut"],
+  detectors: ["detector", "measured", "model"],
+  compare: ["model", "other", "site", "position"],
+  about: [],
 };
 function drawPart(name) {
   STALE.delete(name);
-  if (name === "overview") { drawOverview(); }
-  else if (TABS[name]) drawTab(name);
+  if (name === "overview") {
+    drawOverview();
+  } else if (TABS[name]) drawTab(name);
   else if (name === "maps") drawMaps();
   else if (name === "detectors") drawDetectors();
   else if (name === "compare") drawCompare();
-  else if (name === "explorer") { drawFilters(); refreshExplorer(null); drawDetail(); }
-  else if (name === "about") drawAbout();
+  else if (name === "explorer") {
+    drawFilters();
+    refreshExplorer(null);
+    drawDetail();
+  } else if (name === "about") drawAbout();
 }
 
 listeners.push((changed) => {
@@ -35,17 +80,62 @@ listeners.push((changed) => {
     drawControls();
   }
   if (changed.has("tab")) drawTabs();
-  for (const [name, fields] of Object.entries(DRAWN_BY)) if (fields.some((field) => changed.has(field))) STALE.add(name);
-  if (state.tab !== "explorer") { if ([...changed].some((field) => field !== "tab")) STALE.add("explorer"); if (STALE.has(state.tab)) drawPart(state.tab); return; }
-  if (STALE.has("explorer")) { drawPart("explorer"); return; }
+  for (const [name, fields] of Object.entries(DRAWN_BY))
+    if (fields.some((field) => changed.has(field))) STALE.add(name);
+  if (state.tab !== "explorer") {
+    if ([...changed].some((field) => field !== "tab")) STALE.add("explorer");
+    if (STALE.has(state.tab)) drawPart(state.tab);
+    return;
+  }
+  if (STALE.has("explorer")) {
+    drawPart("explorer");
+    return;
+  }
   refreshExplorer(changed);
-  if (["row", "pins", "layer", "split", "correction", "condition", "site", "position", "detector"].some((field) => changed.has(field))) drawDetail();
+  if (
+    ["row", "pins", "layer", "split", "correction", "condition", "site", "position", "detector"].some((field) =>
+      changed.has(field),
+    )
+  )
+    drawDetail();
   if (changed.has("row") && innerWidth <= 1000) byId("detail").scrollIntoView({ block: "nearest" });
 });
 
 function drawAbout() {
-  const blocks = about.runs.map((run) => [make("h2", {}, run.name), make("p", {}, run.description), make("details", {}, make("summary", {}, "The study, every default written out"), make("pre", { tabIndex: 0 }, JSON.stringify(run.study, null, 2)))]).flat();
-  byId("tab-about").replaceChildren(...blocks, make("h2", {}, "How to read this"), make("p", {}, "Every number is computed out of fold: a probe never saw the question that it reads. Q-Anchored: cutting attention to the question's exact tokens flips what the probe says; A-Anchored: it does not. The published chart sorts by the flip it measures; Controls shows what is left when halves of the probes sort and measure, what as many other tokens do, and what another answer's shift would do."), make("p", {}, `${counted(samples.rows)} traced samples are in this file${about.samples.text ? "" : "; their texts were left out"}. It makes no request: all of it is inside.`), make("h2", {}, "Software"), make("p", {}, Object.entries(about.versions).map(([name, version]) => `${name} ${version}`).join(", ")));
+  const blocks = about.runs
+    .map((run) => [
+      make("h2", {}, run.name),
+      make("p", {}, run.description),
+      make(
+        "details",
+        {},
+        make("summary", {}, "The study, every default written out"),
+        make("pre", { tabIndex: 0 }, JSON.stringify(run.study, null, 2)),
+      ),
+    ])
+    .flat();
+  byId("tab-about").replaceChildren(
+    ...blocks,
+    make("h2", {}, "How to read this"),
+    make(
+      "p",
+      {},
+      "Every number is computed out of fold: a probe never saw the question that it reads. Q-Anchored: cutting attention to the question's exact tokens flips what the probe says; A-Anchored: it does not. The published chart sorts by the flip it measures; Controls shows what is left when halves of the probes sort and measure, what as many other tokens do, and what another answer's shift would do.",
+    ),
+    make(
+      "p",
+      {},
+      `${counted(samples.rows)} traced samples are in this file${about.samples.text ? "" : "; their texts were left out"}. It makes no request: all of it is inside.`,
+    ),
+    make("h2", {}, "Software"),
+    make(
+      "p",
+      {},
+      Object.entries(about.versions)
+        .map(([name, version]) => `${name} ${version}`)
+        .join(", "),
+    ),
+  );
 }
 
 function theme() {
@@ -60,8 +150,12 @@ function redrawAll() {
 
 async function copyLink() {
   writeAddress();
-  try { await navigator.clipboard.writeText(location.href); toast("Link copied: it shows what you see now."); }
-  catch { toast("The address bar holds the link to what you see."); }
+  try {
+    await navigator.clipboard.writeText(location.href);
+    toast("Link copied: it shows what you see now.");
+  } catch {
+    toast("The address bar holds the link to what you see.");
+  }
 }
 
 document.addEventListener("click", (event) => {
@@ -70,16 +164,26 @@ document.addEventListener("click", (event) => {
   if (action === "theme") theme();
   if (action === "help") byId("help").showModal();
   if (action === "slice") drawSlice();
-  if (action === "reset") { why = ""; change({ ...CLEARED }); drawFilters(); }
+  if (action === "reset") {
+    why = "";
+    change({ ...CLEARED });
+    drawFilters();
+  }
 });
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
-  if (typing) { if (event.key === "Escape") event.target.blur(); return; }
+  if (typing) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
   const part = PARTS[Number(event.key) - 1];
   if (part && /^[1-9]$/.test(event.key)) change({ tab: part[0] });
-  else if (event.key === "/") { event.preventDefault(); change({ tab: "explorer" }); byId("search").focus(); }
-  else if (event.key === "j") step(1);
+  else if (event.key === "/") {
+    event.preventDefault();
+    change({ tab: "explorer" });
+    byId("search").focus();
+  } else if (event.key === "j") step(1);
   else if (event.key === "k") step(-1);
   else if (event.key === "p" && state.row !== "") pin(Number(state.row));
   else if (event.key === "c") copyLink();
@@ -93,11 +197,28 @@ addEventListener("hashchange", () => {
   if (changed.length) for (const listen of listeners) listen(new Set(changed));
   drawControls();
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (document.documentElement.dataset.theme === "auto") redrawAll(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  if (document.documentElement.dataset.theme === "auto") redrawAll();
+});
 let resizing = 0;
-addEventListener("resize", () => { tall = 0; clearTimeout(resizing); resizing = setTimeout(redrawAll, 200); });
-document.querySelector("#rows tbody").addEventListener("click", (event) => { const row = event.target.closest("[data-row]"); if (row) change({ row: row.dataset.row }); });
-byId("rows").addEventListener("scroll", () => requestAnimationFrame(() => { scrolled = byId("rows").scrollTop; drawRowsShown(false); }), { passive: true });
+addEventListener("resize", () => {
+  tall = 0;
+  clearTimeout(resizing);
+  resizing = setTimeout(redrawAll, 200);
+});
+document.querySelector("#rows tbody").addEventListener("click", (event) => {
+  const row = event.target.closest("[data-row]");
+  if (row) change({ row: row.dataset.row });
+});
+byId("rows").addEventListener(
+  "scroll",
+  () =>
+    requestAnimationFrame(() => {
+      scrolled = byId("rows").scrollTop;
+      drawRowsShown(false);
+    }),
+  { passive: true },
+);
 
 async function begin() {
   block = await unpacked("columns");
@@ -115,4 +236,12 @@ async function begin() {
   makeReady();
 }
 
-window.anchorscope = { state, ready: begin(), count: () => shown.length, openPoint, showSamples, change, measuredSlice: () => { const by = new Map(); for (const row of shown) { const c = cellOf[row]; by.has(c) ? by.get(c).push(row) : by.set(c, [row]); } return [...by].map(([c, rows]) => ({ model: cells[c].model, set: cells[c].set, ...measuredSlice(cells[c], rows) })); } };
+window.anchorscope = {
+  state,
+  ready: begin(),
+  count: () => shown.length,
+  openPoint,
+  showSamples,
+  change,
+  measuredSlice: () => measuredCells().map(({ cell, ...m }) => ({ model: cell.model, set: cell.set, ...m })),
+};

@@ -31,7 +31,8 @@ function texts(number) {
 }
 
 function marks([flat, ends]) {
-  const places = column(flat), last = column(ends);
+  const places = column(flat),
+    last = column(ends);
   return (row) => places.subarray(row ? last[row - 1] : 0, last[row]);
 }
 

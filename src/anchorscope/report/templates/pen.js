@@ -4,19 +4,25 @@
 // high], level, marks: [{x, colour}], lines: [{name, colour, dash, width, sign, open, points: [{x, y, low, high, tip, data}]}]}; a panel of a heat
 // map: {title, label, below, heat: {size, most, value(row, column), tip(row, column), data(row, column)}}.
 
-const LEFT = 52, RIGHT = 10, TOP = 8, BELOW = 36;
+const LEFT = 52,
+  RIGHT = 10,
+  TOP = 8,
+  BELOW = 36;
 
 function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== null && value !== undefined) element.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== null && value !== undefined) element.setAttribute(name, value);
   element.append(...children);
   return element;
 }
 
 // round steps that cut a range into about `count` parts
 function ticksOf(low, high, count) {
-  const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((k) => k * power).find((each) => each >= rough), ticks = [];
+  const rough = (high - low) / count,
+    power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((k) => k * power).find((each) => each >= rough),
+    ticks = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9; i++) ticks.push(i * step);
   return { ticks, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
 }
@@ -24,33 +30,79 @@ function ticksOf(low, high, count) {
 // the outline of a sign, as large as a dot of radius r
 function outline(sign, x, y, r) {
   const at = (pairs) => `M${pairs.map(([a, b]) => `${(x + a * r).toFixed(1)},${(y + b * r).toFixed(1)}`).join("L")}Z`;
-  const regular = (n, turn) => at(Array.from({ length: n }, (_, i) => [Math.cos(turn + (2 * Math.PI * i) / n), Math.sin(turn + (2 * Math.PI * i) / n)]));
-  const cross = [[-0.35, -1], [0.35, -1], [0.35, -0.35], [1, -0.35], [1, 0.35], [0.35, 0.35], [0.35, 1], [-0.35, 1], [-0.35, 0.35], [-1, 0.35], [-1, -0.35], [-0.35, -0.35]];
+  const regular = (n, turn) =>
+    at(
+      Array.from({ length: n }, (_, i) => [
+        Math.cos(turn + (2 * Math.PI * i) / n),
+        Math.sin(turn + (2 * Math.PI * i) / n),
+      ]),
+    );
+  const cross = [
+    [-0.35, -1],
+    [0.35, -1],
+    [0.35, -0.35],
+    [1, -0.35],
+    [1, 0.35],
+    [0.35, 0.35],
+    [0.35, 1],
+    [-0.35, 1],
+    [-0.35, 0.35],
+    [-1, 0.35],
+    [-1, -0.35],
+    [-0.35, -0.35],
+  ];
   switch (sign) {
-    case "square": return at([[-0.85, -0.85], [0.85, -0.85], [0.85, 0.85], [-0.85, 0.85]]);
-    case "diamond": return at([[0, -1.2], [1.2, 0], [0, 1.2], [-1.2, 0]]);
-    case "triangle-up": return regular(3, -Math.PI / 2);
-    case "triangle-down": return regular(3, Math.PI / 2);
-    case "triangle-left": return regular(3, Math.PI);
-    case "triangle-right": return regular(3, 0);
-    case "pentagon": return regular(5, -Math.PI / 2);
-    case "hexagon": return regular(6, 0);
-    case "cross": return at(cross);
-    case "x": return at(cross.map(([a, b]) => [0.72 * (a - b), 0.72 * (a + b)]));
-    default: return `M${(x - r).toFixed(1)},${y.toFixed(1)}a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0`;
+    case "square":
+      return at([
+        [-0.85, -0.85],
+        [0.85, -0.85],
+        [0.85, 0.85],
+        [-0.85, 0.85],
+      ]);
+    case "diamond":
+      return at([
+        [0, -1.2],
+        [1.2, 0],
+        [0, 1.2],
+        [-1.2, 0],
+      ]);
+    case "triangle-up":
+      return regular(3, -Math.PI / 2);
+    case "triangle-down":
+      return regular(3, Math.PI / 2);
+    case "triangle-left":
+      return regular(3, Math.PI);
+    case "triangle-right":
+      return regular(3, 0);
+    case "pentagon":
+      return regular(5, -Math.PI / 2);
+    case "hexagon":
+      return regular(6, 0);
+    case "cross":
+      return at(cross);
+    case "x":
+      return at(cross.map(([a, b]) => [0.72 * (a - b), 0.72 * (a + b)]));
+    default:
+      return `M${(x - r).toFixed(1)},${y.toFixed(1)}a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0`;
   }
 }
 
 function drawFigure(place, rows, { columns, height = 250, alt = "", open = null }) {
-  const narrow = place.clientWidth < 640, across = narrow ? 1 : columns;
+  const narrow = place.clientWidth < 640,
+    across = narrow ? 1 : columns;
   const width = Math.floor((place.clientWidth - 14 * (across - 1)) / across);
   place.setAttribute("role", "group");
   place.setAttribute("aria-label", alt);
   const parts = [];
   for (const row of rows) {
     if (row.title) parts.push(make("p", { class: "row-title" }, row.title));
-    if (row.missing) { parts.push(make("p", { class: "notice" }, row.missing)); continue; }
-    const panels = row.panels.map((panel) => make("figure", { class: "panel" }, make("figcaption", {}, panel.title), drawPanel(panel, width, height, open)));
+    if (row.missing) {
+      parts.push(make("p", { class: "notice" }, row.missing));
+      continue;
+    }
+    const panels = row.panels.map((panel) =>
+      make("figure", { class: "panel" }, make("figcaption", {}, panel.title), drawPanel(panel, width, height, open)),
+    );
     const grid = make("div", { class: "panels" }, ...panels);
     grid.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
     parts.push(grid);
@@ -60,18 +112,58 @@ function drawFigure(place, rows, { columns, height = 250, alt = "", open = null 
 
 function drawPanel(panel, width, height, open) {
   const inner = { x0: LEFT, x1: width - RIGHT, y0: TOP, y1: height - BELOW };
-  const [left, right] = panel.heat ? [-0.5, panel.heat.size - 0.5] : panel.x, [low, high] = panel.heat ? [-0.5, panel.heat.size - 0.5] : panel.y;
-  const x = (value) => inner.x0 + ((value - left) / (right - left || 1)) * (inner.x1 - inner.x0), y = (value) => inner.y1 - ((value - low) / (high - low || 1)) * (inner.y1 - inner.y0);
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "picture", role: "img", tabindex: 0, "aria-label": `${panel.title}: ${panel.label}. Arrow keys go from point to point, Enter opens the samples.` });
-  const word = (text, attributes) => { const t = svg("text", attributes); t.textContent = text; return t; };
+  const [left, right] = panel.heat ? [-0.5, panel.heat.size - 0.5] : panel.x,
+    [low, high] = panel.heat ? [-0.5, panel.heat.size - 0.5] : panel.y;
+  const x = (value) => inner.x0 + ((value - left) / (right - left || 1)) * (inner.x1 - inner.x0),
+    y = (value) => inner.y1 - ((value - low) / (high - low || 1)) * (inner.y1 - inner.y0);
+  const picture = svg("svg", {
+    viewBox: `0 0 ${width} ${height}`,
+    width,
+    height,
+    class: "picture",
+    role: "img",
+    tabindex: 0,
+    "aria-label": `${panel.title}: ${panel.label}. Arrow keys go from point to point, Enter opens the samples.`,
+  });
+  const word = (text, attributes) => {
+    const t = svg("text", attributes);
+    t.textContent = text;
+    return t;
+  };
   // 1. axes
-  const vertical = ticksOf(low, high, Math.max(3, height / 55)), horizontal = ticksOf(left, right, Math.max(3, width / 70));
-  for (const tick of vertical.ticks) picture.append(svg("line", { x1: inner.x0, x2: inner.x1, y1: y(tick), y2: y(tick), class: "grid" }), word(number(tick, vertical.digits), { x: inner.x0 - 6, y: y(tick) + 4, "text-anchor": "end" }));
-  for (const tick of horizontal.ticks) if (tick >= left && Math.abs(tick - Math.round(tick)) < 1e-9) picture.append(svg("line", { x1: x(tick), x2: x(tick), y1: inner.y1, y2: inner.y1 + 4, class: "tick" }), word(String(Math.round(tick)), { x: x(tick), y: inner.y1 + 16, "text-anchor": "middle" }));
-  picture.append(svg("line", { x1: inner.x0, x2: inner.x1, y1: inner.y1, y2: inner.y1, class: "tick" }), word(panel.below ?? "Layer", { x: (inner.x0 + inner.x1) / 2, y: height - 3, "text-anchor": "middle" }), word(panel.label, { transform: `translate(12 ${(inner.y0 + inner.y1) / 2}) rotate(-90)`, "text-anchor": "middle" }));
-  if (panel.level >= low && panel.level <= high) picture.append(svg("line", { x1: inner.x0, x2: inner.x1, y1: y(panel.level), y2: y(panel.level), class: "level" }));
-  if (panel.diagonal) picture.append(svg("line", { x1: x(left), y1: y(low), x2: x(right), y2: y(high), class: "level" }));
-  for (const mark of panel.marks ?? []) picture.append(svg("line", { x1: x(mark.x), x2: x(mark.x), y1: inner.y1, y2: inner.y1 - 9, stroke: mark.colour, "stroke-width": 2.5 }));
+  const vertical = ticksOf(low, high, Math.max(3, height / 55)),
+    horizontal = ticksOf(left, right, Math.max(3, width / 70));
+  for (const tick of vertical.ticks)
+    picture.append(
+      svg("line", { x1: inner.x0, x2: inner.x1, y1: y(tick), y2: y(tick), class: "grid" }),
+      word(number(tick, vertical.digits), { x: inner.x0 - 6, y: y(tick) + 4, "text-anchor": "end" }),
+    );
+  for (const tick of horizontal.ticks)
+    if (tick >= left && Math.abs(tick - Math.round(tick)) < 1e-9)
+      picture.append(
+        svg("line", { x1: x(tick), x2: x(tick), y1: inner.y1, y2: inner.y1 + 4, class: "tick" }),
+        word(String(Math.round(tick)), { x: x(tick), y: inner.y1 + 16, "text-anchor": "middle" }),
+      );
+  picture.append(
+    svg("line", { x1: inner.x0, x2: inner.x1, y1: inner.y1, y2: inner.y1, class: "tick" }),
+    word(panel.below ?? "Layer", { x: (inner.x0 + inner.x1) / 2, y: height - 3, "text-anchor": "middle" }),
+    word(panel.label, { transform: `translate(12 ${(inner.y0 + inner.y1) / 2}) rotate(-90)`, "text-anchor": "middle" }),
+  );
+  if (panel.level >= low && panel.level <= high)
+    picture.append(svg("line", { x1: inner.x0, x2: inner.x1, y1: y(panel.level), y2: y(panel.level), class: "level" }));
+  if (panel.diagonal)
+    picture.append(svg("line", { x1: x(left), y1: y(low), x2: x(right), y2: y(high), class: "level" }));
+  for (const mark of panel.marks ?? [])
+    picture.append(
+      svg("line", {
+        x1: x(mark.x),
+        x2: x(mark.x),
+        y1: inner.y1,
+        y2: inner.y1 - 9,
+        stroke: mark.colour,
+        "stroke-width": 2.5,
+      }),
+    );
   // 2. what is drawn
   const points = panel.heat ? drawHeat(picture, panel.heat, x, y) : drawLines(picture, panel.lines, x, y);
   // 3. the nearest point
@@ -80,26 +172,57 @@ function drawPanel(panel, width, height, open) {
   let at = -1;
   const show = (i) => {
     at = i;
-    if (i < 0) { ring.setAttribute("visibility", "hidden"); hideTip(); return; }
+    if (i < 0) {
+      ring.setAttribute("visibility", "hidden");
+      hideTip();
+      return;
+    }
     const p = points[i];
-    ring.setAttribute("cx", p.px); ring.setAttribute("cy", p.py); ring.setAttribute("visibility", "visible");
+    ring.setAttribute("cx", p.px);
+    ring.setAttribute("cy", p.py);
+    ring.setAttribute("visibility", "visible");
     const box = picture.getBoundingClientRect();
     showTip(p.tip, box.left + (p.px * box.width) / width, box.top + (p.py * box.height) / height);
   };
   const nearest = (event) => {
-    const box = picture.getBoundingClientRect(), mx = ((event.clientX - box.left) * width) / box.width, my = ((event.clientY - box.top) * height) / box.height;
-    let best = -1, least = 30 * 30;
-    points.forEach((p, i) => { const d = (p.px - mx) ** 2 + (p.py - my) ** 2; if (d < least) { least = d; best = i; } });
+    const box = picture.getBoundingClientRect(),
+      mx = ((event.clientX - box.left) * width) / box.width,
+      my = ((event.clientY - box.top) * height) / box.height;
+    let best = -1,
+      least = 30 * 30;
+    points.forEach((p, i) => {
+      const d = (p.px - mx) ** 2 + (p.py - my) ** 2;
+      if (d < least) {
+        least = d;
+        best = i;
+      }
+    });
     return best;
   };
   picture.addEventListener("pointermove", (event) => show(nearest(event)));
   picture.addEventListener("pointerleave", () => show(-1));
   picture.addEventListener("blur", () => show(-1));
-  picture.addEventListener("click", (event) => { const i = nearest(event); if (i >= 0 && open && points[i].data) { hideTip(); open(points[i].data); } });
+  picture.addEventListener("click", (event) => {
+    const i = nearest(event);
+    if (i >= 0 && open && points[i].data) {
+      hideTip();
+      open(points[i].data);
+    }
+  });
   picture.addEventListener("keydown", (event) => {
-    const line = points[at]?.line ?? 0, of = (l) => points.findIndex((p) => p.line === l);
-    if (event.key === "Enter" && at >= 0 && open && points[at].data) { hideTip(); open(points[at].data); return; }
-    const next = { ArrowRight: at < 0 ? 0 : Math.min(points.length - 1, at + 1), ArrowLeft: Math.max(0, at - 1), ArrowDown: Math.max(0, of(line + 1) < 0 ? at : of(line + 1)), ArrowUp: Math.max(0, line ? of(line - 1) : at) }[event.key];
+    const line = points[at]?.line ?? 0,
+      of = (l) => points.findIndex((p) => p.line === l);
+    if (event.key === "Enter" && at >= 0 && open && points[at].data) {
+      hideTip();
+      open(points[at].data);
+      return;
+    }
+    const next = {
+      ArrowRight: at < 0 ? 0 : Math.min(points.length - 1, at + 1),
+      ArrowLeft: Math.max(0, at - 1),
+      ArrowDown: Math.max(0, of(line + 1) < 0 ? at : of(line + 1)),
+      ArrowUp: Math.max(0, line ? of(line - 1) : at),
+    }[event.key];
     if (next === undefined || !points.length) return;
     event.preventDefault();
     show(next);
@@ -108,16 +231,51 @@ function drawPanel(panel, width, height, open) {
 }
 
 function drawLines(picture, lines, x, y) {
-  const points = [], bands = svg("g"), strokes = svg("g"), signs = svg("g");
+  const points = [],
+    bands = svg("g"),
+    strokes = svg("g"),
+    signs = svg("g");
   lines.forEach((line, l) => {
     const runs = []; // layers without a value break a line
-    line.points.forEach((p, i) => { if (i && line.gaps && p.x - line.points[i - 1].x > 1) runs.push([p]); else if (runs.length) runs[runs.length - 1].push(p); else runs.push([p]); });
+    line.points.forEach((p, i) => {
+      if (i && line.gaps && p.x - line.points[i - 1].x > 1) runs.push([p]);
+      else if (runs.length) runs[runs.length - 1].push(p);
+      else runs.push([p]);
+    });
     for (const run of runs) {
       const path = run.map((p) => `${x(p.x).toFixed(1)},${y(p.y).toFixed(1)}`).join("L");
-      if (line.band && run.some((p) => p.low !== null)) bands.append(svg("path", { d: `M${run.map((p) => `${x(p.x).toFixed(1)},${y(p.high ?? p.y).toFixed(1)}`).join("L")}L${[...run].reverse().map((p) => `${x(p.x).toFixed(1)},${y(p.low ?? p.y).toFixed(1)}`).join("L")}Z`, fill: line.colour, "fill-opacity": 0.13 }));
-      strokes.append(svg("path", { d: `M${path}`, fill: "none", stroke: line.colour, "stroke-width": line.width ?? 2, "stroke-dasharray": { "--": "7 4", ":": "1.5 4", "-": null }[line.dash ?? "-"], "stroke-linejoin": "round", "stroke-linecap": line.dash === ":" ? "round" : "butt" }));
+      if (line.band && run.some((p) => p.low !== null))
+        bands.append(
+          svg("path", {
+            d: `M${run.map((p) => `${x(p.x).toFixed(1)},${y(p.high ?? p.y).toFixed(1)}`).join("L")}L${[...run]
+              .reverse()
+              .map((p) => `${x(p.x).toFixed(1)},${y(p.low ?? p.y).toFixed(1)}`)
+              .join("L")}Z`,
+            fill: line.colour,
+            "fill-opacity": 0.13,
+          }),
+        );
+      strokes.append(
+        svg("path", {
+          d: `M${path}`,
+          fill: "none",
+          stroke: line.colour,
+          "stroke-width": line.width ?? 2,
+          "stroke-dasharray": { "--": "7 4", ":": "1.5 4", "-": null }[line.dash ?? "-"],
+          "stroke-linejoin": "round",
+          "stroke-linecap": line.dash === ":" ? "round" : "butt",
+        }),
+      );
     }
-    if (line.sign) signs.append(svg("path", { d: line.points.map((p) => outline(line.sign, x(p.x), y(p.y), 3)).join(""), fill: line.open ? "var(--paper)" : line.colour, stroke: line.colour, "stroke-width": 1 }));
+    if (line.sign)
+      signs.append(
+        svg("path", {
+          d: line.points.map((p) => outline(line.sign, x(p.x), y(p.y), 3)).join(""),
+          fill: line.open ? "var(--paper)" : line.colour,
+          stroke: line.colour,
+          "stroke-width": 1,
+        }),
+      );
     line.points.forEach((p) => points.push({ px: x(p.x), py: y(p.y), tip: p.tip, data: p.data, line: l }));
   });
   picture.append(bands, strokes, signs);
@@ -125,18 +283,32 @@ function drawLines(picture, lines, x, y) {
 }
 
 function drawHeat(picture, heat, x, y) {
-  const canvas = document.createElement("canvas"), points = [];
+  const canvas = document.createElement("canvas"),
+    points = [];
   canvas.width = canvas.height = heat.size;
-  const paint = canvas.getContext("2d"), middle = dark() ? [35, 38, 46] : [247, 247, 244];
-  for (let row = 0; row < heat.size; row++) for (let c = 0; c < heat.size; c++) {
-    const value = heat.value(row, c);
-    if (value === null) continue;
-    const share = Math.min(1, Math.abs(value) / (heat.most || 1)), end = value < 0 ? [29, 79, 145] : [166, 53, 43];
-    paint.fillStyle = `rgb(${middle.map((m, i) => Math.round(m + (end[i] - m) * share)).join(",")})`;
-    paint.fillRect(c, heat.size - 1 - row, 1, 1);
-    points.push({ px: x(c), py: y(row), tip: heat.tip(row, c), data: heat.data?.(row, c), line: row });
-  }
-  picture.append(svg("image", { href: canvas.toDataURL(), x: x(-0.5), y: y(heat.size - 0.5), width: x(heat.size - 0.5) - x(-0.5), height: y(-0.5) - y(heat.size - 0.5), preserveAspectRatio: "none", class: "heat" }));
+  const paint = canvas.getContext("2d"),
+    middle = dark() ? [35, 38, 46] : [247, 247, 244];
+  for (let row = 0; row < heat.size; row++)
+    for (let c = 0; c < heat.size; c++) {
+      const value = heat.value(row, c);
+      if (value === null) continue;
+      const share = Math.min(1, Math.abs(value) / (heat.most || 1)),
+        end = value < 0 ? [29, 79, 145] : [166, 53, 43];
+      paint.fillStyle = `rgb(${middle.map((m, i) => Math.round(m + (end[i] - m) * share)).join(",")})`;
+      paint.fillRect(c, heat.size - 1 - row, 1, 1);
+      points.push({ px: x(c), py: y(row), tip: heat.tip(row, c), data: heat.data?.(row, c), line: row });
+    }
+  picture.append(
+    svg("image", {
+      href: canvas.toDataURL(),
+      x: x(-0.5),
+      y: y(heat.size - 0.5),
+      width: x(heat.size - 0.5) - x(-0.5),
+      height: y(-0.5) - y(heat.size - 0.5),
+      preserveAspectRatio: "none",
+      class: "heat",
+    }),
+  );
   return points;
 }
 
@@ -148,4 +320,6 @@ function showTip(lines, left, top) {
   tip.style.left = `${Math.max(6, Math.min(innerWidth - box.width - 6, left + 14))}px`;
   tip.style.top = `${top - box.height - 12 < 6 ? top + 16 : top - box.height - 12}px`;
 }
-function hideTip() { byId("tip").classList.remove("shown"); }
+function hideTip() {
+  byId("tip").classList.remove("shown");
+}

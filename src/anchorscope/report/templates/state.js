@@ -1,11 +1,38 @@
 // What is shown, as one flat object. It lives in the address behind #, so that a link shows the same.
 
 const DEFAULTS = {
-  tab: "overview", site: about.points[0].site, position: about.points[0].position,
-  split: "layer", correction: "none", stratum: "all", beside: "permuted", bands: "1", hide: "",
-  model: "", set: "", group: "", grade: "", predicted: "", verdict: "", error: "", kind: "", disputed: "", sampled: "", joint: "",
-  range: "", search: "", sort: "", down: "", layer: "anchor", condition: "knockout", detector: "", row: "", pins: "",
-  other: "", cut: "knockout", measured: "",
+  tab: "overview",
+  site: about.points[0].site,
+  position: about.points[0].position,
+  split: "layer",
+  correction: "none",
+  stratum: "all",
+  beside: "permuted",
+  bands: "1",
+  hide: "",
+  model: "",
+  set: "",
+  group: "",
+  grade: "",
+  predicted: "",
+  verdict: "",
+  error: "",
+  kind: "",
+  disputed: "",
+  sampled: "",
+  joint: "",
+  range: "",
+  search: "",
+  sort: "",
+  down: "",
+  layer: "anchor",
+  condition: "knockout",
+  detector: "",
+  row: "",
+  pins: "",
+  other: "",
+  cut: "knockout",
+  measured: "",
 };
 const state = { ...DEFAULTS };
 const listeners = [];
@@ -39,7 +66,10 @@ function writeAddress() {
 }
 
 const pointNumber = () =>
-  Math.max(0, about.points.findIndex((p) => p.site === state.site && p.position === state.position));
+  Math.max(
+    0,
+    about.points.findIndex((p) => p.site === state.site && p.position === state.position),
+  );
 
 // --- small helpers for elements: texts are always set as text, never as markup
 function make(tag, properties = {}, ...children) {
@@ -69,7 +99,8 @@ function number(value, digits) {
   const written = value.toFixed(digits);
   return /^-0\.?0*$/.test(written) ? written.slice(1) : written.replace("-", "−");
 }
-const interval = (low, high, digits) => (low === null || Number.isNaN(low) ? "" : ` (${number(low, digits)} to ${number(high, digits)})`);
+const interval = (low, high, digits) =>
+  low === null || Number.isNaN(low) ? "" : ` (${number(low, digits)} to ${number(high, digits)})`;
 const counted = (n) => n.toLocaleString("en");
 function toast(text) {
   byId("toast").textContent = text;

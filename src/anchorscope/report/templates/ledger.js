@@ -1,0 +1,130 @@
+// What holds, claim by claim: a strip for each model that opens into a table.
+
+const SIGNS = { holds: "✓", "does not hold": "✗", "cannot tell": "?" };
+const KINDS = { holds: "good", "does not hold": "bad", "cannot tell": "open" };
+function drawVerdicts() {
+  const place = byId("verdicts");
+  if (!about.verdicts.length) {
+    place.replaceChildren(
+      make(
+        "p",
+        { class: "notice" },
+        "No ledger was made for this run: `evidence` in the study asks for it, `anchorscope claims RUN` makes it.",
+      ),
+    );
+    return;
+  }
+  const models = [...new Set(about.verdicts.map((v) => `${v.run}|${v.model}`))];
+  place.replaceChildren(
+    ...models.map((name) => {
+      const mine = about.verdicts.filter((v) => `${v.run}|${v.model}` === name);
+      const title = mine[0].model + (about.runs.length > 1 ? ` (${about.runs[mine[0].run].name})` : "");
+      const strip = make(
+        "span",
+        { class: "strip", "aria-hidden": "true" },
+        ...mine.map((v) => make("i", { class: KINDS[v.verdict] })),
+      );
+      const counts = Object.keys(SIGNS)
+        .map(
+          (s) =>
+            `${mine.filter((v) => v.verdict === s).length} ${{ holds: "hold", "does not hold": "do not hold", "cannot tell": "cannot be told" }[s]}`,
+        )
+        .join(", ");
+      const details = make(
+        "details",
+        { class: "ledger" },
+        make("summary", {}, make("b", {}, title), ` ${counts} `, strip),
+      );
+      details.addEventListener("toggle", () => {
+        if (details.open && details.childElementCount === 1) details.append(ledgerTable(mine));
+      });
+      return details;
+    }),
+  );
+}
+
+function ledgerTable(mine) {
+  const sets = [...new Set(mine.map((v) => v.dataset))].filter((s) => s !== "all");
+  const claims = [...new Set(mine.map((v) => v.claim))],
+    body = make("tbody");
+  for (const claim of claims) {
+    const of = mine.filter((v) => v.claim === claim),
+      first = of[0];
+    const cells = of.some((v) => v.dataset === "all")
+      ? [make("td", { colSpan: Math.max(1, sets.length) }, verdictButton(of[0]))]
+      : sets.map((s) => {
+          const v = of.find((x) => x.dataset === s);
+          return make("td", {}, v ? verdictButton(v) : "–");
+        });
+    body.append(
+      make(
+        "tr",
+        {},
+        make(
+          "th",
+          { scope: "row" },
+          first.statement,
+          make(
+            "small",
+            {},
+            `${first.statistic}; against ${first.control}; ${first.threshold ? `holds if ${first.side === "above" ? ">" : "<"} ${number(first.threshold, Math.abs(first.threshold) >= 1 ? 0 : 2)}` : "decided by its p-value"}`,
+          ),
+        ),
+        ...cells,
+      ),
+    );
+  }
+  const titles = sets.map((s) => about.sets.find((x) => x.name === s)?.title ?? s);
+  return make(
+    "div",
+    { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Claims" },
+    make(
+      "table",
+      {},
+      make(
+        "thead",
+        {},
+        make(
+          "tr",
+          {},
+          make("th", { scope: "col" }, "claim"),
+          ...(titles.length ? titles : ["all sets"]).map((t) => make("th", { scope: "col" }, t)),
+        ),
+      ),
+      body,
+    ),
+  );
+}
+
+function verdictButton(v) {
+  const digits = Math.abs(v.threshold) >= 1 ? 1 : 3;
+  const words = `${SIGNS[v.verdict]} ${v.value === null ? "too few" : number(v.value, digits) + (v.low < v.high ? interval(v.low, v.high, digits) : "")}`;
+  return make(
+    "button",
+    {
+      type: "button",
+      class: `verdict ${KINDS[v.verdict]}`,
+      "data-claim": v.claim,
+      "data-model": v.model,
+      "data-set": v.dataset,
+      title: `${v.verdict}; n = ${v.n}${v.p === null ? "" : `; p = ${v.p.toPrecision(2)}`}. Click for the samples.`,
+      onclick: () => openVerdict(v),
+    },
+    words,
+  );
+}
+
+function openVerdict(v) {
+  const model = about.models.findIndex(
+    (m) => m.run === v.run && (m.name === v.model || m.name.startsWith(`${v.model} (`)),
+  );
+  const set = about.sets.findIndex((s) => s.name === v.dataset);
+  const groups = { a_near_zero: "A", q_falls: "Q", recovers: "Q", declines: "Q" };
+  showSamples({
+    model,
+    set,
+    group: groups[v.claim] ?? "",
+    layer: middle(model, set),
+    why: `${v.statement}: ${v.verdict}.`,
+  });
+}
