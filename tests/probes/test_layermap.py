@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from sklearn.metrics import roc_auc_score
 
 import anchorscope.probes.layermap as layermap_module
-import anchorscope.run.pipeline as pipeline_module
+import anchorscope.run.workshop as workshop_module
 from anchorscope import Study
 from anchorscope.errors import StudyError
 from anchorscope.models.load import load_model
@@ -200,7 +200,7 @@ def test_a_second_run_loads_no_model_and_a_lost_shard_is_made_again_the_same(don
 
     with Store.writing(store.root, study) as writing:
         with monkeypatch.context() as patch:
-            patch.setattr(pipeline_module, "load_model", no_model)
+            patch.setattr(workshop_module, "load_model", no_model)
             for spec in study.models:
                 Pipeline(writing).map(spec)
         table.path(1).unlink()

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import anchorscope.probes.stage as probing_module
 import anchorscope.run.pipeline as pipeline_module
+import anchorscope.run.workshop as workshop_module
 from anchorscope import Study
 from anchorscope.answers.record import ANSWERS
 from anchorscope.cli import app
@@ -130,7 +131,7 @@ def test_a_second_run_computes_nothing_and_touches_nothing(done: Done, monkeypat
         raise AssertionError("a complete run loads no model")
 
     before = {name: path.stat().st_mtime_ns for name, path in files(done.store.root).items()}
-    monkeypatch.setattr(pipeline_module, "load_model", no_model)
+    monkeypatch.setattr(workshop_module, "load_model", no_model)
     monkeypatch.setattr(pipeline_module, "write_figures", lambda *where: [])  # drawn anew always; the next test
     notices: list[str] = []
     with Store.writing(done.store.root, done.study) as store:
@@ -193,7 +194,7 @@ def test_a_model_that_fails_its_examination_is_not_traced(done: Done, tmp_path: 
     def refuse(*args: object) -> None:
         raise ModelError("tiny fails the check 'plain'")
 
-    monkeypatch.setattr(pipeline_module, "require_health", refuse)
+    monkeypatch.setattr(workshop_module, "require_health", refuse)
     study = done.study.model_copy(update={"datasets": done.study.datasets[1:2]}).based_at(done.folder)
     with Store.writing(tmp_path / "run", study) as store:
         with pytest.raises(ModelError, match="fails the check"):

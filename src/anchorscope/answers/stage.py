@@ -12,7 +12,8 @@ from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompt, Prompter
 from anchorscope.progress import Notice, nobody
 from anchorscope.questions.record import QUESTIONS, Question
-from anchorscope.store import Plan, Sharded, Store, Table
+from anchorscope.store import Guard, Plan, Sharded, Store, Table
+from anchorscope.store.table import Aside
 from anchorscope.study import Study
 
 IsRight = Callable[[Question, Answer], bool]
@@ -43,6 +44,12 @@ class Answerer:
         made = self.generate([prompt.ids for prompt in prompts])
         texts = [self.prompter.tokenizer.decode(each.ids, skip_special_tokens=True).strip() for each in made]
         return [self._record(*each, None) for each in zip(rows, prompts, made, texts, strict=True)]
+
+    def unanswered(self, row: Question) -> Answer:
+        """The row of a question on which the model fails: dropped and counted later."""
+        row = self.given.with_context(row) if self.given else row
+        (prompt,) = self.prompter.many([(row.question, row.context)])
+        return self._record(row, prompt, Generated([], [], False), "", _UNANSWERED)
 
     def _read(self, rows: Sequence[Question], given: GivenAnswers) -> list[Answer]:
         """Answers of a file; a question it does not answer gets an empty one, which is dropped and counted later."""
@@ -96,7 +103,7 @@ class Answerer:
 def answers_stage(
     answerer: Answerer, dataset: str, store: Store, right: IsRight | None = None, notice: Notice = nobody
 ) -> Sharded[Answer]:
-    """The `answers` table of one model and dataset.
+    """The `answers` table of one model and dataset. A question on which the model fails is set aside, unanswered.
 
     After the first shard it says if right answers will be too few, where `right` says which are.
     """
@@ -104,10 +111,14 @@ def answers_stage(
     questions = store.questions(dataset).table(QUESTIONS)
     table = _begin(answerer, dataset, store, questions.plan)
     looked_at: list[int] = []
+    guard: Guard[Question] = Guard(table, lambda question: question.id)
+    aside: dict[int, list[Aside]] = {}
 
     def answer(shard: int) -> list[list[Answer]]:
         asked = questions.read(shard)
-        rows = answerer(asked)
+        made, aside[shard] = guard(shard, asked, answerer)
+        answered = {row.id: row for row in made}
+        rows = [answered.get(row.id) or answerer.unanswered(row) for row in asked]
         if right is not None and not looked_at:
             looked_at.append(shard)
             warning = too_few(sum(map(right, asked, rows)), len(rows), table.plan.rows)
@@ -115,7 +126,7 @@ def answers_stage(
                 notice(f"{model.name}, {dataset}: {warning}")
         return [rows]
 
-    return Sharded(f"{model.name}, {dataset}: answering", (table,), answer)
+    return Sharded(f"{model.name}, {dataset}: answering", (table,), answer, aside=aside)
 
 
 def too_few(correct: int, answered: int, total: int, wanted: int = ENOUGH) -> str | None:

@@ -98,6 +98,8 @@ def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
     right, untold = share(counts["right"], counts["answers"]), counts["cannot_tell"]
     told = f"; cannot tell: {sum(untold.values()):,}" if untold else ""
     out.print(f"{model}, {dataset}: {right} right{told}" + (f"; dropped: {dropped}" if dropped else ""))
+    if counts.get("set_aside"):
+        out.print(f"  the model failed on {counts['set_aside']:,}, which were set aside: anchorscope status says why")
     if counts.get("disagree"):
         out.print(
             f"  the exact answer ends at another word than the match in {counts['disagree']} of {counts['compared']}"

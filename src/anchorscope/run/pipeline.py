@@ -1,7 +1,6 @@
 """A whole run, stage after stage; each does only what is missing.
 
-This is the one place that knows the order of the stages, and so which tables are outdated when an earlier one is made
-again.
+This is the one place that knows the order of the stages. Where they are carried out is the engine's affair.
 """
 
 from __future__ import annotations
@@ -13,37 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.answers.given import GivenAnswers
-from anchorscope.answers.record import ANSWERS, Answer
-from anchorscope.answers.sampled import sampled_stage
-from anchorscope.answers.stage import Answerer, answers_stage
-from anchorscope.errors import ProbeError
-from anchorscope.evidence.stage import evidence_stage
-from anchorscope.grades.grading import grader
-from anchorscope.grades.record import GRADES
-from anchorscope.grades.stage import grades_stage
-from anchorscope.models.load import Model, load_model
-from anchorscope.models.prompts import Prompter
-from anchorscope.pathways.layermap import mapstats_stage
-from anchorscope.pathways.stage import pathways_stage
-from anchorscope.probes.again import prompts_stage, saliency_stage
-from anchorscope.probes.layermap import map_stage
+from anchorscope.answers.record import ANSWERS
+from anchorscope.errors import AnchorscopeError, ProbeError
 from anchorscope.probes.record import MAPS, PROMPTS, READOUTS, SALIENCY, WITHIN
-from anchorscope.probes.stage import left_out_stage, readouts_stage, text_only_stage
-from anchorscope.probes.within import asked_again, within_stage
 from anchorscope.progress import Notice, Progress, nobody, silent
-from anchorscope.questions.record import Question
-from anchorscope.questions.stage import questions_stage
 from anchorscope.report.figures import write_figures
 from anchorscope.run.claims import write_ledger
-from anchorscope.run.engine import fill, make
+from anchorscope.run.engine import Engine, InProcess
+from anchorscope.run.jobs import Flow, Job, StageName
 from anchorscope.run.preflight import preflight
-from anchorscope.spans import SPANS
-from anchorscope.spans.stage import spans_stage
-from anchorscope.store import Cell, Kind, Store, Table
+from anchorscope.run.workshop import Workshop
+from anchorscope.store import Cell, Kind, Store
 from anchorscope.study import ModelSpec
-from anchorscope.traces.doctor import require_health
 from anchorscope.traces.record import MASS, TRACES
-from anchorscope.traces.stage import mass_stage, traces_stage
 
 Done = Callable[[str, str, str], None]
 """Told which stage of which model and dataset is complete."""
@@ -53,13 +34,8 @@ def _tell_nobody(stage: str, model: str, dataset: str) -> None:
     """Tell nobody."""
 
 
-def _begun(cell: Cell, *kinds: Kind[Any]) -> list[Table[Any]]:
-    """Those of these tables that were begun."""
-    return [cell.table(kind) for kind in kinds if cell.entry(kind) is not None]
-
-
 class Pipeline:
-    """Carries a study out. `times` sums the seconds each stage took in this process."""
+    """Carries a study out. `times` sums the seconds each stage took."""
 
     def __init__(
         self, store: Store, progress: Progress = silent, notice: Notice = nobody, done: Done = _tell_nobody
@@ -67,66 +43,50 @@ class Pipeline:
         self.store, self.study = store, store.study
         self.progress, self.notice, self.done = progress, notice, done
         self.times: dict[str, float] = {}
+        self.engine = self._engine()
 
     def __call__(self) -> list[Path]:
         """All of it: the figures that were written."""
         preflight(self.study, self.store.root, self.notice)
-        self.questions()
-        for spec in self.study.models:
-            self.traces(spec)
-            self.pathways(spec)
-            self.map(spec)
-            self.asked_again(spec)
-        self.evidence()
+        try:
+            self.questions()
+            for spec in self.study.models:
+                self.traces(spec)
+                self.pathways(spec)
+                self.map(spec)
+                self.asked_again(spec)
+            self.evidence()
+        finally:
+            self.engine.close()
         return self.figures()
 
     def questions(self) -> None:
         """Read and sample the questions of all datasets."""
-        for dataset in self.study.datasets:
-            with self._timed("questions"):
-                fill(questions_stage(dataset, self.store, self.progress), self.progress)
+        self._run([(Job("questions", dataset.name),) for dataset in self.study.datasets])
 
-    def answers(self, spec: ModelSpec) -> tuple[Model, Prompter]:
+    def answers(self, spec: ModelSpec) -> None:
         """One model's answers to all datasets, their grades and spans."""
-        asked = self.study.answers
-        engine_loads_them = asked.source == "generate" and asked.backend == "vllm"
-        with self._timed("loading"), self.progress(f"{spec.name}: loading", None):
-            model = load_model(self._as_begun(spec), self.study.base, weights=not engine_loads_them)
-            answerer = Answerer(model, self.study)
-        for dataset in self.study.datasets:
-            cell = self.store.results(spec.name, dataset.name)
-            with self._timed("answers"):
-                stage = answers_stage(answerer, dataset.name, self.store, self._right, self.notice)
-                fill(stage, self.progress, _begun(cell, GRADES, SPANS, TRACES))
-            with self._timed("grades"):
-                fill(grades_stage(self.store, spec.name, dataset.name), self.progress, _begun(cell, TRACES))
-            with self._timed("spans"):
-                fill(spans_stage(model, dataset.name, self.store), self.progress)
-            self.done("answers", spec.name, dataset.name)
-        answerer.close()
-        return model, answerer.prompter
-
-    def _right(self, question: Question, answer: Answer) -> bool:
-        """Whether an answer is right, for an early look: by rules where a judge would have to be asked."""
-        grade = grader() if self.study.grades.judge else grader(self.study.grades.grader)
-        judgement = grade(answer.answer, question.answers, question.question)
-        return judgement.correct is True if answer.label is None else answer.label
+        self._run(
+            [
+                (Job("answers", name, spec.name), Job("grades", name, spec.name), Job("spans", name, spec.name))
+                for name in self._sets
+            ],
+            "answers",
+        )
 
     def traces(self, spec: ModelSpec) -> None:
         """One model's answers and traces on all datasets; it is examined first, and let go at the end."""
-        if all(self._traced(spec.name, dataset.name) for dataset in self.study.datasets):
+        if all(self._traced(spec.name, name) for name in self._sets):
             return
-        model, prompter = self.answers(spec)
-        if model.device.type == "meta":  # vLLM had the weights
-            model, prompter = self._loaded(spec)
-        self._examine(model, prompter)
-        for dataset in self.study.datasets:
-            with self._timed("traces"):
-                if not self.store.results(spec.name, dataset.name).complete(TRACES):
-                    fill(traces_stage(model, prompter.shared_ids, dataset.name, self.store), self.progress)
-                if self.study.traces.mass:
-                    make(mass_stage(model, prompter.shared_ids, dataset.name, self.store), self.progress)
-            self.done("traces", spec.name, dataset.name)
+        self.answers(spec)
+        cells = {name: self.store.results(spec.name, name) for name in self._sets}
+        flows: list[Flow] = [
+            (Job("traces", name, spec.name),) for name, cell in cells.items() if not cell.complete(TRACES)
+        ]
+        if self.study.traces.mass:
+            flows += [(Job("mass", name, spec.name),) for name in cells]
+        self._run(flows, "traces")
+        self.engine.let_go()
 
     def _traced(self, model: str, dataset: str) -> bool:
         """Whether nothing of a model and dataset is left to compute that needs the model.
@@ -142,76 +102,51 @@ class Pipeline:
         return cell.complete(TRACES) and (not self.study.traces.mass or cell.complete(MASS))
 
     def pathways(self, spec: ModelSpec) -> None:
-        """One model's probes, read-outs and pathways."""
-        for dataset in self.study.datasets:
-            try:
-                with self._timed("probes"):
-                    make(text_only_stage(self.store, spec.name, dataset.name), self.progress)
-                for point in self.study.traces.points:
-                    where = (self.store, spec.name, dataset.name, point)
-                    with self._timed("probes"):
-                        make(readouts_stage(*where, self.notice), self.progress)
-                        make(left_out_stage(*where), self.progress)
-                    with self._timed("pathways"):
-                        make(pathways_stage(*where), self.progress)
-            except ProbeError as error:  # one set with too few right answers does not stop the others
-                self.notice(f"{spec.name}, {dataset.name}: {error.message}. {error.hint or ''}")
-            self.done("pathways", spec.name, dataset.name)
+        """One model's probes, read-outs and pathways. A set with too few right answers does not stop the others."""
+        flows: list[Flow] = []
+        for name in self._sets:
+            stages: tuple[StageName, ...] = ("readouts", "left_out", "pathways")
+            read = [Job(stage, name, spec.name, point) for point in self.study.traces.points for stage in stages]
+            flows.append((Job("text_only", name, spec.name), *read))
+        for flow, error in self._run(flows, "pathways", spared=(ProbeError,)).items():
+            self.notice(f"{spec.name}, {flow[0].dataset}: {error.message}. {error.hint or ''}")
 
     def map(self, spec: ModelSpec) -> None:
         """One model's layer × layer maps, where the study asks for them and there are probes to read with."""
-        points = self.study.traces.points
-        cells = {dataset.name: self.store.results(spec.name, dataset.name) for dataset in self.study.datasets}
-        probed = [name for name, cell in cells.items() if cell.entry(READOUTS.at(points[0])) is not None]
+        points, probed = self.study.traces.points, self._probed(spec.name)
         if self.study.map is None or not probed:
             return
-        if not all(cells[name].complete(MAPS.at(point)) for name in probed for point in points):
-            model, prompter = self._loaded(spec)
-            self._examine(model, prompter)
-            for name in probed:
-                with self._timed("map"):
-                    fill(map_stage(model, prompter.shared_ids, name, self.store), self.progress)
-        for name in probed:
-            for point in points:
-                with self._timed("map's numbers"):
-                    make(mapstats_stage(self.store, spec.name, name, point), self.progress)
-            self.done("map", spec.name, name)
+        if not all(cell.complete(MAPS.at(point)) for cell in probed.values() for point in points):
+            self._run([(Job("map", name, spec.name),) for name in probed])
+            self.engine.let_go()
+        self._run([tuple(Job("mapstats", name, spec.name, point) for point in points) for name in probed], "map")
 
     def asked_again(self, spec: ModelSpec) -> None:
         """What evidence needs a model for once there are probes: several answers, other shots, saliency."""
-        evidence, point = self.study.evidence, self.study.traces.points[0]
-        cells = {dataset.name: self.store.results(spec.name, dataset.name) for dataset in self.study.datasets}
-        probed = [name for name, cell in cells.items() if cell.entry(READOUTS.at(point)) is not None]
+        point, probed = self.study.traces.points[0], self._probed(spec.name)
         kinds: list[Kind[Any]] = [WITHIN.at(point), PROMPTS.at(point), SALIENCY.at(point)]
-        if evidence is None or all(cells[name].complete(kind) for name in probed for kind in kinds):
+        done = all(cell.complete(kind) for cell in probed.values() for kind in kinds)
+        if self.study.evidence is None or done:
             return
-        model, prompter = self._loaded(spec, self.study.answers.backend != "vllm")
-        answerer = Answerer(model, self.study)
+        self._run([(Job("sampled", name, spec.name),) for name in probed])
+        stages: tuple[StageName, ...] = ("within", "prompts", "saliency")
+        self._run([(Job(stage, name, spec.name),) for name in probed for stage in stages])
+        self.engine.let_go()
         for name in probed:
-            with self._timed("sampling"):
-                asked = asked_again(list(cells[name].table(TRACES)), evidence.questions, self.study.seed)
-                fill(sampled_stage(answerer, name, self.store, asked), self.progress)
-        answerer.close()
-        if model.device.type == "meta":  # vLLM had the weights
-            model, prompter = self._loaded(spec)
-        self._examine(model, prompter)
-        for name in probed:
-            with self._timed("evidence"):
-                fill(within_stage(model, prompter, name, self.store), self.progress)
-                fill(prompts_stage(model, name, self.store), self.progress)
-                fill(saliency_stage(model, prompter.shared_ids, name, self.store), self.progress)
             self.done("asked again", spec.name, name)
 
     def evidence(self) -> None:
         """The experiments of every model and set, and the ledger of claims."""
         if self.study.evidence is None:
             return
-        for point in self.study.traces.points:
-            for model in self.study.models:
-                for dataset in self.study.datasets:
-                    if self.store.results(model.name, dataset.name).entry(READOUTS.at(point)) is not None:
-                        with self._timed("evidence"):
-                            make(evidence_stage(self.store, model.name, dataset.name, point), self.progress)
+        self._run(
+            [
+                (Job("evidence", name, model.name, point),)
+                for point in self.study.traces.points
+                for model in self.study.models
+                for name in self._probed(model.name)
+            ]
+        )
         write_ledger(self.store)
 
     def figures(self) -> list[Path]:
@@ -219,22 +154,37 @@ class Pipeline:
         with self._timed("figures"), self.progress("drawing", None):
             return [path for point in self.study.traces.points for path in write_figures(self.store, point)]
 
-    def _loaded(self, spec: ModelSpec, weights: bool = True) -> tuple[Model, Prompter]:
-        with self._timed("loading"), self.progress(f"{spec.name}: loading", None):
-            model = load_model(self._as_begun(spec), self.study.base, weights=weights)
-            return model, Prompter(model.tokenizer, self.study.prompt_for(spec), model.wants_bos)
+    @property
+    def _sets(self) -> list[str]:
+        return [dataset.name for dataset in self.study.datasets]
 
-    def _as_begun(self, spec: ModelSpec) -> ModelSpec:
-        """With the dtype that the run was begun in: another machine may find another one fast."""
-        for dataset in self.study.datasets:
-            begun = self.store.results(spec.name, dataset.name).entry(ANSWERS)
-            if spec.dtype == "auto" and begun is not None:
-                return spec.model_copy(update={"dtype": begun["inputs"]["model"]["dtype"]})
-        return spec
+    def _probed(self, model: str) -> dict[str, Cell]:
+        """The sets on which a model has probes."""
+        cells = {name: self.store.results(model, name) for name in self._sets}
+        first = READOUTS.at(self.study.traces.points[0])
+        return {name: cell for name, cell in cells.items() if cell.entry(first) is not None}
 
-    def _examine(self, model: Model, prompter: Prompter) -> None:
-        with self._timed("doctor"), self.progress(f"{model.name}: examining", None):
-            require_health(model, prompter)
+    def _engine(self) -> Engine:
+        spec = self.study.engine
+        if spec.kind == "ray":
+            from anchorscope.run.ray_engine import RayEngine
+
+            return RayEngine(self.store, spec, self.progress, self.notice, self._add)
+        return InProcess(Workshop(self.store, self.progress, self.notice), self._add)
+
+    def _run(
+        self, flows: list[Flow], told: str | None = None, spared: tuple[type[AnchorscopeError], ...] = ()
+    ) -> dict[Flow, AnchorscopeError]:
+        """Carry flows out; with `told`, each is told of under that name when it has ended."""
+
+        def ended(flow: Flow) -> None:
+            if told is not None and flow[0].model is not None and flow[0].stage != "mass":
+                self.done(told, flow[0].model, flow[0].dataset)
+
+        return self.engine.run(flows, ended, spared)
+
+    def _add(self, stage: str, seconds: float) -> None:
+        self.times[stage] = self.times.get(stage, 0.0) + seconds
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -243,4 +193,4 @@ class Pipeline:
         try:
             yield
         finally:
-            self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
+            self._add(stage, time.perf_counter() - start)

@@ -17,8 +17,11 @@ from anchorscope.run.command import remembered_command
 from anchorscope.spans.record import SPANS
 from anchorscope.store import Kind, Plan, Store, Table
 from anchorscope.store.rundir import versions
+from anchorscope.store.table import Aside
 from anchorscope.study import Study
 from anchorscope.traces.record import MASS, TRACES
+
+SHOWN = 3  # of the samples of a table that were set aside
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class TableStatus:
     """Files that are not whole."""
     size: int
     """Bytes."""
+    aside: list[Aside]
+    """Samples that were set aside, since the model failed on them."""
     too_few: bool = False
     """Whether it was not begun because there are too few right or wrong answers for probes."""
 
@@ -88,7 +93,7 @@ def expected(study: Study) -> Iterator[tuple[str, str]]:
 
 def status_of(store: Store) -> RunStatus:
     """Look at every table: those of the manifests, and those the study asks for but that were not begun."""
-    tables = {(part, name): TableStatus(part, name, 0, 0, 0, [], 0) for part, name in expected(store.study)}
+    tables = {(part, name): TableStatus(part, name, 0, 0, 0, [], 0, []) for part, name in expected(store.study)}
     notes = []
     for cell in store.cells():
         part, manifest = cell.folder.relative_to(store.root).as_posix(), cell.manifest()
@@ -108,6 +113,10 @@ def status_of(store: Store) -> RunStatus:
     status = RunStatus(store.study, list(tables.values()), notes)
     for each in status.tables:
         notes += [f"damaged, will be made again: {path}" for path in each.damaged]
+        if each.aside:
+            some = "; ".join(f"{one.id}: {one.reason}" for one in each.aside[:SHOWN])
+            more = f" and {len(each.aside) - SHOWN:,} more" if len(each.aside) > SHOWN else ""
+            notes.append(f"{each.part}, {each.table}: {len(each.aside):,} set aside ({some}{more})")
     if not status.complete:
         command = remembered_command(store.root) or "the command that began the run"
         notes.append(f"Go on with:  {command}   (it does only what is missing)")
@@ -132,13 +141,15 @@ def _without_probes(store: Store) -> Iterator[tuple[str, str]]:
 def _table_status(part: str, name: str, table: Table[Any]) -> TableStatus:
     done = rows = size = 0
     damaged = []
+    aside: list[Aside] = []
     for shard in range(table.plan.shards):
         count = table.rows_in(shard)
         if count is None:
             continue
         size += table.path(shard).stat().st_size
-        if count == len(table.plan.rows_of(shard)):
+        if table.whole(shard):
             done, rows = done + 1, rows + count
+            aside += table.aside(shard)
         else:
             damaged.append(str(table.path(shard)))
-    return TableStatus(part, name, rows, table.plan.shards, done, damaged, size, too_few=table.plan.rows == 0)
+    return TableStatus(part, name, rows, table.plan.shards, done, damaged, size, aside, too_few=table.plan.rows == 0)

@@ -7,13 +7,13 @@ together. Rooms say what their stages are; nothing in a room loops over shards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from anchorscope.progress import Advance
 from anchorscope.store.rundir import Cell
-from anchorscope.store.table import Kind, Plan, Table
+from anchorscope.store.table import Aside, Kind, Plan, Table
 
 R = TypeVar("R")
 
@@ -32,6 +32,8 @@ class Sharded(Generic[R]):
     """Rows of one sample: progress counts samples."""
     check: Callable[[], None] = lambda: None
     """Called when all shards are there and some are new; raises where what they were read from has changed."""
+    aside: dict[int, list[Aside]] = field(default_factory=dict)
+    """Of shards whose rows were just made: what was set aside. `rows` puts it here, who writes them takes it out."""
 
     @property
     def plan(self) -> Plan:

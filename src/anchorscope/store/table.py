@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import json
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ from anchorscope.study.terms import ReadPoint
 
 R = TypeVar("R")
 READ_ROWS = 256  # rows decoded at a time
+ASIDE = b"set_aside"  # in a file's metadata: which rows were set aside, and why
 
 _TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),
@@ -89,6 +91,16 @@ def _read_docs(record: type[Any]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
+class Aside:
+    """A sample that was set aside, since the model failed on it each time."""
+
+    id: str
+    """Of its question."""
+    reason: str
+    """What happened, in one line."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """How many rows a table will have, and how they are dealt to shards. A pure function of its inputs."""
 
@@ -124,7 +136,12 @@ class Table(Generic[R]):
 
     def missing(self) -> list[int]:
         """The shards that are still to be made: those that are not there or are not whole."""
-        return [shard for shard in range(self.plan.shards) if self.rows_in(shard) != len(self.plan.rows_of(shard))]
+        return [shard for shard in range(self.plan.shards) if not self.whole(shard)]
+
+    def whole(self, shard: int) -> bool:
+        """Whether a shard is there with every row it should have; rows that were set aside may be left out."""
+        expected, rows = len(self.plan.rows_of(shard)), self.rows_in(shard)
+        return rows == expected or (rows is not None and 0 <= rows == expected - len(self.aside(shard)))
 
     def rows_in(self, shard: int) -> int | None:
         """How many rows a shard's file says it has; None when it is not there, -1 when it is damaged."""
@@ -135,12 +152,22 @@ class Table(Generic[R]):
         except (pa.ArrowException, OSError):
             return -1
 
-    def write(self, shard: int, records: Sequence[R]) -> None:
-        """Write one shard, whole."""
+    def aside(self, shard: int) -> list[Aside]:
+        """What was set aside when a shard was made: the file keeps it in its metadata."""
+        try:
+            about = pq.read_metadata(self.path(shard)).metadata or {}
+        except (FileNotFoundError, pa.ArrowException, OSError):
+            return []
+        return [Aside(*each) for each in json.loads(about.get(ASIDE, b"[]"))]
+
+    def write(self, shard: int, records: Sequence[R], aside: Sequence[Aside] = ()) -> None:
+        """Write one shard, whole. What was set aside has a row that says nothing, or none."""
         expected = len(self.plan.rows_of(shard))
-        if len(records) != expected:
+        if len(records) not in (expected, expected - len(aside)):
             raise ValueError(f"shard {shard} of {self.folder.name} takes {expected} rows, got {len(records)}")
         schema = schema_of(self.record)
+        if aside:
+            schema = schema.with_metadata({ASIDE: json.dumps([dataclasses.astuple(each) for each in aside])})
         columns = [_column([getattr(r, f.name) for r in records], f.type) for f in schema]
         table = pa.Table.from_arrays(columns, schema=schema)
         write_whole(self.path(shard), lambda stream: pq.write_table(table, stream, compression="zstd"))
@@ -175,7 +202,7 @@ class Table(Generic[R]):
             with pq.ParquetFile(path) as file:
                 if not file.schema_arrow.equals(schema_of(self.record)):
                     raise StoreError(f"{path}: written by another version of anchorscope (its columns differ)")
-                if file.metadata.num_rows != expected:
+                if file.metadata.num_rows != expected and not self.whole(shard):
                     raise StoreError(f"{path}: has {file.metadata.num_rows} rows instead of {expected}")
                 yield from file.iter_batches(batch_size=READ_ROWS, columns=columns)
         except (pa.ArrowException, OSError) as error:

@@ -13,9 +13,10 @@ from anchorscope.study.asking import (
     Sites,
 )
 from anchorscope.study.measuring import EvidenceSpec, MapSpec, ProbeSpec, SpansSpec, TraceSpec
+from anchorscope.study.running import EngineSpec
 from anchorscope.study.study import Study
 
 __all__ = [
-    "AnswersSpec", "DatasetSpec", "EvidenceSpec", "Example", "GradesSpec", "JudgeSpec", "MapSpec", "ModelSpec",
-    "ProbeSpec", "PromptSpec", "Sites", "SpansSpec", "Study", "TraceSpec",
+    "AnswersSpec", "DatasetSpec", "EngineSpec", "EvidenceSpec", "Example", "GradesSpec", "JudgeSpec", "MapSpec",
+    "ModelSpec", "ProbeSpec", "PromptSpec", "Sites", "SpansSpec", "Study", "TraceSpec",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from anchorscope.study.asking import AnswersSpec, DatasetSpec, GradesSpec, ModelSpec, PromptSpec
 from anchorscope.study.measuring import EvidenceSpec, MapSpec, ProbeSpec, SpansSpec, TraceSpec
+from anchorscope.study.running import EngineSpec
 from anchorscope.study.terms import Name, Spec
 
 
@@ -45,6 +46,8 @@ class Study(Spec):
     """A layer × layer map too: `map: {}` for one with these defaults."""
     evidence: EvidenceSpec | None = None
     """Experiments that need no flip, and a ledger of claims: `evidence: {}` for these defaults."""
+    engine: EngineSpec = EngineSpec()
+    """Where it is carried out: in this process, or on a Ray cluster (docs/scale.md)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seeds the sampling of questions and everything random after it."""
     shard_rows: Annotated[int, Field(ge=1)] = 1024
@@ -79,8 +82,8 @@ class Study(Spec):
         return model.prompt or self.prompt
 
     def record(self) -> dict[str, Any]:
-        """The whole study with its defaults, as plain values."""
-        return self.model_dump(mode="json")
+        """The whole study with its defaults, as plain values; without the engine, which is no part of what is asked."""
+        return self.model_dump(mode="json", exclude={"engine"})
 
     def identity(self) -> dict[str, Any]:
         """What must not change while a run goes on.

@@ -56,14 +56,18 @@ class Chosen:
 def choose(store: Store, model: str, dataset: str) -> Chosen:
     """Draw right and wrong answers by a hash of seed and id, in the order of the questions."""
     spec, seed = store.study.traces, store.study.seed
+    limits = {True: spec.correct, False: spec.wrong}
     ranks: dict[bool, list[tuple[bytes, str]]] = {True: [], False: []}
+    count = {True: 0, False: 0}
     for sample in read_samples(store, model, dataset):
         if sample.spans.dropped is None and (correct := sample.grade.correct) is not None:
             rank = hashlib.blake2b(f"{seed}/traces/{sample.question.id}".encode(), digest_size=8).digest()
             ranks[correct].append((rank, sample.question.id))
-    limits = {True: spec.correct, False: spec.wrong}
+            count[correct] += 1
+            if len(ranks[correct]) > 2 * limits[correct]:  # no more is kept than may be drawn
+                ranks[correct] = sorted(ranks[correct])[: limits[correct]]
     drawn = {label: {name for _, name in sorted(ranked)[: limits[label]]} for label, ranked in ranks.items()}
-    probability = {label: len(drawn[label]) / max(1, len(ranked)) for label, ranked in ranks.items()}
+    probability = {label: len(drawn[label]) / max(1, count[label]) for label in ranks}
     both = drawn[True] | drawn[False]
     names: list[str] = []
     keys: list[Keys] = []

@@ -17,9 +17,10 @@ from anchorscope.models.load import Model
 from anchorscope.models.prompts import closing_id
 from anchorscope.progress import Advance
 from anchorscope.spans import SPANS
-from anchorscope.spans.samples import read_samples
-from anchorscope.store import Forward, Plan, Sharded, Store, Whole
+from anchorscope.spans.samples import Sample, read_samples
+from anchorscope.store import Forward, Guard, Plan, Sharded, Store, Whole
 from anchorscope.store.files import write_bytes
+from anchorscope.store.table import Aside
 from anchorscope.traces.activations import activations_path
 from anchorscope.traces.choose import choose
 from anchorscope.traces.conditions import CUTS
@@ -35,7 +36,10 @@ SHARD_ROWS = 256  # what a stopped run traces again, at most; fewer where the st
 
 
 def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Store) -> Sharded[Trace]:
-    """The `traces` table of one model and dataset; a shard's activations are written before its rows."""
+    """The `traces` table of one model and dataset; a shard's activations are written before its rows.
+
+    A sample on which the model fails is set aside: it has neither.
+    """
     spec, cell = store.study.traces, store.results(model.name, dataset)
     chosen = choose(store, model.name, dataset)
     inputs = {
@@ -60,12 +64,17 @@ def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: S
     table = cell.begin(TRACES, plan, inputs, facts)
     samples = Forward(table.plan, lambda: chosen.samples(store, model.name, dataset))
 
+    guard: Guard[Sample] = Guard(table, lambda sample: sample.question.id)
+    aside: dict[int, list[Aside]] = {}
+
     def trace(shard: int) -> list[list[Trace]]:
         some = samples(shard)
-        write_bytes(activations_path(cell, shard), save(trace_samples(tracer, some, spec, passes)))
-        return [[chosen.row(sample, donors.get(sample.question.id)) for sample in some]]
+        states, aside[shard] = guard(shard, some, lambda each: trace_samples(tracer, each, spec, passes))
+        left = {each.id for each in aside[shard]}
+        write_bytes(activations_path(cell, shard), save(states))
+        return [[chosen.row(each, donors.get(each.question.id)) for each in some if each.question.id not in left]]
 
-    return Sharded(f"{model.name}, {dataset}: tracing", (table,), trace)
+    return Sharded(f"{model.name}, {dataset}: tracing", (table,), trace, aside=aside)
 
 
 def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Store) -> Whole[Mass]:
@@ -74,16 +83,19 @@ def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Sto
     cutting = [condition for condition in spec.conditions if condition in CUTS]
 
     def compute(advance: Advance) -> list[Mass]:
-        ids = [row.id for row in cell.table(TRACES)]
+        ids = list(choose(store, model.name, dataset).clusters)  # so it can be made while they are traced
         some = set(sorted(ids, key=lambda each: hashlib.blake2b(f"{seed}/mass/{each}".encode()).digest())[: spec.mass])
         rows = []
         for sample in read_samples(store, model.name, dataset):
             if sample.question.id in some:
                 text = [*shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
                 cuts = [Knockout(CUTS[condition], spec.into).cut(sample.spans) for condition in cutting]
-                masses: Any = attention_mass(model, text[: sample.spans.answer_last + 1], cuts)
-                rows += [Mass(sample.question.id, name, each) for name, each in zip(cutting, masses, strict=True)]
                 advance(1)
+                try:
+                    masses: Any = attention_mass(model, text[: sample.spans.answer_last + 1], cuts)
+                except (RuntimeError, IndexError, ValueError):  # the model fails on it: tracing sets it aside
+                    continue
+                rows += [Mass(sample.question.id, name, each) for name, each in zip(cutting, masses, strict=True)]
         return rows
 
     inputs = {"traces": cell.origin(TRACES), "samples": spec.mass, "conditions": cutting, "into": spec.into}

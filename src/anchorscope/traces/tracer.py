@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch import nn
 
 from anchorscope.errors import ModelError
 from anchorscope.models.load import Model
-from anchorscope.models.prefix import compute_prefix
+from anchorscope.models.prefix import Prefix, compute_prefix
 from anchorscope.models.sites import site_modules
 from anchorscope.study.terms import Site
 from anchorscope.traces.attention import attention_in_rows
@@ -50,7 +50,11 @@ class Tracer:
         self.sites = tuple(sites)
         self._layers = site_modules(model.network, model.sites, "resid")
         self._modules = {site: site_modules(model.network, model.sites, site) for site in self.sites}
-        self._prefix = compute_prefix(model, self.shared_ids)
+
+    @cached_property
+    def _prefix(self) -> Prefix:
+        """Computed on first need: a stage is planned without weights."""
+        return compute_prefix(self.model, self.shared_ids)
 
     @property
     def layers(self) -> int:
@@ -94,6 +98,7 @@ class Tracer:
         """One pass of the decoder, or of the whole model: what is read on the way, and what it gives."""
         if not reads:
             raise ValueError("nothing is read")
+        prefix = self._prefix  # before there are hooks
         layout = lay_out(samples, len(self.shared_ids), self.layers)
         readings = _Readings(self.sites, self.layers)
         slots = _slots(layout, reads, self.layers)
@@ -103,7 +108,7 @@ class Tracer:
         with ExitStack() as stack:
             for handle in self._hooks(layout, slots, readings):
                 stack.callback(handle.remove)
-            stack.enter_context(attention_in_rows(self.model, layout, self._prefix))
+            stack.enter_context(attention_in_rows(self.model, layout, prefix))
             output = module(
                 _filled(layout.ids, layout).to(device),
                 attention_mask=torch.zeros(1, 1, 1, 1, device=device),  # each layer has its own, in attention.py

@@ -1,0 +1,105 @@
+"""One of several processes that carry out the same stages, each some shards: what an engine puts on a node.
+
+It knows nothing of Ray. What went wrong is handed back as a value, so that a person reads it where the run was begun.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from anchorscope.errors import AnchorscopeError
+from anchorscope.progress import silent
+from anchorscope.run.engine import fill_shard, make
+from anchorscope.run.jobs import Job
+from anchorscope.run.workshop import Stage, Workshop
+from anchorscope.store import Sharded, Store
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a replica is asked for: one shard of some jobs that are dealt alike, or a whole job."""
+
+    flow: int
+    """Which flow it belongs to."""
+    shard: int
+    """Which shard; of a whole job 0."""
+
+
+@dataclass
+class Report:
+    """What became of a task."""
+
+    flow: int
+    """Which flow it belongs to."""
+    shard: int
+    """Which shard."""
+    rows: int = 0
+    """Samples that are done."""
+    seconds: float = 0.0
+    """How long that took, loading aside."""
+    loading: float = 0.0
+    """How long the replica took to load and examine its model before it."""
+    replica: str = ""
+    """Who did it: process and node."""
+    notices: list[str] = field(default_factory=list)
+    """What a person should know."""
+    error: AnchorscopeError | None = None
+    """Why it could not be done."""
+
+
+class ReplicaError(AnchorscopeError):
+    """A mistake of ours on a replica; its traceback is the message."""
+
+
+class Replica:
+    """Carries out shards. It loads its model for the first of them, and keeps it."""
+
+    def __init__(self, store: Store, threads: int) -> None:
+        _set_threads(threads)
+        self.notices: list[str] = []
+        self.workshop = Workshop(store, silent, self.notices.append)
+        self._stages: dict[Job, Stage] = {}
+        self.name = f"{os.getpid()} on {platform.node()}"
+
+    def __call__(self, task: Task, jobs: Sequence[Job]) -> Report:
+        """Carry one task out. Shards that are there already, whole, are not made again."""
+        report = Report(task.flow, task.shard, replica=self.name)
+        try:
+            for job in jobs:
+                start = perf_counter()
+                stage = self._stage(job)
+                loaded = perf_counter()
+                report.loading += loaded - start
+                if isinstance(stage, Sharded):
+                    if not all(table.whole(task.shard) for table in stage.tables):
+                        fill_shard(stage, task.shard, self.workshop.later(job))
+                    report.rows = len(stage.plan.rows_of(task.shard)) // stage.rows_each
+                else:
+                    make(stage)
+                report.seconds += perf_counter() - loaded
+        except AnchorscopeError as error:
+            report.error = error
+        except Exception:  # noqa: BLE001 said where the run was begun
+            report.error = ReplicaError(f"replica {self.name} failed:\n{traceback.format_exc()}")
+        report.notices, self.notices[:] = list(self.notices), []
+        return report
+
+    def _stage(self, job: Job) -> Stage:
+        """Made once: which samples are traced, say, takes a look at all of them."""
+        if job not in self._stages:
+            self.workshop.ready(job)
+            self._stages[job] = self.workshop.stage(job)
+        return self._stages[job]
+
+
+def _set_threads(threads: int) -> None:
+    """So many threads, in what computes here."""
+    import torch
+
+    torch.set_num_threads(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)

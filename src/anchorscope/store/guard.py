@@ -1,0 +1,107 @@
+"""Samples on which the model fails are set aside with their reason, and the run goes on without them.
+
+A shard's samples are tried together, as planned. Where that fails twice, or processes died over it, each is tried
+alone, and those that fail again are set aside. The others then go through together: what a shard holds depends on
+which samples are set aside, never on how often it was tried, or where.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from anchorscope.errors import GradeError, HubError, StoreError, reason_of
+from anchorscope.store.files import write_text
+from anchorscope.store.table import Aside, Table
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+TRIES = 2  # of a shard as planned, in one process
+DEATHS = 3  # processes that died over a shard, and then its samples are tried alone
+ALONE = 2  # processes that died over one sample alone, and then it is set aside
+NOT_THE_SAMPLE = (StoreError, GradeError, HubError, NotImplementedError)
+
+
+@dataclass
+class _Tried:
+    """What is known of a shard that is under way; kept beside it until it is done, so that a death is noticed."""
+
+    begun: int = 0
+    """How many processes began it."""
+    alone: str | None = None
+    """The sample that is tried alone."""
+    died: dict[str, int] = field(default_factory=dict)
+    """How many processes died over a sample alone."""
+
+
+@dataclass(frozen=True)
+class Guard(Generic[T]):
+    """Carries out the work of a shard, sparing the run the samples on which it fails."""
+
+    table: Table[Any]
+    """Which table's shards."""
+    name: Callable[[T], str]
+    """The id of a sample's question."""
+
+    def __call__(self, shard: int, samples: Sequence[T], work: Callable[[Sequence[T]], M]) -> tuple[M, list[Aside]]:
+        """What the work makes of the samples, or of those that are not set aside; and which are."""
+        path = self.table.folder / f".{self.table.path(shard).name}.tried"
+        tried = _read(path)
+        if tried.alone is not None:
+            tried.died[tried.alone] = tried.died.get(tried.alone, 0) + 1
+        tried.begun, tried.alone = tried.begun + 1, None
+        write_text(path, json.dumps(asdict(tried)))
+        try:
+            return self._tried(shard, samples, work, tried, path)
+        finally:  # what raises is no death
+            path.unlink(missing_ok=True)
+
+    def _tried(
+        self, shard: int, samples: Sequence[T], work: Callable[[Sequence[T]], M], tried: _Tried, path: Path
+    ) -> tuple[M, list[Aside]]:
+        # 1. all together, as planned
+        failure: Exception | None = None
+        for _ in range(TRIES if tried.begun <= DEATHS else 0):
+            try:
+                return work(samples), []
+            except NOT_THE_SAMPLE:
+                raise
+            except Exception as error:  # noqa: BLE001 whatever a model raises on a sample
+                failure = error
+        # 2. each alone
+        aside = []
+        for sample in samples:
+            name = self.name(sample)
+            if tried.died.get(name, 0) >= ALONE:
+                aside.append(Aside(name, "the process died over it"))
+                continue
+            write_text(path, json.dumps(asdict(tried) | {"alone": name}))
+            try:
+                work([sample])
+            except NOT_THE_SAMPLE:
+                raise
+            except Exception as error:  # noqa: BLE001
+                failure = failure or error
+                aside.append(Aside(name, reason_of(error)))
+        # 3. the others together; where none fails alone, or all of several do, it is not the samples
+        if failure is not None and (not aside or len(aside) == len(samples) > 1):
+            raise failure
+        if len(aside) == len(samples) > 1:
+            raise StoreError(
+                f"{self.table.path(shard)}: every sample makes the process die",
+                "Likely it has too little memory: lower traces.memory or answers.batch_tokens.",
+            )
+        write_text(path, json.dumps(asdict(tried)))
+        names = {each.id for each in aside}
+        return work([sample for sample in samples if self.name(sample) not in names]), aside
+
+
+def _read(path: Path) -> _Tried:
+    try:
+        return _Tried(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return _Tried()

@@ -1,0 +1,136 @@
+"""A sample on which the model fails is set aside with its reason; what a shard holds depends on nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from anchorscope.errors import ModelError, StoreError
+from anchorscope.run.engine import fill
+from anchorscope.store import Cell, Guard, Kind, Plan, Sharded
+from anchorscope.store.guard import ALONE, DEATHS, TRIES
+from anchorscope.store.table import Aside
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str
+    """a name"""
+
+
+ROWS = Kind("rows", Row)
+NAMES = [f"n{i}" for i in range(10)]
+
+
+class Model:
+    """Fails on some samples, or for some time on all."""
+
+    def __init__(self, poisoned=(), failing: int = 0, error: type[Exception] = RuntimeError) -> None:
+        self.poisoned, self.failing, self.error, self.calls = set(poisoned), failing, error, []
+
+    def __call__(self, samples):
+        self.calls.append(list(samples))
+        if self.failing:
+            self.failing -= 1
+            raise self.error("not now")
+        for sample in samples:
+            if sample in self.poisoned:
+                raise self.error(f"cannot read {sample}\nat all")
+        return [Row(each) for each in samples]
+
+
+def stage(cell: Cell, model: Model) -> Sharded[Row]:
+    table = cell.begin(ROWS, Plan(len(NAMES), 4), {}, {})
+    guard: Guard[str] = Guard(table, lambda name: name)
+    aside: dict[int, list[Aside]] = {}
+
+    def rows(shard: int) -> list[list[Row]]:
+        made, aside[shard] = guard(shard, [NAMES[i] for i in table.plan.rows_of(shard)], model)
+        return [made]
+
+    return Sharded("reading", (table,), rows, aside=aside)
+
+
+def test_what_never_fails_is_tried_once(tmp_path: Path):
+    model = Model()
+    fill(stage(Cell(tmp_path), model))
+    assert model.calls == [NAMES[:4], NAMES[4:8], NAMES[8:]]
+    assert not list((tmp_path / "rows").glob(".*"))
+
+
+def test_a_poisoned_sample_is_set_aside_with_its_reason_and_the_others_go_through_together(tmp_path: Path):
+    cell, model = Cell(tmp_path), Model(poisoned=["n5", "n6"])
+    fill(stage(cell, model))
+    table = cell.table(ROWS)
+    assert [row.id for row in table] == [name for name in NAMES if name not in ("n5", "n6")]
+    assert table.aside(0) == []
+    assert table.aside(1) == [Aside("n5", "cannot read n5 at all"), Aside("n6", "cannot read n6 at all")]
+    assert table.missing() == []
+    of_second = [call for call in model.calls if set(call) & set(NAMES[4:8])]
+    assert of_second == [NAMES[4:8]] * TRIES + [[name] for name in NAMES[4:8]] + [["n4", "n7"]]
+    assert fill(stage(cell, model)) == []  # nothing is left to do
+
+
+def test_what_fails_for_a_while_leaves_no_trace(tmp_path: Path):
+    for name, model in (("calm", Model()), ("shaken", Model(failing=1))):
+        fill(stage(Cell(tmp_path / name), model))
+    written = [(tmp_path / name / "rows" / "part-000000.parquet").read_bytes() for name in ("calm", "shaken")]
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Model(poisoned=NAMES), "cannot read n0"),  # all of them: it is not the samples
+        (Model(failing=TRIES), "not now"),  # none of them alone
+        (Model(poisoned=["n1"], error=StoreError), "cannot read n1"),  # the disk, and no sample
+    ],
+)
+def test_what_is_no_sample_s_fault_is_raised(tmp_path: Path, model: Model, message: str):
+    with pytest.raises(model.error, match=message):
+        fill(stage(Cell(tmp_path), model))
+    assert not list((tmp_path / "rows").glob(".*"))
+
+
+def test_an_error_a_person_can_mend_is_set_aside_too_where_others_do_well(tmp_path: Path):
+    """One prompt of a million that is too long stops nothing."""
+    cell = Cell(tmp_path)
+    fill(stage(cell, Model(poisoned=["n9"], error=ModelError)))
+    assert cell.table(ROWS).aside(2) == [Aside("n9", "cannot read n9 at all")]
+
+
+DYING = """
+import os, signal, sys
+from pathlib import Path
+sys.path[:0] = {paths!r}
+from test_guard import Model, stage
+from anchorscope.run.engine import fill
+from anchorscope.store import Cell
+
+class Deadly(Model):
+    def __call__(self, samples):
+        if "n6" in samples:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(samples)
+
+fill(stage(Cell(Path(sys.argv[1])), Deadly()))
+"""
+
+
+def test_a_sample_that_kills_its_process_is_set_aside_after_a_bounded_number_of_deaths(tmp_path: Path):
+    code = DYING.format(paths=[str(Path(__file__).parent)])
+    deaths = 0
+    while (ended := subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=os.environ)).returncode != 0:
+        assert ended.returncode == -signal.SIGKILL
+        deaths += 1
+        assert deaths <= DEATHS + ALONE
+    table = Cell(tmp_path).table(ROWS)
+    assert deaths == DEATHS + ALONE
+    assert [row.id for row in table] == [name for name in NAMES if name != "n6"]
+    assert table.aside(1) == [Aside("n6", "the process died over it")]
