@@ -46,6 +46,7 @@ def test_no_room_loops_over_shards():
     assert loops == {
         "detectors/tables.py",
         "run/engine.py",
+        "run/ray_engine.py",
         "run/status.py",
         "store/table.py",
         "traces/activations.py",

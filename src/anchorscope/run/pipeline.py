@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from anchorscope.answers.given import GivenAnswers
 from anchorscope.answers.record import ANSWERS
 from anchorscope.errors import AnchorscopeError, ProbeError
 from anchorscope.probes.record import MAPS, PROMPTS, READOUTS, SALIENCY, WITHIN
 from anchorscope.progress import Notice, Progress, nobody, silent
+from anchorscope.questions.file_rows import FileRows
 from anchorscope.report.figures import write_figures
 from anchorscope.run.claims import write_ledger
 from anchorscope.run.engine import Engine, InProcess
@@ -96,8 +96,8 @@ class Pipeline:
         cell, file = self.store.results(model, dataset), self.study.answers.file
         answers = cell.entry(ANSWERS)
         if file is not None and answers is not None:
-            given = GivenAnswers(self.study.base / file, len(self.study.datasets))
-            if given.sha256 != answers["inputs"]["answers"]["file"]:
+            given = FileRows(self.study.base / file).identity()["sha256"]  # the answers themselves stay on disk
+            if given != answers["inputs"]["answers"]["file"]:
                 return False
         return cell.complete(TRACES) and (not self.study.traces.mass or cell.complete(MASS))
 

@@ -57,13 +57,14 @@ class RayEngine:
         self.progress, self.notice, self.timed = progress, notice, timed
         self._planner: Any = None
         self._started = False
+        self._working = 0.0
 
     def run(self, flows: Sequence[Flow], ended: Ended, spared: Spared = ()) -> dict[Flow, AnchorscopeError]:
         """Carry flows out side by side."""
         if not flows:
             return {}
         self._start()
-        start = perf_counter()
+        start, self._working = perf_counter(), 0.0
         if all(job.whole and job.needs == "nothing" for flow in flows for job in flow):
             errors = self._tasks(flows, ended, spared)
         elif all(job.stage == "questions" for flow in flows for job in flow):
@@ -75,7 +76,10 @@ class RayEngine:
                 ended(flow)
         else:
             errors = self._stream(flows, ended, spared)
-        self.timed(flows[0][0].told_as, perf_counter() - start)
+        took = perf_counter() - start
+        working = self._working or took
+        self.timed(flows[0][0].told_as, working)
+        self.timed("starting replicas", took - working)
         return errors
 
     def let_go(self) -> None:
@@ -134,6 +138,7 @@ class RayEngine:
         errors: dict[Flow, AnchorscopeError] = {}
         total = sum(sum(each.sizes) for each in planned.values())
         told: set[str] = set()
+        first, last = float("inf"), 0.0
         with self.progress(self._title(flows, planned), total) as advance:
             advance(total - sum(planned[task.flow].sizes[task.shard] for task in tasks))
             for report in self._reports(flows, tasks):
@@ -142,10 +147,12 @@ class RayEngine:
                     errors[flows[report.flow]] = report.error
                 elif report.error is not None:
                     raise report.error
+                first, last = min(first, report.ended - report.seconds), max(last, report.ended)
                 advance(planned[report.flow].sizes[report.shard])
                 left[report.flow] -= 1
                 if left[report.flow] == 0:
                     ended(flows[report.flow])
+        self._working = last - first
         # 3. what replicas that were killed left behind
         remove_leftovers(self.store.root)
         return errors

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ class Report:
     """How long that took, loading aside."""
     loading: float = 0.0
     """How long the replica took to load and examine its model before it."""
+    ended: float = 0.0
+    """When it was done, in seconds since 1970."""
     replica: str = ""
     """Who did it: process and node."""
     notices: list[str] = field(default_factory=list)
@@ -86,6 +89,7 @@ class Replica:
             report.error = error
         except Exception:  # noqa: BLE001 said where the run was begun
             report.error = ReplicaError(f"replica {self.name} failed:\n{traceback.format_exc()}")
+        report.ended = time.time()
         report.notices, self.notices[:] = list(self.notices), []
         return report
 

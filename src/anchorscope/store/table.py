@@ -160,6 +160,10 @@ class Table(Generic[R]):
             return []
         return [Aside(*each) for each in json.loads(about.get(ASIDE, b"[]"))]
 
+    def all_aside(self) -> list[Aside]:
+        """What was set aside in all shards that are there."""
+        return [each for shard in range(self.plan.shards) for each in self.aside(shard)]
+
     def write(self, shard: int, records: Sequence[R], aside: Sequence[Aside] = ()) -> None:
         """Write one shard, whole. What was set aside has a row that says nothing, or none."""
         expected = len(self.plan.rows_of(shard))
