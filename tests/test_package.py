@@ -46,7 +46,7 @@ def test_no_room_loops_over_shards():
     assert loops == {
         "detectors/tables.py",
         "run/engine.py",
-        "run/ray_engine.py",
+        "run/planner.py",
         "run/status.py",
         "store/table.py",
         "traces/activations.py",

@@ -52,7 +52,8 @@ def status(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something is missing.")] = False,
 ) -> None:
-    """Say what a run has, what is missing, and what to do next."""
+    """Say what a run has, how far it is where it is under way, what is missing, and what to do next."""
+    from anchorscope.run.live import snapshot_of
     from anchorscope.run.status import status_of
     from anchorscope.store import Store
 
@@ -67,6 +68,8 @@ def status(
         table.add_row(line.part, line.table, *(numbers if line.shards else ["–"] * 3), state)
     out.print(f"[bold]{clean(state_of_run.study.name)}[/bold]  {clean(state_of_run.study.description)}")
     out.print(table)
+    if under_way := snapshot_of(run):
+        out.print(clean(under_way.words()), style="bold")
     for note in state_of_run.notes:
         out.print(clean(note), style="yellow")
     if exit_code and not state_of_run.complete:

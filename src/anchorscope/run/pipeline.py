@@ -20,6 +20,7 @@ from anchorscope.report.figures import write_figures
 from anchorscope.run.claims import write_ledger
 from anchorscope.run.engine import Engine, InProcess
 from anchorscope.run.jobs import Flow, Job, StageName
+from anchorscope.run.live import Live
 from anchorscope.run.preflight import preflight
 from anchorscope.run.workshop import Workshop
 from anchorscope.store import Cell, Kind, Store
@@ -38,10 +39,16 @@ class Pipeline:
     """Carries a study out. `times` sums the seconds each stage took."""
 
     def __init__(
-        self, store: Store, progress: Progress = silent, notice: Notice = nobody, done: Done = _tell_nobody
+        self,
+        store: Store,
+        progress: Progress = silent,
+        notice: Notice = nobody,
+        done: Done = _tell_nobody,
+        log: Path | None = None,
     ) -> None:
         self.store, self.study = store, store.study
-        self.progress, self.notice, self.done = progress, notice, done
+        self.live = Live(store.root, progress, notice, log)
+        self.progress, self.notice, self.done = self.live.progress, self.live.notice, done
         self.times: dict[str, float] = {}
         self.engine = self._engine()
 
@@ -56,9 +63,14 @@ class Pipeline:
                 self.map(spec)
                 self.asked_again(spec)
             self.evidence()
+            return self.figures()
         finally:
-            self.engine.close()
-        return self.figures()
+            self.close()
+
+    def close(self) -> None:
+        """No more stages: let go of models and replicas."""
+        self.engine.close()
+        self.live.end()
 
     def questions(self) -> None:
         """Read and sample the questions of all datasets."""
@@ -169,7 +181,9 @@ class Pipeline:
         if spec.kind == "ray":
             from anchorscope.run.ray_engine import RayEngine
 
-            return RayEngine(self.store, spec, self.progress, self.notice, self._add)
+            engine = RayEngine(self.store, spec, self.progress, self.notice, self._add)
+            self.live.counts = engine.counts
+            return engine
         return InProcess(Workshop(self.store, self.progress, self.notice), self._add)
 
     def _run(

@@ -5,6 +5,7 @@ It knows nothing of Ray. What went wrong is handed back as a value, so that a pe
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import time
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
+from anchorscope import errors
 from anchorscope.errors import AnchorscopeError
 from anchorscope.progress import silent
 from anchorscope.run.engine import fill_shard, make
@@ -53,6 +55,20 @@ class Report:
     """What a person should know."""
     error: AnchorscopeError | None = None
     """Why it could not be done."""
+
+    def packed(self) -> str:
+        """As text, to be sent."""
+        error = self.error and (type(self.error).__name__, self.error.message, self.error.hint)
+        return json.dumps({**vars(self), "error": error})
+
+    @classmethod
+    def unpacked(cls, text: str) -> Report:
+        """As it was sent."""
+        about = json.loads(text)
+        if about["error"] is not None:
+            name, message, hint = about["error"]
+            about["error"] = getattr(errors, name, ReplicaError)(message, hint)
+        return cls(**about)
 
 
 class ReplicaError(AnchorscopeError):

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from anchorscope.errors import StoreError
 
 TEMPORARY = ".tmp"
-LOCK, HOLDER, COMMAND = ".lock", ".holder", ".command"
+LOCK, HOLDER, COMMAND, PROGRESS = ".lock", ".holder", ".command", ".progress"
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -69,7 +69,9 @@ def remove_leftovers(root: Path) -> None:
 
 def is_leftover(path: Path) -> bool:
     """Whether a file is one that a run makes before its study is saved."""
-    return path.name in (LOCK, HOLDER, COMMAND) or (path.name.startswith(".") and path.name.endswith(TEMPORARY))
+    return path.name in (LOCK, HOLDER, COMMAND, PROGRESS) or (
+        path.name.startswith(".") and path.name.endswith(TEMPORARY)
+    )
 
 
 @contextlib.contextmanager
