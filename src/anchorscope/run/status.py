@@ -16,6 +16,7 @@ from anchorscope.questions.record import QUESTIONS
 from anchorscope.run.command import remembered_command
 from anchorscope.spans.record import SPANS
 from anchorscope.store import Kind, Plan, Store, Table
+from anchorscope.store.files import every
 from anchorscope.store.rundir import versions
 from anchorscope.study import Study
 from anchorscope.traces.record import MASS, TRACES
@@ -130,13 +131,11 @@ def _without_probes(store: Store) -> Iterator[tuple[str, str]]:
 
 
 def _table_status(part: str, name: str, table: Table[Any]) -> TableStatus:
-    done = rows = size = 0
+    done = rows = 0
     damaged = []
-    for shard in range(table.plan.shards):
-        count = table.rows_in(shard)
-        if count is None:
-            continue
-        size += table.path(shard).stat().st_size
+    there = {shard: count for shard, count in enumerate(table.rows_in_each()) if count is not None}
+    size = sum(every(lambda shard: table.path(shard).stat().st_size, there, table.folder))
+    for shard, count in there.items():
         if count == len(table.plan.rows_of(shard)):
             done, rows = done + 1, rows + count
         else:

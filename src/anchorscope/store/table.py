@@ -1,7 +1,8 @@
 """A table: one typed record, many Parquet shards, each whole or absent.
 
-A shard is written under a temporary name, flushed to disk and renamed. Whatever stops the writer, a file under
-its final name is complete; what is missing is computed again, and gives the same bytes. Reading streams.
+A shard is written under a temporary name, flushed to disk and renamed; on a store it is put in one go. Whatever stops
+the writer, a file under its final name is complete; what is missing is computed again, and gives the same bytes.
+Reading streams.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import io
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, BinaryIO, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +25,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anchorscope.errors import StoreError
-from anchorscope.store.files import write_whole
+from anchorscope.store.files import every, sources, write_whole
+from anchorscope.store.remote import Remote
 from anchorscope.study.terms import ReadPoint
 
 R = TypeVar("R")
 READ_ROWS = 256  # rows decoded at a time
+FOOTER = 1 << 16  # bytes at the end of a shard that hold its footer; where they do not, all of it is read
 
 _TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),
@@ -124,12 +128,17 @@ class Table(Generic[R]):
 
     def missing(self) -> list[int]:
         """The shards that are still to be made: those that are not there or are not whole."""
-        return [shard for shard in range(self.plan.shards) if self.rows_in(shard) != len(self.plan.rows_of(shard))]
+        rows = enumerate(self.rows_in_each())
+        return [shard for shard, count in rows if count != len(self.plan.rows_of(shard))]
+
+    def rows_in_each(self) -> Iterator[int | None]:
+        """How many rows each shard's file says it has."""
+        return every(self.rows_in, range(self.plan.shards), self.folder)
 
     def rows_in(self, shard: int) -> int | None:
         """How many rows a shard's file says it has; None when it is not there, -1 when it is damaged."""
         try:
-            return int(pq.read_metadata(self.path(shard)).num_rows)
+            return int(_footer(self.path(shard)).num_rows)
         except FileNotFoundError:
             return None
         except (pa.ArrowException, OSError):
@@ -157,8 +166,8 @@ class Table(Generic[R]):
                 f"{self.folder}: {len(missing)} of {self.plan.shards} shards are missing",
                 "Run the stage that makes this table again; it does only what is missing.",
             )
-        for shard in range(self.plan.shards):
-            yield from self._shard(shard, columns)
+        for shard, source in enumerate(sources([self.path(shard) for shard in range(self.plan.shards)])):
+            yield from self._shard(shard, source, columns)
 
     def __iter__(self) -> Iterator[R]:
         for batch in self.batches():
@@ -167,12 +176,15 @@ class Table(Generic[R]):
 
     def read(self, shard: int) -> list[R]:
         """The rows of one shard."""
-        return [self.record(**row) for batch in self._shard(shard, None) for row in batch.to_pylist()]
+        (source,) = sources([self.path(shard)])
+        return [self.record(**row) for batch in self._shard(shard, source, None) for row in batch.to_pylist()]
 
-    def _shard(self, shard: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def _shard(
+        self, shard: int, source: Callable[[], Path | BinaryIO], columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
         path, expected = self.path(shard), len(self.plan.rows_of(shard))
         try:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(source()) as file:
                 if not file.schema_arrow.equals(schema_of(self.record)):
                     raise StoreError(f"{path}: written by another version of anchorscope (its columns differ)")
                 if file.metadata.num_rows != expected:
@@ -180,6 +192,16 @@ class Table(Generic[R]):
                 yield from file.iter_batches(batch_size=READ_ROWS, columns=columns)
         except (pa.ArrowException, OSError) as error:
             raise StoreError(f"{path}: damaged ({error})", "Delete this file and run the stage again.") from None
+
+
+def _footer(path: Path) -> Any:
+    """What a shard says of itself."""
+    if not isinstance(path, Remote):
+        return pq.read_metadata(path)
+    try:
+        return pq.read_metadata(io.BytesIO(path.tail(FOOTER)))
+    except pa.ArrowException:
+        return pq.read_metadata(path.open("rb"))
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
