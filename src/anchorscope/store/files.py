@@ -27,10 +27,12 @@ B = TypeVar("B")
 
 def path_of(text: str | Path) -> Path:
     """Where something is kept: a path on disk, or a URL such as s3://bucket/runs."""
-    scheme, found, rest = str(text).partition("://")
-    if isinstance(text, Path) or not found:
+    if isinstance(text, Path):
+        return text
+    scheme, url, rest = text.partition("://")
+    if not url:
         return Path(text)
-    return Path(rest) if scheme == "file" else remote(str(text))
+    return Path(rest) if scheme == "file" else remote(text)
 
 
 def is_local(path: Path) -> bool:

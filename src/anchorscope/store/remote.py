@@ -173,7 +173,8 @@ def _as_os_errors(path: Path) -> Iterator[None]:
         if error.errno is not None:
             raise
         (kind, *_) = (each for each in type(error).__mro__ if each.__module__ == "builtins")
-        raise kind(errno.EIO, reason_of(error), str(path)) from None
+        number = errno.ENOENT if kind is FileNotFoundError else errno.EIO
+        raise kind(number, reason_of(error), str(path)) from None
     except Exception as error:  # noqa: BLE001
         raise OSError(errno.EIO, reason_of(error), str(path)) from None
 
@@ -184,8 +185,8 @@ def remote(url: str) -> Remote:
     try:
         _ = place._reached
     except ImportError as error:
-        extra = "'anchorscope[s3]'" if scheme in ("s3", "s3a") else "fsspec and what it needs for it"
-        raise StoreError(f"{url}: {reason_of(error)}", f"Run: pip install {extra}") from None
+        mend = "Run: pip install 'anchorscope[s3]'" if scheme == "s3" else f"Install fsspec's library for {scheme}."
+        raise StoreError(f"{url}: {reason_of(error)}", mend) from None
     except ValueError as error:
         raise StoreError(f"{url}: {reason_of(error)}", "Give a folder, or a URL such as s3://bucket/runs.") from None
     if len(place.parts) < 2:
@@ -195,13 +196,18 @@ def remote(url: str) -> Remote:
 
 def read_remote(paths: Sequence[Remote], starts: Sequence[int], stops: Sequence[int]) -> Iterator[bytes]:
     """Some bytes of each object, in order, many requests at a time."""
-    for first in range(0, len(paths), RANGES):
-        some = slice(first, first + RANGES)
-        places = [path._reached for path in paths[some]]
-        system = places[0][0]
-        with _as_os_errors(paths[first]):
-            read = system.cat_ranges([name for _, name in places], [*starts[some]], [*stops[some]], on_error="return")
-        for path, content in zip(paths[some], read, strict=True):
+    wanted = list(zip(paths, starts, stops, strict=True))
+    for first in range(0, len(wanted), RANGES):
+        some = wanted[first : first + RANGES]
+        asked = [(*path._reached, start, stop) for path, start, stop in some if stop > start]  # none of nothing
+        read: list[Any] = []
+        if asked:
+            systems, names, begins, ends = zip(*asked, strict=True)
+            with _as_os_errors(some[0][0]):
+                read = systems[0].cat_ranges([*names], [*begins], [*ends], on_error="return")
+        contents = iter(read)
+        for path, start, stop in some:
+            content = next(contents) if stop > start else b""
             with _as_os_errors(path):
                 if isinstance(content, BaseException):
                     raise content
