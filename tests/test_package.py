@@ -47,7 +47,6 @@ def test_no_room_loops_over_shards():
         "detectors/tables.py",
         "run/engine.py",
         "run/planner.py",
-        "run/status.py",
         "store/table.py",
         "traces/activations.py",
     }

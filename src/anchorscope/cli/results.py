@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from anchorscope.cli.console import clean, out, progress, size_of, table_of
+from anchorscope.cli.console import RunArgument, clean, out, path_of, progress, size_of, table_of
 from anchorscope.errors import StoreError
 
 
@@ -23,7 +23,7 @@ class GradeFilter(str, Enum):
 
 
 def show(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
+    run: RunArgument,
     model: Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Only this model.")] = None,
     dataset: Annotated[str | None, typer.Option("--dataset", "-d", metavar="NAME", help="Only this set.")] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Samples of each model and set.")] = 5,
@@ -49,7 +49,7 @@ def show(
 
 
 def status(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
+    run: RunArgument,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something is missing.")] = False,
 ) -> None:
     """Say what a run has, how far it is where it is under way, what is missing, and what to do next."""
@@ -77,8 +77,10 @@ def status(
 
 
 def figure(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
-    into: Annotated[Path | None, typer.Option("--into", metavar="DIR", help="Where to; default RUN/figures.")] = None,
+    run: RunArgument,
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="DIR", help="Where to; default RUN/figures.", parser=path_of)
+    ] = None,
 ) -> None:
     """Draw the charts of a run: PNG, SVG and PDF, with the numbers as CSV and a caption beside them."""
     from anchorscope.store import Store

@@ -90,7 +90,7 @@ class Live:
             counts = {}
             with contextlib.suppress(Exception):  # a cluster that is going down has no counts
                 counts = self.counts()
-            now = Snapshot(title, done, total, round(seconds, 1), round(time.time(), 1), self._who, counts)
+            now = Snapshot(title, done, total, round(seconds, 3), round(time.time(), 1), self._who, counts)
             with contextlib.suppress(StoreError):  # a full disk stops the run where it matters
                 write_text(self.root / PROGRESS, json.dumps(asdict(now)))
             self.log("progress", stage=title, done=done, total=total, seconds=round(seconds, 1), **counts)

@@ -95,7 +95,7 @@ class Replica:
                 loaded = perf_counter()
                 report.loading += loaded - start
                 if isinstance(stage, Sharded):
-                    if not all(table.whole(task.shard) for table in stage.tables):
+                    if not all(table.look(task.shard).whole for table in stage.tables):
                         fill_shard(stage, task.shard, self.workshop.later(job))
                     report.rows = len(stage.plan.rows_of(task.shard)) // stage.rows_each
                 else:
