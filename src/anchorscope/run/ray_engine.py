@@ -260,6 +260,7 @@ def _carry_out_flow(store: Store, flow: Flow, threads: int) -> Report:
 def _quiet() -> None:
     """Ray writes to its own log; a run tells by its own means."""
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns of what Ray Data does with actors
     os.environ.setdefault("RAY_worker_niceness", "0")  # else workers wait for everything else on a busy machine
     for name in ("ray", "ray.data"):
         logging.getLogger(name).setLevel(logging.ERROR)
