@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--lengths", type=int, nargs="*", default=[100, 200, 400, 800])
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--questions", type=int, default=16)
+    parser.add_argument("--layers", type=int, help="the model's first layers alone: what is compared is alike in each")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--most", type=float, default=1.2, help="sweep / bare at most, or its floor where that is more")
     parser.add_argument("--work", type=Path, help="where answers are kept for another time; default: nowhere")
@@ -51,6 +52,10 @@ def main() -> int:
             cases = make_cases(name, 0, options.questions, SETS, options.data, options.models, work)
             text = [token for case in cases for token in case.ids[case.shared :]]
             model = model_of(name, options.dtype, options.models)
+            if options.layers:
+                decoder = model.network.get_decoder()
+                decoder.layers = decoder.layers[: options.layers]
+                model.network.config.get_text_config().num_hidden_layers = options.layers
             for tokens in options.lengths:
                 key = f"{MODELS[name]}/{tokens}"
                 found[key] = sweep_and_floor(model, filled(cases, text, tokens), options.repeats)

@@ -197,7 +197,9 @@ class Layout:
         mine = stands[:, 0] == block
         rows, columns = stands[mine, 1], stands[mine, 2]
         places = self._keys[block][1][rows]
-        blind = stream.cut.blind_from(max(stream.end, int(places.max(initial=0)) + 1))
+        if not len(rows):
+            return rows, columns, np.empty(places.shape, dtype=np.bool_)
+        blind = stream.cut.blind_from(max(stream.end, int(places.max()) + 1))
         return rows, columns, np.arange(stream.start, stream.end)[mine, None] < blind[places]
 
     @cached_property
