@@ -95,7 +95,9 @@ def cell(samples: int, width: int, layers: int) -> dict[str, list[float]]:
     answer = timed("answer", lambda: fitter(read, layers, conditions))
     last = len(conditions) - 1
     question = timed("question", lambda: fitter(lambda _, layer: states[last, layer], layers, ["clean"], parts=1))
-    refit = timed("refit", lambda: {c: fitter.refit(read, layers, c, answer.strength)[0][:, 0] for c in spec.refit})
+    refit: dict[str, Any] = timed(
+        "refit", lambda: {c: fitter.refit(read, layers, c, answer.strength)[0][:, 0] for c in spec.refit}
+    )
     groups, at = make_groups(labels, clusters, 0), jackknife_layers(layers)
 
     def left_out(layer: int) -> Array:

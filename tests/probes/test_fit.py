@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -17,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from anchorscope.errors import ProbeError
 from anchorscope.probes.fit import Strength, choose_strength, fit_layer
 from anchorscope.probes.folds import Folds, inner_folds, make_folds
-from anchorscope.probes.logistic import SPREADS, balanced, balanced_log_loss, fit_temperature
+from anchorscope.probes.logistic import SPREADS, balanced, balanced_log_loss, fit_temperature, fit_temperatures
 from anchorscope.probes.probe import LayerProbes, load_probes, save_probes
 from anchorscope.probes.solver import solve_kernel
 
@@ -227,6 +228,20 @@ def test_the_temperature_is_the_best_one(true: float):
     around = [balanced_log_loss(logits * true / t, right) for t in found * np.array([0.98, 1.0, 1.02])]
     assert np.argmin(around) == 1
     assert found == pytest.approx(true, rel=0.15)
+
+
+def test_temperatures_of_several_rows_are_those_scipy_finds():
+    rng = np.random.default_rng(4)
+    right = rng.random(300) < 0.3
+    logits = rng.standard_normal((4, 300)) * 3 + np.array([[0.0], [1.0], [3.0], [6.0]]) * (right - 0.5)
+    for row, found in zip(logits, fit_temperatures(logits, right), strict=True):
+        size = np.sqrt(np.mean(row**2))
+        bounds = np.log(size / SPREADS[1]), np.log(size / SPREADS[0])
+        slow = minimize_scalar(
+            lambda log, row=row: balanced_log_loss(row / np.exp(log), right), bounds=bounds, method="bounded"
+        )
+        assert balanced_log_loss(row / found, right) <= slow.fun + 1e-9
+        assert np.log(found) == pytest.approx(slow.x, abs=1e-2)
 
 
 def test_logits_that_rank_by_chance_or_worse_go_to_one_half():
