@@ -20,7 +20,7 @@ from anchorscope.probes.logistic import BoolArray, FloatArray, balanced_log_loss
 from anchorscope.probes.probe import LayerProbes
 
 if TYPE_CHECKING:
-    from anchorscope.probes.solver import Solved
+    from anchorscope.probes.solver import Shared, Solved
 
 GRID = tuple(float(c) for c in np.logspace(-4, 0, 7))
 INNER = 3
@@ -83,7 +83,7 @@ def choose_strength(
     def losses(layer: int) -> FloatArray:  # (raw or calibrated, grid)
         clean = _checked_activations(read(layer), len(right), f"layer {layer}")
         problems = [(place, rows, c) for c in tried for place, each in enumerate(sets) for rows in each.inner_fits()]
-        solved = _solved(clean, right, sets, problems).logits.reshape(len(tried), len(sets), INNER, -1)
+        solved = _solved(_shared(clean), right, sets, problems).logits.reshape(len(tried), len(sets), INNER, -1)
         sums = np.zeros((2, len(tried)))
         for place, each in enumerate(sets):
             logits = np.stack([each.inner_logits(one) for one in solved[:, place]])  # (grid, sample)
@@ -124,14 +124,18 @@ def fit_layer(
     places = list(np.ndindex(*shape))
     sets = [_TrainingSet.of(place, right, cluster, folds, inner, seed) for place in places]
     c = float(strength)
-    problems = [(i, rows, c) for i, each in enumerate(sets) for rows in (each.mask(), *each.inner_fits())]
-    solved = _solved(clean, right, sets, problems)
+    shared = _shared(clean)
+    solved = _solved(shared, right, sets, [(i, each.mask(), c) for i, each in enumerate(sets)])
+    # inner fits begin where the whole one ended
+    inner_fits = [(i, rows, c) for i, each in enumerate(sets) for rows in each.inner_fits()]
+    near = [np.repeat(each, inner, axis=0) for each in (solved.weight, solved.bias)]
+    within = _solved(shared, right, sets, inner_fits, near).logits
     for i, (place, each) in enumerate(zip(places, sets, strict=True)):
-        whole, inner_fits = i * (1 + inner), slice(i * (1 + inner) + 1, (i + 1) * (1 + inner))
-        temperature[place] = fit_temperature(each.inner_logits(solved.logits[inner_fits]), right[each.rows])
-        weight[place] = solved.weight[whole] / temperature[place]
+        own = within[i * inner : (i + 1) * inner]
+        temperature[place] = fit_temperature(each.inner_logits(own), right[each.rows])
+        weight[place] = solved.weight[i] / temperature[place]
         # from the weights as stored, so that their rounding is not multiplied by a large mean
-        bias[place] = solved.bias[whole] / temperature[place] - solved.middle @ weight[place].astype(np.float64)
+        bias[place] = solved.bias[i] / temperature[place] - solved.middle @ weight[place].astype(np.float64)
     return LayerProbes(weight, bias, temperature)
 
 
@@ -169,18 +173,27 @@ class _TrainingSet(NamedTuple):
         return logits[self.inner, self.rows].astype(np.float64)
 
 
+def _shared(clean: NDArray[np.float32]) -> Shared:
+    """What all fits of a layer share."""
+    from anchorscope.probes.solver import Shared  # with torch: not needed where read-outs are only read
+
+    return Shared(clean)
+
+
 def _solved(
-    clean: NDArray[np.float32],
+    shared: Shared,
     right: BoolArray,
     sets: Sequence[_TrainingSet],
     problems: Sequence[tuple[int, BoolArray, float]],
+    near: Sequence[NDArray[np.float64]] | None = None,
 ) -> Solved:
-    """Problems as (training set, who is fitted on, C), solved together."""
-    from anchorscope.probes.solver import Fits, Shared  # with torch: not needed where read-outs are only read
+    """Problems as (training set, who is fitted on, C), solved together; `near`: weights, intercepts to begin with."""
+    from anchorscope.probes.solver import Fits, Near
 
     of_set, fitted, c = zip(*problems, strict=True)
     training = np.stack([each.mask() for each in sets])
-    return Shared(clean).solve(right, Fits(training, np.array(of_set), np.stack(fitted), np.array(c)))
+    fits = Fits(training, np.array(of_set), np.stack(fitted), np.array(c))
+    return shared.solve(right, fits, None if near is None else Near(*near))
 
 
 def standardise(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], FloatArray, FloatArray]:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from anchorscope.probes.folds import Folds, checked_labels, deal
 from anchorscope.probes.logistic import FloatArray
 from anchorscope.probes.probe import LayerProbes
-from anchorscope.probes.solver import Fits, Shared
+from anchorscope.probes.solver import Fits, Near, Shared
 
 GROUPS = 20
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)  # layers at which it is done: their spread is that of the others
@@ -57,8 +57,13 @@ def jackknife_layer(
         enough = [[0 < right[rows].sum() < rows.sum() for rows in each] for each in fitted]
         fitted = np.where(np.array(enough)[..., None], fitted, training[:, None]).reshape(-1, len(right))
         of_set = np.repeat(np.arange(shape[1]), count)
-        found = shared.solve(right, Fits(training, of_set, fitted, np.full(len(of_set), strength)))
-        # 2. each sample by the probes of the fold in which it is tested
+        # 2. each begins where the probe fitted on all of them ended, before its temperature
+        hot = probes.temperature[repeat, :, part]
+        weight = probes.weight[repeat, :, part].astype(np.float64) * hot[:, None]
+        bias = probes.bias[repeat, :, part] * hot + weight @ shared.middle
+        near = Near(weight[of_set], bias[of_set])
+        found = shared.solve(right, Fits(training, of_set, fitted, np.full(len(of_set), strength)), near)
+        # 3. each sample by the probes of the fold in which it is tested
         for fold in range(shape[1]):
             tested, own = folds.fold[repeat] == fold, of_set == fold
             for condition, each in enumerate(states):

@@ -55,6 +55,15 @@ class Fits(NamedTuple):
     fewer: else its logits would be smaller for that alone, and a temperature fitted on them too low."""
 
 
+class Near(NamedTuple):
+    """Where fits begin, in the units of the activations: as in `Solved`."""
+
+    weight: NDArray[np.float64]
+    """(fit, width)"""
+    bias: NDArray[np.float64]
+    """(fit)"""
+
+
 class Solved(NamedTuple):
     """The fits, in the units of the activations: a logit is (x - middle) @ weight + bias."""
 
@@ -85,15 +94,16 @@ class Shared:
         states[:, :-1] /= torch.from_numpy(self.spread)
         self.states = states.to(self.device)  # (N, D)
 
-    def solve(self, right: BoolArray, fits: Fits) -> Solved:
-        """Fit them all."""
+    def solve(self, right: BoolArray, fits: Fits, near: Near | None = None) -> Solved:
+        """Fit them all. `near`: where each may begin, the solution of a fit on nearly the same samples."""
         scales = self._scales(fits.training)
         share = fits.fitted.sum(axis=1) / fits.training.sum(axis=1)[fits.of_set]
         weight, bias, logits = [], [], []
         for first in range(0, len(fits.c), AT_ONCE):
             some = slice(first, first + AT_ONCE)
             scale = scales[torch.from_numpy(fits.of_set[some]).to(self.device)]
-            at = _minimised(self.states, right, fits.fitted[some], share[some] / fits.c[some], scale)
+            begin = None if near is None else self._scaled(near, some, scale)
+            at = _minimised(self.states, right, fits.fitted[some], share[some] / fits.c[some], scale, begin)
             found = (at.weight * scale).cpu().numpy().astype(np.float64)
             weight.append(found[:, :-1] / self.spread)
             bias.append(found[:, -1])
@@ -101,6 +111,14 @@ class Shared:
         whole = (np.concatenate(each) for each in (weight, bias, logits))
         weights, biases, read = whole
         return Solved(weights, biases, self.middle.astype(np.float64), read)
+
+    def _scaled(self, near: Near, some: slice, scale: Tensor) -> Tensor:
+        """(P, D): where fits begin, in the units they are fitted in; 0 for a feature without a spread."""
+        weight = near.weight[some] * self.spread
+        begin = np.concatenate([weight, near.bias[some][:, None]], axis=1).astype(np.float32)
+        inverse = torch.where(scale > 0, 1 / scale.clamp(min=1e-30), 0)
+        found: Tensor = torch.from_numpy(begin).to(self.device) * inverse
+        return found
 
     def _scales(self, training: BoolArray) -> Tensor:
         """(set, D): the inverse of a feature's spread in each training set, 0 for a constant one; the intercept's 1."""
@@ -225,23 +243,28 @@ def _problems(x: Tensor, right: BoolArray, fitted: BoolArray, inverse: FloatArra
     return _Problems(x, y, drawn @ turn, weight, penalty, scale, along, others)
 
 
-def _minimised(x: Tensor, right: BoolArray, fitted: BoolArray, inverse: FloatArray, scale: Tensor) -> _At:
-    """Newton steps, until every gradient is small beside where its fit began."""
+def _minimised(
+    x: Tensor, right: BoolArray, fitted: BoolArray, inverse: FloatArray, scale: Tensor, begin: Tensor | None = None
+) -> _At:
+    """Newton steps, until every gradient is small beside that of no weights at all. `begin`: (P, D), else there."""
     every = _problems(x, right, fitted, inverse, scale)
     at = _At(torch.zeros_like(scale), torch.zeros_like(every.weight))
+    # small beside no weights, wherever a fit begins; where activations are all alike there is but rounding
+    gradient = -scale * ((every.weight * (0.5 - every.y)) @ x)
+    total = every.weight.sum(dim=1)
+    start = (gradient * every.turned(gradient)).sum(dim=1) + 1e-4 * total
+    first = gradient.square().sum(dim=1) + (1e-2 * total).square()
+    if begin is not None:
+        at = _At(begin, (scale * begin) @ x.mT)
     value = every.value(at)
-    start = first = torch.zeros_like(value)
     rows = torch.arange(len(value), device=x.device)  # fits that are not done
-    for newton in range(NEWTON_STEPS):
+    for _ in range(NEWTON_STEPS):
         # 1. the negative gradient and its size; who is done leaves
         problems, logits = every.of(rows), at.logits[rows]
         slope = problems.weight * (torch.sigmoid(logits) - problems.y)
         gradient = -(problems.scale * (slope @ x) + problems.penalty * at.weight[rows])
         turned = problems.turned(gradient)
         size, steep = (gradient * turned).sum(dim=1), gradient.square().sum(dim=1)
-        if newton == 0:  # where activations are all alike there is but rounding
-            total = problems.weight.sum(dim=1)
-            start, first = size + 1e-4 * total, steep + (1e-2 * total).square()
         left = (size > TOLERANCE**2 * start[rows]) | (steep > TOLERANCE**2 * first[rows])
         if not left.any():
             return at

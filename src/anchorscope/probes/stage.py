@@ -6,7 +6,6 @@ own activations.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -260,14 +259,14 @@ def layers_at_once(samples: int, width: int, cores: int, memory: float = MEMORY)
 @contextmanager
 def _side_by_side(samples: int, width: int) -> Iterator[int]:
     """How many layers at once; meanwhile each has its share of the cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    jobs, before = layers_at_once(samples, width, cores), torch.get_num_threads()
+    cores = torch.get_num_threads()  # all there are, or those of a replica
+    jobs = layers_at_once(samples, width, cores)
     with threadpool_limits(max(1, cores // jobs)):
         torch.set_num_threads(max(1, cores // jobs))
         try:
             yield jobs
         finally:
-            torch.set_num_threads(before)
+            torch.set_num_threads(cores)
 
 
 def _records(
