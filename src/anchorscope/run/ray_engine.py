@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from threading import Thread
-from time import monotonic, perf_counter, sleep
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,12 @@ from anchorscope.run.engine import Ended, Spared, Timed
 from anchorscope.run.jobs import Flow, Job
 from anchorscope.run.planner import Planned, Planner
 from anchorscope.run.replica import Replica, Report, Task
+from anchorscope.run.tally import Tally, beat
 from anchorscope.store import Store
 from anchorscope.store.files import remove_leftovers
 from anchorscope.study import EngineSpec
 
 SPARE_CPUS = 4  # of a cluster that is started here, beside those of the replicas: for planning, grading and Ray itself
-BEAT, SILENT = 2.0, 10.0  # seconds between two signs of life, and without one until a replica counts as dead
 LIGHT = 0.5  # cores of a replica that grades and finds tokens
 
 
@@ -216,7 +216,7 @@ class RayEngine:
         if self._planner is None:
             planner: Any = ray.remote(num_cpus=LIGHT, max_restarts=-1, max_task_retries=-1)(Planner)
             self._planner = planner.remote(self.store)
-            tally: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Tally)
+            tally: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Tally)
             self._tally = tally.remote()
 
     def _gpus(self) -> float:
@@ -274,7 +274,7 @@ class _Pool:
         self.replica = Replica(store, threads)
         self.metrics = _Metrics()
         if tally is not None:
-            Thread(target=_beat, args=(tally, self.replica.name), daemon=True).start()
+            Thread(target=beat, args=(tally, self.replica.name), daemon=True).start()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         made = []
@@ -291,32 +291,6 @@ class _Pool:
                 report.seconds, report.loading = report.seconds + earlier.seconds, report.loading + earlier.loading
             made.append(report.packed())
         return {**batch, "report": np.array(made, dtype=object)}
-
-
-class _Tally:
-    """Hears from replicas that they are alive."""
-
-    def __init__(self) -> None:
-        self.heard: dict[str, float] = {}
-        self.expected = 0
-
-    def expect(self, replicas: int) -> None:
-        """So many replicas are started now, and those of before have ended."""
-        self.heard, self.expected = {}, replicas
-
-    def beat(self, name: str) -> None:
-        self.heard[name] = monotonic()
-
-    def counts(self) -> dict[str, int]:
-        alive = sum(monotonic() - heard < SILENT for heard in self.heard.values())
-        return {"replicas": alive, "restarted": max(0, len(self.heard) - self.expected)}
-
-
-def _beat(tally: Any, name: str) -> None:
-    """Tell that a replica is alive, as long as it is."""
-    while True:
-        tally.beat.remote(name)
-        sleep(BEAT)
 
 
 class _Metrics:
