@@ -1,6 +1,6 @@
 """What stages on a Ray cluster must show: the same files, little lost to Ray, nothing lost to faults, a flat driver.
 
-    python checks/engine.py identical speed faults memory share [--before CHECKOUT] [--work DIR]
+    python checks/engine.py identical speed faults disk poison memory share [--before CHECKOUT] [--work DIR]
 
 Each part prints what it found; the last line is one JSON object. Real Ray, real processes, real signals; the models of
 `identical` and `speed` are SmolLM2-135M and Gemma-3-270m, those of `faults` and `memory` tiny ones. One thread each.
@@ -241,7 +241,7 @@ def pids(words: str) -> list[int]:
 def faults(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Whole runs of a small study, an actor, a node and the driver killed in each at random times."""
     sets = dict.fromkeys(("north", "south"), (60, 80))
-    study = tiny_study(work, sets, {"one": "llama", "two": "gemma3_text"}, shard_rows=8, traces={"mass": 4})
+    study = tiny_study(work, sets, {"one": "llama"}, shard_rows=8, traces={"mass": 4})
     carried_out(write(work, study, "plain"), work / "plain")
     rng = random.Random(options.seed)
     runs = []
@@ -292,6 +292,46 @@ def _shaken(work: Path, study: Path, made: Any, rng: random.Random, number: int)
     return {"faults": hit, "different": different(work / "plain", root), "seconds": round(time.time() - start)}
 
 
+def disk(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The disk full in the middle of a run on Ray (a small tmpfs), then made larger: what is said, and the files."""
+    study = tiny_study(work, {"north": (60, 80)}, {"one": "llama"}, shard_rows=8, traces={"mass": 4})
+    carried_out(write(work, study, "plain"), work / "plain")
+    place = work / "small"
+    place.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)]
+    subprocess.run(mounted, check=True)
+    try:
+        path = write(work, study, "ray", {"kind": "ray", "replicas": 2})
+        process, _ = started(path, place / "s")
+        _, errors = process.communicate()
+        said = [line for line in errors.splitlines() if "No space left" in line]
+        subprocess.run(["mount", "-o", "remount,size=400m", str(place)], check=True)
+        again, _ = started(path, place / "s")
+        _, more = again.communicate()
+        if again.returncode != 0:
+            raise SystemExit(more[-3000:])
+        gone = different(work / "plain", place / "s")
+        return {"stopped with": process.returncode, "said": said[-1:], "different": gone}
+    finally:
+        subprocess.run(["umount", str(place)], check=False)
+
+
+def poison(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """A prompt that is longer than the model reads, and a sample that makes every pass raise: set aside on Ray."""
+    from anchorscope.run.status import status_of
+    from anchorscope.store import Store
+
+    study = tiny_study(work, {"north": (60, 80)}, {"one": "llama"}, shard_rows=8, traces={"mass": 0})
+    given = Path(study["answers"]["file"])
+    rows = [json.loads(line) for line in given.read_text(encoding="utf-8").splitlines()]
+    rows[33]["context"] = "The tower is old. " * 20000
+    given.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    ran = carried_out(write(work, study, "ray", {"kind": "ray", "replicas": 2}), work / "run")
+    status = status_of(Store.open(work / "run"))
+    aside = [note for note in status.notes if "set aside" in note]
+    return {"complete": status.complete, "set aside": aside, "seconds": round(ran["seconds"])}
+
+
 def memory(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The peak of the process that begins a run on Ray, with few and with many questions."""
     found: dict[str, Any] = {}
@@ -327,6 +367,8 @@ PARTS: dict[str, Callable[[Path, argparse.Namespace], dict[str, Any]]] = {
     "identical": identical,
     "speed": speed,
     "faults": faults,
+    "disk": disk,
+    "poison": poison,
     "memory": memory,
     "share": share,
 }
