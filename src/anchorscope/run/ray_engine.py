@@ -166,7 +166,8 @@ class RayEngine:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = False
-        ray.get(self._tally.expect.remote(min(self.spec.replicas, len(tasks))))
+        most = min(self.spec.replicas, len(tasks))
+        ray.get(self._tally.expect.remote(most))
         rows = [{"flow": task.flow, "shard": task.shard, "report": ""} for task in tasks]
         dataset = ray.data.from_items(rows, override_num_blocks=len(rows))
         for needs, some in groupby(range(len(flows[0])), key=lambda place: flows[0][place].needs):
@@ -182,7 +183,7 @@ class RayEngine:
                     self._tally if heavy else None,
                 ),
                 batch_size=1,
-                compute=ray.data.ActorPoolStrategy(size=min(self.spec.replicas, len(tasks)) if heavy else 1),
+                compute=ray.data.ActorPoolStrategy(min_size=most if heavy else 1, max_size=most),
                 num_cpus=self.spec.cpus_per_replica if heavy else LIGHT,
                 num_gpus=self._gpus() if heavy else 0,
             )
