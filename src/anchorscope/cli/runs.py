@@ -34,6 +34,14 @@ ModelOption = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help="A hub id, a folder, or a .gguf file.")
 ]
 
+DryRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Say what each stage will cost: tokens, FLOPs, bytes, memory, time on this machine. Then stop.",
+    ),
+]
+
 
 def questions(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
     """Read and sample a study's questions into its run directory. Goes on where it was stopped."""
@@ -60,7 +68,7 @@ def answer(
     study: StudyArgument,
     runs: RunsOption = Path("runs"),
     data: DataOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it will cost, and stop.")] = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Let every model answer, grade the answers and find the exact tokens. Goes on where it was stopped."""
     from anchorscope.run.preflight import preflight
@@ -70,7 +78,9 @@ def answer(
     root = runs / loaded.name
     preflight(loaded, root, notice)
     if dry_run:
-        _print_cost(loaded)
+        from anchorscope.cli.cost import ANSWERING, print_cost
+
+        print_cost(loaded, ANSWERING)
         return
     with resumable(), Store.writing(root, loaded) as store:
         _remember(root)
@@ -106,30 +116,6 @@ def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
         )
 
 
-def _print_cost(study: Study) -> None:
-    """How many questions and tokens a run will take."""
-    from anchorscope.run.cost import cost_of, judge_cost
-
-    table = table_of("model", "set", "questions", "shared tokens", "tokens each", "answer, at most", "tokens in all")
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for model in study.models:
-        with progress(f"{model.name}: counting tokens", None):
-            costs = cost_of(study, model)
-        for cost in costs:
-            numbers = (f"{cost.questions:,}", f"{cost.shared_tokens}", f"{cost.tokens_per_question:.1f}")
-            table.add_row(cost.model, cost.dataset, *numbers, f"{cost.answer_tokens}", f"{cost.tokens / 1e6:,.2f} M")
-    out.print(table)
-    for model in study.models:
-        if judged := judge_cost(study, model):
-            price = "no price in judge.price" if judged.dollars is None else f"at most about ${judged.dollars:,.2f}"
-            out.print(
-                f"{judged.model}: the judge is asked {judged.requests:,} times, about {judged.tokens / 1e6:,.2f} M "
-                f"tokens in and at most {judged.replied / 1e6:,.2f} M out; {price}"
-            )
-    out.print("Nothing was computed. The shared tokens are computed once; most answers end well before the limit.")
-
-
 def models() -> None:
     """List the families of models whose sites are known."""
     from anchorscope.models.sites import FAMILIES
@@ -145,9 +131,22 @@ def models() -> None:
     )
 
 
-def run(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
+def run(
+    study: StudyArgument,
+    runs: RunsOption = Path("runs"),
+    data: DataOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
     """Do all of a study: answers, traces, probes, pathways, figures. Goes on where it was stopped."""
-    _carry_out(load(study, data), runs)
+    loaded = load(study, data)
+    if dry_run:
+        from anchorscope.cli.cost import print_cost
+        from anchorscope.run.preflight import preflight
+
+        preflight(loaded, runs / loaded.name, notice)
+        print_cost(loaded)
+        return
+    _carry_out(loaded, runs)
 
 
 def _carry_out(study: Study, runs: Path) -> Store:
