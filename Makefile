@@ -1,7 +1,7 @@
 # make check is what CI runs. The verify- targets are longer and end with one line of JSON.
 PYTHON ?= python
 
-.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust verify-evidence verify-detectors verify-report bench docs results
+.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust verify-evidence verify-detectors verify-report verify-engine bench docs results
 
 check: lint types test
 
@@ -44,6 +44,10 @@ verify-evidence:
 # RUN: a run that `anchorscope detect eval` has compared; without it, promises and intervals in made-up worlds alone
 verify-detectors:
 	$(PYTHON) checks/detectors.py $(if $(RUN),--run $(RUN))
+
+# BEFORE: an older checkout, for what is measured against it. Hours; parts of it: python checks/engine.py --help
+verify-engine:
+	$(PYTHON) checks/verify_engine.py $(if $(BEFORE),--before $(BEFORE))
 
 # in a real browser ($CHROMIUM or /usr/bin/chromium, Node 20); RUN: a run of your own, beside made-up ones. No model
 verify-report:

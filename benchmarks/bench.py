@@ -188,23 +188,8 @@ class Bench:
                                     else text[: max(0, tokens - median_length(cases))], shared)
                         for i, case in enumerate(cases)
                     ]  # fmt: skip
-                    ours, best = Ours(model, longer, "after"), best_batch(model, longer, (4, 16))
-                    both: dict[str, Contender] = {
-                        "bare": partial(bare, model, longer, best),
-                        "sweep": ours.sweep,
-                    }
-                    taken = turns(both, self.options.repeats)
-                    layers = ours.tracer().layers
-                    rows = [case.row(TWO, "after", layers) for case in longer]
-                    whole = layers * sum(len(case.ids) for case in longer)
-                    floor = token_layers(rows, longer[0].shared, layers)
                     key = f"{MODELS[name]}/{'shared' if shared else 'own'}/{tokens}"
-                    found[key] = {
-                        "tokens": sum(len(case.ids) for case in longer) / len(longer),
-                        "sweep/bare": ratio(taken, "sweep", "bare"),
-                        "floor/bare": round(floor / whole, 3),
-                        "sweep/floor": ratio(taken, "sweep", "bare", whole / floor),
-                    }
+                    found[key] = sweep_and_floor(model, longer, self.options.repeats)
                     say(key, found[key])
         return found
 
@@ -301,6 +286,22 @@ def best_batch(model: Model, cases: list[Case], sizes: tuple[int, ...] = (16, 32
     for size in sizes:
         times[size] = min(turns({"bare": partial(bare, model, some, size)}, 2)["bare"])
     return min(times, key=lambda size: times[size])
+
+
+def sweep_and_floor(model: Model, cases: list[Case], repeats: int) -> dict[str, Any]:
+    """The sweep and its floor, both over the bare engine at its best."""
+    ours, best = Ours(model, cases, "after"), best_batch(model, cases, (4, 16))
+    taken = turns({"bare": partial(bare, model, cases, best), "sweep": ours.sweep}, repeats)
+    layers = ours.tracer().layers
+    rows = [case.row(TWO, "after", layers) for case in cases]
+    whole = layers * sum(len(case.ids) for case in cases)
+    floor = token_layers(rows, cases[0].shared, layers)
+    return {
+        "tokens": sum(len(case.ids) for case in cases) / len(cases),
+        "sweep/bare": ratio(taken, "sweep", "bare"),
+        "floor/bare": round(floor / whole, 3),
+        "sweep/floor": ratio(taken, "sweep", "bare", whole / floor),
+    }
 
 
 def median_length(cases: list[Case]) -> int:

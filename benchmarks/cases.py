@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope import ModelSpec, load_study
+from anchorscope.answers.record import ANSWERS
 from anchorscope.models.load import Model, load_model
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.spans.record import Spans
@@ -91,8 +92,10 @@ def make_cases(
     with Store.writing(work / study["name"], made) as store:
         run = Pipeline(store)
         run.questions()
-        _, prompter = run.answers(made.models[0])
-        shared = prompter.shared_ids
+        run.answers(made.models[0])
+        answers = store.results(MODELS[name], sets[0]).entry(ANSWERS)
+        assert answers is not None
+        shared = answers["inputs"]["prompt"]["shared_ids"]
         cases: list[Case] = []
         for dataset in sets:
             whole = [s for s in read_samples(store, MODELS[name], dataset) if s.spans.dropped is None][:each]

@@ -1,4 +1,4 @@
-"""What the tests share: a small study, the shared data, a hub on this machine, and the command as a user runs it."""
+"""What the tests share: a small study, the shared data, a hub and a store on this machine, and the command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is loaded: processes sid
 import pytest
 
 from anchorscope import Study
+from anchorscope.store.files import path_of
 from hub_server import Hub, serve
+from s3_server import BUCKET, serve_s3
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "qa"
 
@@ -32,6 +34,20 @@ def shared_data() -> Path:
 def hub() -> Iterator[Hub]:
     with serve() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[None]:
+    with serve_s3() as env, pytest.MonkeyPatch.context() as patch:
+        for name, value in env.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture
+def s3(s3_server: None, tmp_path: Path) -> Path:
+    """A place of its own on a store."""
+    return path_of(f"s3://{BUCKET}/{tmp_path.name}")
 
 
 def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:

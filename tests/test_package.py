@@ -46,7 +46,7 @@ def test_no_room_loops_over_shards():
     assert loops == {
         "detectors/tables.py",
         "run/engine.py",
-        "run/status.py",
+        "run/planner.py",
         "store/table.py",
         "traces/activations.py",
     }

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import anchorscope.grades.judge as judge_module
 from anchorscope.errors import GradeError
 from anchorscope.grades.judge import NO_VERDICT, UNCLEAR, Case, Judge, filled, verdict
 from anchorscope.study import JudgeSpec
@@ -117,6 +118,21 @@ def test_answers_are_judged_side_by_side_once_each_and_kept(endpoint: Endpoint, 
     assert len(endpoint.asked) == 22
     Judge(JudgeSpec(base_url=endpoint.url, model="judge-2"), tmp_path / "judged.jsonl")(CASES)
     assert len(endpoint.asked) == 24  # another judge is asked anew
+
+
+def test_on_a_store_what_was_said_is_kept_some_at_a_time(endpoint: Endpoint, s3: Path, monkeypatch):
+    monkeypatch.setattr(judge_module, "KEPT_AT_ONCE", 3)
+    many = [Case(f"Rome {i}", ["Oslo"], "capital of Norway?") for i in range(10)]
+    endpoint.reply = lambda prompt, turn: (
+        (401, b"no", {}) if "Rome 9" in prompt and turn < 1 else by_answer(prompt, turn)
+    )
+    with pytest.raises(GradeError):
+        Judge(spec_of(endpoint, at_once=1), s3 / "judged.jsonl")(many)
+    assert len(list(s3.glob("judged-*.jsonl"))) == 3
+    grades = Judge(spec_of(endpoint, at_once=1), s3 / "judged.jsonl")(many)
+    assert [grade.judgement for grade in grades] == ["wrong"] * 10
+    assert len(endpoint.asked) == 11
+    assert len(list(s3.glob("judged-*.jsonl"))) == 4
 
 
 def test_what_a_prompt_says_is_what_it_is_given(endpoint: Endpoint):

@@ -69,8 +69,8 @@ def test_a_poisoned_sample_is_set_aside_with_its_reason_and_the_others_go_throug
     fill(stage(cell, model))
     table = cell.table(ROWS)
     assert [row.id for row in table] == [name for name in NAMES if name not in ("n5", "n6")]
-    assert table.aside(0) == []
-    assert table.aside(1) == [Aside("n5", "cannot read n5 at all"), Aside("n6", "cannot read n6 at all")]
+    assert table.look(0).aside == []
+    assert table.look(1).aside == [Aside("n5", "cannot read n5 at all"), Aside("n6", "cannot read n6 at all")]
     assert table.missing() == []
     of_second = [call for call in model.calls if set(call) & set(NAMES[4:8])]
     assert of_second == [NAMES[4:8]] * TRIES + [[name] for name in NAMES[4:8]] + [["n4", "n7"]]
@@ -102,7 +102,7 @@ def test_an_error_a_person_can_mend_is_set_aside_too_where_others_do_well(tmp_pa
     """One prompt of a million that is too long stops nothing."""
     cell = Cell(tmp_path)
     fill(stage(cell, Model(poisoned=["n9"], error=ModelError)))
-    assert cell.table(ROWS).aside(2) == [Aside("n9", "cannot read n9 at all")]
+    assert cell.table(ROWS).look(2).aside == [Aside("n9", "cannot read n9 at all")]
 
 
 DYING = """
@@ -133,4 +133,4 @@ def test_a_sample_that_kills_its_process_is_set_aside_after_a_bounded_number_of_
     table = Cell(tmp_path).table(ROWS)
     assert deaths == DEATHS + ALONE
     assert [row.id for row in table] == [name for name in NAMES if name != "n6"]
-    assert table.aside(1) == [Aside("n6", "the process died over it")]
+    assert table.look(1).aside == [Aside("n6", "the process died over it")]

@@ -60,8 +60,8 @@ def wrong_positions(monkeypatch):
             moved[owner == i] += longest - len(sample[0].ids)
 
         class Moved(Layout):
-            def visible(self, layer, window=None):
-                return layout.visible(layer, window)
+            def visible(self, block, layer, window=None):
+                return layout.visible(block, layer, window)
 
         return Moved(**{**vars(layout), "places": moved})
 

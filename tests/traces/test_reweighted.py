@@ -194,15 +194,16 @@ def test_edges_that_stay_are_seen():
     streams += [reweighted_stream(ids, SHARED, 39, [2, 2, 20, 38], number, 3) for number in (-inf, 2.0)]
     layout = lay_out([streams], SHARED, 3)
     plain = lay_out([[streams[0], *[Stream((ids[39],), 39)] * 2]], SHARED, 3)
-    seen, uncut = layout.visible(0, 32), plain.visible(0, 32)
+    [block] = layout.blocks
+    seen, uncut = layout.visible(0, 0, 32), plain.visible(0, 0, 32)
     changed = (seen != uncut).any(axis=2)
-    assert layout.streams[layout.queries[changed]].tolist() == [1]
-    [(rows, columns, added)] = layout.added(0)
-    assert layout.streams[layout.queries[rows, columns]].tolist() == [2]
+    assert layout.streams[block.queries[changed]].tolist() == [1]
+    [(rows, columns, added)] = layout.added(0, 0)
+    assert layout.streams[block.queries[rows, columns]].tolist() == [2]
     there = added[0] * seen[rows[0], columns[0]]
-    assert layout.keys[rows[0]][there != 0].tolist() == [20, 38]  # 2 is outside the window
+    assert block.keys[rows[0]][there != 0].tolist() == [20, 38]  # 2 is outside the window
     assert set(there.tolist()) == {0.0, 2.0}
-    assert not list(plain.added(0))
+    assert not list(plain.added(0, 0))
 
 
 @pytest.mark.parametrize("place", [-1, 5, 20])

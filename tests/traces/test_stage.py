@@ -17,14 +17,17 @@ from anchorscope import ModelSpec
 from anchorscope.answers.stage import Answerer
 from anchorscope.errors import StoreError
 from anchorscope.models.load import Model, load_model
+from anchorscope.run.status import status_of
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
+from anchorscope.store.table import Aside
 from anchorscope.study.terms import CONDITIONS, ReadPoint
 from anchorscope.traces.activations import Activations, activations_path
 from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.choose import choose
 from anchorscope.traces.conditions import CUTS
 from anchorscope.traces.knockout import Knockout
+from anchorscope.traces.record import TRACES
 from anchorscope.traces.sweep import trace_samples
 from anchorscope.traces.tracer import Tracer, read_plain
 from filling import write_traces
@@ -247,3 +250,43 @@ def test_samples_of_one_subject_share_a_cluster(run: Run):
     assert len(set(number.values())) == 11
     for i in range(0, 20, 2):
         assert number[f"q{i}"] == number[f"q{i + 1}"]
+
+
+def test_a_sample_on_which_the_model_fails_is_set_aside_and_the_others_are_as_they_were(run: Run, monkeypatch):
+    """Its row and its activations are left out together; the shards without it are the same to the byte."""
+    before, poisoned = run.files(), run.samples[4].question.id  # in the second shard
+    run.cell.table(TRACES).remove(1)
+    good = trace_samples
+
+    def fails(tracer, samples, *more):
+        if any(sample.question.id == poisoned for sample in samples):
+            raise RuntimeError("index out of range in self")
+        return good(tracer, samples, *more)
+
+    monkeypatch.setattr(activations_module, "trace_samples", fails)
+    try:
+        with Store.writing(run.root, run.study) as store:
+            table = write_traces(run.model, run.shared_ids, "north", store)
+        assert table.aside() == [Aside(poisoned, "index out of range in self")]
+        assert [row.id for row in table] == [s.question.id for s in run.samples if s.question.id != poisoned]
+        kept = [i for i, sample in enumerate(run.samples) if sample.question.id != poisoned]
+        whole = np.concatenate([torch_layers(content) for name, content in before.items() if "safetensors" in name])
+        assert np.abs(Activations(run.cell).layer("clean", LAST, 1) - whole[kept]).max() <= 1e-6 * np.abs(whole).max()
+        status = status_of(store)
+        assert any("tiny/north, traces: 1 set aside" in note and poisoned in note for note in status.notes)
+        after = run.files()
+        others = [name for name in before if not name.startswith("part-000001")]
+        assert all(after[name] == before[name] for name in others)
+    finally:
+        monkeypatch.undo()
+        monkeypatch.setattr(activations_module, "SHARD_ROWS", SHARD_ROWS)
+        run.cell.table(TRACES).remove(1)
+        run.write()
+    assert run.files() == before
+
+
+def torch_layers(content: bytes) -> np.ndarray:
+    """(sample, width) of the second layer, clean, of one file of activations."""
+    from safetensors.torch import load
+
+    return load(content)["clean/resid/answer_last"][1].float().numpy()

@@ -29,6 +29,7 @@ class VllmGenerator:
             raise ModelError(f"{model.name}: GGUF files are read by the transformers backend only")
         self.stops = frozenset(stop_tokens(model).nonzero()[:, 0].tolist())
         options.setdefault("tensor_parallel_size", _devices() if model.spec.device_map else 1)
+        options.setdefault("enforce_eager", _on_cpu())  # where compiling takes minutes and gains little
         self.llm = LLM(
             model=model.source.location,
             revision=model.source.commit,
@@ -66,9 +67,7 @@ class VllmGenerator:
 
     def _calls(self, lengths: Sequence[int]) -> list[list[int]]:
         """Which requests with seeds go together: all; on a CPU so few that none is read in parts, where vLLM fails."""
-        from vllm.platforms import current_platform
-
-        if not current_platform.is_cpu():
+        if not _on_cpu():
             return [list(range(len(lengths)))] if lengths else []
         return plan_batches(lengths, self.llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens)
 
@@ -94,6 +93,13 @@ class VllmGenerator:
 def seed_of(key: str) -> int:
     """A seed of 48 bits."""
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest(), "little")
+
+
+def _on_cpu() -> bool:
+    """Whether it is vLLM's CPU build."""
+    from vllm.platforms import current_platform
+
+    return bool(current_platform.is_cpu())
 
 
 def _devices() -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from anchorscope.cli.console import clean, out, table_of
+from anchorscope.cli.console import RunArgument, clean, out, path_of, table_of
 
 if TYPE_CHECKING:
     from anchorscope.evidence.record import Verdict
@@ -18,10 +18,15 @@ SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
 
 
 def claims(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
+    run: RunArgument,
     expect: Annotated[
         Path | None,
-        typer.Option("--expect", metavar="FILE", help="A ledger (claims.json): exit with 1 if a verdict is another."),
+        typer.Option(
+            "--expect",
+            metavar="FILE",
+            help="A ledger (claims.json): exit with 1 if a verdict is another.",
+            parser=path_of,
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as JSON.")] = False,
 ) -> None:

@@ -37,6 +37,13 @@ def clean(text: object) -> str:
     return escape("\n".join(printable(line, 2000) for line in str(text).split("\n")))
 
 
+def path_of(text: str | Path) -> Path:
+    """Where something is kept: a path on disk, or a URL."""
+    from anchorscope.store import files
+
+    return files.path_of(text)
+
+
 StudyArgument = Annotated[
     str,
     typer.Argument(metavar="STUDY", help="A study's YAML file, or the name of one that comes with the package."),
@@ -55,8 +62,12 @@ RunsOption = Annotated[
         "--runs",
         metavar="DIR",
         envvar="ANCHORSCOPE_RUNS",
-        help="Where runs are kept; this one in DIR/<study>.",
+        help="Where runs are kept, a folder or s3://bucket/folder; this one in DIR/<study>.",
+        parser=path_of,
     ),
+]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.", parser=path_of)
 ]
 
 

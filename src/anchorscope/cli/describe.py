@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from anchorscope.cli.console import out
+from anchorscope.cli.console import RunArgument, out
 from anchorscope.errors import StoreError, did_you_mean
 
 
 def describe(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
+    run: RunArgument,
     chart: Annotated[str, typer.Option("--chart", metavar="NAME", help="Which chart.")] = "delta_p",
     alt: Annotated[bool, typer.Option("--alt", help="Only the alt text: one paragraph.")] = False,
     at: Annotated[

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anchorscope.cli.console import clean, notice, out, progress, quiet, resumable, table_of, tell
+from anchorscope.cli.console import (
+    RunArgument,
+    clean,
+    notice,
+    out,
+    path_of,
+    progress,
+    quiet,
+    resumable,
+    table_of,
+    tell,
+)
 from anchorscope.errors import DetectorError, did_you_mean
 
 if TYPE_CHECKING:
@@ -22,11 +33,17 @@ app = typer.Typer(
 )
 Source = Annotated[
     Path,
-    typer.Argument(metavar="RUN|FILE", help="A run directory, or a file of labelled answers (JSONL, CSV, Parquet)."),
+    typer.Argument(
+        metavar="RUN|FILE",
+        help="A run directory, or a file of labelled answers (JSONL, CSV, Parquet).",
+        parser=path_of,
+    ),
 ]
 Models = Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help="Which model; default: all.")]
 Sets = Annotated[list[str] | None, typer.Option("--dataset", "-d", metavar="SET", help="Which set; default: all.")]
-Saved = Annotated[Path, typer.Argument(metavar="DETECTOR", help="A detector, as `detect fit` has saved it.")]
+Saved = Annotated[
+    Path, typer.Argument(metavar="DETECTOR", help="A detector, as `detect fit` has saved it.", parser=path_of)
+]
 Answers = Annotated[
     Path, typer.Argument(metavar="FILE", help="Answers: question, answer and optionally label (true: right).")
 ]
@@ -39,7 +56,10 @@ Reads = Annotated[
 def fit(
     source: Source,
     save: Annotated[
-        Path, typer.Option("--save", "-o", metavar="PATH", help="Where to keep it: PATH.safetensors, PATH.json.")
+        Path,
+        typer.Option(
+            "--save", "-o", metavar="PATH", help="Where to keep it: PATH.safetensors, PATH.json.", parser=path_of
+        ),
     ],
     model: Annotated[
         str | None,
@@ -103,7 +123,7 @@ def fit(
 
 @app.command("eval")
 def compare(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: RunArgument,
     model: Models = None,
     dataset: Sets = None,
     detector: Annotated[list[str] | None, typer.Option(help="Which detectors; default: all.")] = None,
@@ -122,7 +142,9 @@ def compare(
     ] = False,
     save: Annotated[
         Path | None,
-        typer.Option("--save", "-o", metavar="DIR", help="Where table and figure go; default: RUN/detectors."),
+        typer.Option(
+            "--save", "-o", metavar="DIR", help="Where table and figure go; default: RUN/detectors.", parser=path_of
+        ),
     ] = None,
 ) -> None:
     """Compare all detectors on a run, everything chosen inside training folds: a table and a figure."""
@@ -155,7 +177,10 @@ def score(
     answers: Answers,
     model: Reads,
     save: Annotated[
-        Path | None, typer.Option("--save", "-o", metavar="FILE", help="Where verdicts go, as JSONL; default: printed.")
+        Path | None,
+        typer.Option(
+            "--save", "-o", metavar="FILE", help="Where verdicts go, as JSONL; default: printed.", parser=path_of
+        ),
     ] = None,
 ) -> None:
     """Score the answers of a file: flag, pass or cannot say, one line of JSON each."""
@@ -186,7 +211,8 @@ def check(
         str | None, typer.Option(help="Read by the model in another dtype than the detector was fitted in.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option("--save", "-o", metavar="PATH", help="Where the recalibrated detector goes.")
+        Path | None,
+        typer.Option("--save", "-o", metavar="PATH", help="Where the recalibrated detector goes.", parser=path_of),
     ] = None,
 ) -> None:
     """Do new answers look like those it was fitted on, and does it still fit this model? 100 labels recalibrate it."""

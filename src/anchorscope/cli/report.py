@@ -7,16 +7,20 @@ from typing import Annotated
 
 import typer
 
-from anchorscope.cli.console import clean, out, progress, size_of
+from anchorscope.cli.console import clean, out, path_of, progress, size_of
 from anchorscope.errors import StoreError
 
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN [RUN]", help="A run directory; two are compared on the same pages.")
+        list[Path],
+        typer.Argument(
+            metavar="RUN [RUN]", help="A run directory; two are compared on the same pages.", parser=path_of
+        ),
     ],
     into: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; default RUN/report.html.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to; default RUN/report.html.", parser=path_of),
     ] = None,
     no_text: Annotated[
         bool,

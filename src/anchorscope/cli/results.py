@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from anchorscope.cli.console import clean, out, progress, size_of, table_of
+from anchorscope.cli.console import RunArgument, clean, out, path_of, progress, size_of, table_of
 from anchorscope.errors import StoreError
 
 
@@ -23,7 +23,7 @@ class GradeFilter(str, Enum):
 
 
 def show(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
+    run: RunArgument,
     model: Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Only this model.")] = None,
     dataset: Annotated[str | None, typer.Option("--dataset", "-d", metavar="NAME", help="Only this set.")] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Samples of each model and set.")] = 5,
@@ -49,10 +49,11 @@ def show(
 
 
 def status(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
+    run: RunArgument,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something is missing.")] = False,
 ) -> None:
-    """Say what a run has, what is missing, and what to do next."""
+    """Say what a run has, how far it is where it is under way, what is missing, and what to do next."""
+    from anchorscope.run.live import snapshot_of
     from anchorscope.run.status import status_of
     from anchorscope.store import Store
 
@@ -67,6 +68,8 @@ def status(
         table.add_row(line.part, line.table, *(numbers if line.shards else ["–"] * 3), state)
     out.print(f"[bold]{clean(state_of_run.study.name)}[/bold]  {clean(state_of_run.study.description)}")
     out.print(table)
+    if under_way := snapshot_of(run):
+        out.print(clean(under_way.words()), style="bold")
     for note in state_of_run.notes:
         out.print(clean(note), style="yellow")
     if exit_code and not state_of_run.complete:
@@ -74,8 +77,10 @@ def status(
 
 
 def figure(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.")],
-    into: Annotated[Path | None, typer.Option("--into", metavar="DIR", help="Where to; default RUN/figures.")] = None,
+    run: RunArgument,
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="DIR", help="Where to; default RUN/figures.", parser=path_of)
+    ] = None,
 ) -> None:
     """Draw the charts of a run: PNG, SVG and PDF, with the numbers as CSV and a caption beside them."""
     from anchorscope.store import Store

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 ModelOption = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help="A hub id, a folder, or a .gguf file.")
 ]
-
+LogOption = Annotated[
+    Path | None,
+    typer.Option("--log", metavar="FILE", help="Add what happens to FILE, as lines of JSON, for other programs."),
+]
 DryRunOption = Annotated[
     bool,
     typer.Option(
@@ -94,9 +97,12 @@ def answer(
             print_summary(model, dataset, summary(store.results(model, dataset)))
 
         pipeline = Pipeline(store, progress, notice, done)
-        pipeline.questions()
-        for spec in loaded.models:
-            pipeline.answers(spec)
+        try:
+            pipeline.questions()
+            for spec in loaded.models:
+                pipeline.answers(spec)
+        finally:
+            pipeline.close()
     out.print(f"Look at them with:  anchorscope show {clean(root)}", style="dim")
 
 
@@ -135,6 +141,7 @@ def run(
     study: StudyArgument,
     runs: RunsOption = Path("runs"),
     data: DataOption = None,
+    log: LogOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Do all of a study: answers, traces, probes, pathways, figures. Goes on where it was stopped."""
@@ -146,10 +153,10 @@ def run(
         preflight(loaded, runs / loaded.name, notice)
         print_cost(loaded)
         return
-    _carry_out(loaded, runs)
+    _carry_out(loaded, runs, log)
 
 
-def _carry_out(study: Study, runs: Path) -> Store:
+def _carry_out(study: Study, runs: Path, log: Path | None = None) -> Store:
     from anchorscope.run.preflight import preflight
     from anchorscope.store import Store
 
@@ -169,7 +176,7 @@ def _carry_out(study: Study, runs: Path) -> Store:
                 print_summary(model, dataset, summary(store.results(model, dataset)))
 
         start = time.perf_counter()
-        pipeline = Pipeline(store, progress, notice, done)
+        pipeline = Pipeline(store, progress, notice, done, log)
         written = pipeline()
         _print_headlines(store)
         times = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in pipeline.times.items() if seconds >= 0.5)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, save
 from scipy.special import expit, logit
 
 from anchorscope.detectors.catalogue import FORMS, Fitted
@@ -25,7 +25,7 @@ from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.promises import Promise, Threshold
 from anchorscope.detectors.record import Decision, Route, Verdict
 from anchorscope.errors import DetectorError
-from anchorscope.store.files import write_bytes, write_text
+from anchorscope.store.files import path_of, write_bytes, write_text
 
 if TYPE_CHECKING:
     from anchorscope.detectors.live import Answered, ModelLike
@@ -237,7 +237,7 @@ class Detector:
 
     def save(self, path: str | Path) -> Path:
         """Keep it: PATH.safetensors, and PATH.json with everything else. Nothing in it is code."""
-        stem = Path(path)
+        stem = path_of(path)
         tensors = {f"fitted/{name}": each for name, each in self.fitted.tensors().items()}
         tensors |= {f"moments/{name}": each for name, each in self.moments.tensors().items()}
         tensors |= {f"witness/{name}": each for name, each in self.witness.items()}
@@ -263,12 +263,12 @@ class Detector:
     @classmethod
     def load(cls, path: str | Path) -> Detector:
         """A detector that was kept."""
-        stem = Path(str(path).removesuffix(".json").removesuffix(".safetensors"))
+        stem = path_of(str(path).removesuffix(".json").removesuffix(".safetensors"))
         try:
             record = json.loads(stem.with_name(stem.name + ".json").read_text(encoding="utf-8"))
             if record["format"] != FORMAT:
                 raise ValueError(f"its format is {record['format']}, and this version reads {FORMAT}")
-            tensors = load_file(stem.with_name(stem.name + ".safetensors"))
+            tensors = load(stem.with_name(stem.name + ".safetensors").read_bytes())
             parts: dict[str, dict[str, Any]] = {"fitted": {}, "moments": {}, "witness": {}}
             for name, each in tensors.items():
                 room, own = name.split("/", 1)

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
 
 from anchorscope.detectors.evaluate import Labelled
 from anchorscope.detectors.inputs import Floats, Inputs, States
 from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES
 from anchorscope.errors import StoreError
 from anchorscope.store import Cell, Kind, Store
+from anchorscope.store.tensors import Piece, read_headers, read_pieces
 from anchorscope.study.terms import QUESTION_ONLY, ReadPoint
 from anchorscope.traces.activations import Activations, tensor_name
 from anchorscope.traces.record import TRACES, Trace
@@ -88,18 +88,16 @@ def _beside(cell: Cell, kind: Kind[Any]) -> dict[str, States]:
     shards = [states_path(cell, kind, shard) for shard in range(cell.table(kind).plan.shards)]
     if missing := [path for path in shards if not path.exists()]:
         raise StoreError(f"{missing[0]} is missing", f"Delete {cell.folder / kind.name} and run the command again.")
-    with safe_open(shards[0], framework="np") as file:
-        layers = {name: int(file.get_slice(name).get_shape()[0]) for name in file.keys()}  # noqa: SIM118
-    return {name: States(count, partial(_layer, shards, name)) for name, count in layers.items()}
+    headers = read_headers(shards)
+    return {
+        name: States(tensor.shape[0], partial(_layer, shards, [held[name] for held in headers]))
+        for name, tensor in headers[0].items()
+    }
 
 
-def _layer(shards: Sequence[Path], name: str, layer: int) -> NDArray[np.float32]:
+def _layer(shards: Sequence[Path], tensors: Sequence[Piece], layer: int) -> NDArray[np.float32]:
     """(sample, width)"""
-    parts = []
-    for path in shards:
-        with safe_open(path, framework="np") as file:
-            parts.append(file.get_slice(name)[layer])
-    return np.concatenate(parts)
+    return read_pieces(shards, [tensor.layer(layer) for tensor in tensors])
 
 
 def _in_order(cell: Cell, kind: Kind[Any], rows: Sequence[Trace]) -> list[Any]:

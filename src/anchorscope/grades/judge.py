@@ -26,11 +26,13 @@ from urllib.parse import urlsplit
 from anchorscope.errors import GradeError, printable, reason_of
 from anchorscope.grades.grading import grader
 from anchorscope.grades.record import Grade, Judgement
+from anchorscope.store.files import is_local, write_text
 from anchorscope.study import GradesSpec, JudgeSpec
 
 ALLOWED = "ANCHORSCOPE_JUDGE_URL"
 """The environment variable that names the endpoint which may have a key: a study alone cannot send a key anywhere."""
 MAX_TOKENS = 16
+KEPT_AT_ONCE = 100  # replies, on a store
 SHOWN_ALIASES = 30  # accepted answers in a prompt; some questions have hundreds of spellings
 NO_VERDICT = "the judge gave no verdict"
 UNCLEAR = "the judge cannot tell"
@@ -78,7 +80,7 @@ class Judge:
         self.spec, self._file, self._sleep = spec, file, sleep
         self._key = key_of(spec)
         self._said: dict[str, str] = _kept(file) if file else {}
-        self._lock = threading.Lock()
+        self._lock, self._unkept = threading.Lock(), list[str]()
         self._rules = grader()
 
     def __call__(self, cases: Sequence[Case]) -> list[Grade]:
@@ -92,6 +94,8 @@ class Judge:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+            finally:
+                self._keep(least=1)
         return [self._grade(case, self._said[self._name(p)]) for case, p in zip(cases, prompts, strict=True)]
 
     def _grade(self, case: Case, said: str) -> Grade:
@@ -116,8 +120,22 @@ class Judge:
         with self._lock:
             self._said[self._name(prompt)] = said
             if self._file is not None:
+                self._unkept.append(json.dumps({"asked": self._name(prompt), "said": printable(said, 200)}) + "\n")
+        self._keep(least=1 if self._file is None or is_local(self._file) else KEPT_AT_ONCE)
+
+    def _keep(self, least: int) -> None:
+        """Keep what was said: appended to a file on disk, as an object more on a store, where nothing is appended."""
+        with self._lock:
+            if self._file is None or len(self._unkept) < least:
+                return
+            lines = "".join(self._unkept)
+            if is_local(self._file):
                 with self._file.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"asked": self._name(prompt), "said": printable(said, 200)}) + "\n")
+                    file.write(lines)
+            else:
+                name = hashlib.sha256(lines.encode()).hexdigest()[:16]
+                write_text(self._file.with_name(f"{self._file.stem}-{name}{self._file.suffix}"), lines)
+            self._unkept.clear()
 
     def _reply(self, prompt: str) -> str:
         body = {
@@ -234,8 +252,8 @@ def grading_of(spec: GradesSpec, root: Path, ask: bool = True) -> Callable[[Sequ
 def _kept(file: Path) -> dict[str, str]:
     """What was said before; a last line that was cut off by a kill is left out."""
     said = {}
-    if file.exists():
-        for line in file.read_text(encoding="utf-8").splitlines():
+    for each in file.parent.glob(f"{file.stem}*{file.suffix}"):
+        for line in each.read_text(encoding="utf-8").splitlines():
             try:
                 row = json.loads(line)
                 said[row["asked"]] = row["said"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, save
 
 from anchorscope.errors import ProbeError
 from anchorscope.store import Cell
@@ -50,7 +50,7 @@ def load_probes(stem: Path) -> tuple[list[LayerProbes], dict[str, Any]]:
     """The probes of all layers and their record, as `save_probes` wrote them."""
     try:
         record: dict[str, Any] = json.loads(_with_suffix(stem, ".json").read_text(encoding="utf-8"))
-        tensors = load_file(_with_suffix(stem, ".safetensors"))
+        tensors = load(_with_suffix(stem, ".safetensors").read_bytes())
         weight, bias, temperature = tensors["weight"], tensors["bias"], tensors["temperature"]
         if weight.ndim != 5 or not weight.shape[:4] == bias.shape == temperature.shape:
             raise ValueError("the shapes do not fit together")

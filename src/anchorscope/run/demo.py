@@ -12,13 +12,14 @@ from typing import Any
 
 import yaml
 
+from anchorscope.errors import StoreError
 from anchorscope.progress import Progress, silent
 from anchorscope.questions.definition import known_sets
 from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.questions.stage import questions_stage
 from anchorscope.run.engine import fill
 from anchorscope.store import Store
-from anchorscope.store.files import write_text
+from anchorscope.store.files import is_local, write_text
 from anchorscope.study import ModelSpec, Study
 
 QUESTIONS_PER_SET = 200
@@ -28,6 +29,8 @@ SHARD_ROWS = 128  # what a stop loses is answered again in seconds
 
 def demo_sets(model: ModelSpec, runs: Path, data: Path | None, count: int = QUESTIONS_PER_SET) -> Study:
     """What the questions of a demo are drawn from: some of each of the four sets."""
+    if not is_local(runs):
+        raise StoreError("a demo keeps its question set beside the run, on disk", "Give a folder: --runs DIR.")
     sets = [{"set": each, "sample": count} for each in known_sets()]
     study = Study.model_validate(
         {"name": f"demo-{model.name}-questions", "models": [model.model_dump()], "datasets": sets}

@@ -22,6 +22,7 @@ from anchorscope.probes.folds import make_folds
 from anchorscope.probes.probe import load_probes, save_probes
 from anchorscope.probes.readouts import read_out, read_out_new
 from anchorscope.probes.stage import Fitter
+from anchorscope.store.files import path_of
 from anchorscope.study import ProbeSpec
 from anchorscope.study.validation import build
 
@@ -107,12 +108,12 @@ class Probe(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._fitted()
         layers = len(self.probes_) if self._layered else None
         record = {**self.get_params(), "strength": self.strength_, "layers": layers, "labels": "1 = correct"}
-        save_probes(Path(path), self.probes_, record)
+        save_probes(path_of(path), self.probes_, record)
 
     @classmethod
     def load(cls, path: str | Path) -> Probe:
         """Probes that were kept, to be applied to new samples."""
-        probes, record = load_probes(Path(path))
+        probes, record = load_probes(path_of(path))
         kept = {name: record[name] for name in ("folds", "repeats", "seed")}
         made = cls(**kept, strengths=tuple(record["strengths"]))
         made.probes_, made.strength_, made._layered = probes, record["strength"], record["layers"] is not None

@@ -12,6 +12,7 @@ from anchorscope.run.opened import Run
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.run.studyfile import load_study
 from anchorscope.store import Store
+from anchorscope.store.files import path_of
 from anchorscope.study import PromptSpec, Study
 from anchorscope.traces.cutting import ModelLike
 from anchorscope.traces.doctor import Check, Doctor
@@ -33,7 +34,7 @@ def run_study(
     asked = study if isinstance(study, Study) else load_study(study)
     if data is not None:
         asked = asked.with_data(Path(data))
-    root = Path(runs) / asked.name
+    root = path_of(runs) / asked.name
     with Store.writing(root, asked) as store:
         Pipeline(store, progress, notice)()
     return Run(root)

@@ -23,6 +23,7 @@ from anchorscope.spans import Spans
 from anchorscope.spans.asked import Asked, put
 from anchorscope.spans.marks import Marks
 from anchorscope.store import Store
+from anchorscope.store.files import path_of
 from anchorscope.study import ModelSpec, PromptSpec, Study
 from anchorscope.study.terms import CONDITIONS, Condition, Into, Position, ReadPoint, Site
 from anchorscope.study.validation import build, check_word
@@ -61,7 +62,7 @@ def trace(
     """
     # 1. what is asked for
     _check(site, position, into, conditions)
-    past = _Past.of(Path(run), model, dataset, site, position) if run is not None else None
+    past = _Past.of(path_of(run), model, dataset, site, position) if run is not None else None
     opened = open_model(past.spec if past and isinstance(model, (str, Path)) else model, tokenizer)
     # 2. the text and its spans; the run's probes know the states of no other prompt and cut
     study = past.study if past else None

@@ -23,6 +23,7 @@ from anchorscope.questions.record import QUESTIONS
 from anchorscope.run.status import RunStatus, status_of
 from anchorscope.spans.record import SPANS
 from anchorscope.store import Cell, Kind, Store
+from anchorscope.store.files import path_of
 from anchorscope.store.table import field_docs, schema_of
 from anchorscope.study import Study
 from anchorscope.study.terms import Condition, Position, ReadPoint, Site
@@ -45,7 +46,7 @@ class Run:
     """What a study has produced so far. `model` and `dataset` choose among several; left out, all are taken."""
 
     def __init__(self, root: str | Path) -> None:
-        self.store = Store.open(Path(root))
+        self.store = Store.open(path_of(root))
 
     @property
     def root(self) -> Path:
@@ -214,7 +215,7 @@ class Run:
         from anchorscope.report.figures import write_figures
 
         points = self.study.traces.points
-        places = [Path(folder) / point.key if folder else None for point in points]
+        places = [path_of(folder) / point.key if folder else None for point in points]
         pairs = zip(points, places, strict=True)
         return [path for point, place in pairs for path in write_figures(self.store, point, place)]
 

@@ -11,15 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from anchorscope.answers.given import GivenAnswers
 from anchorscope.answers.record import ANSWERS
 from anchorscope.errors import AnchorscopeError, ProbeError
 from anchorscope.probes.record import MAPS, PROMPTS, READOUTS, SALIENCY, WITHIN
 from anchorscope.progress import Notice, Progress, nobody, silent
+from anchorscope.questions.file_rows import FileRows
 from anchorscope.report.figures import write_figures
 from anchorscope.run.claims import write_ledger
 from anchorscope.run.engine import Engine, InProcess
 from anchorscope.run.jobs import Flow, Job, StageName
+from anchorscope.run.live import Live
 from anchorscope.run.preflight import preflight
 from anchorscope.run.workshop import Workshop
 from anchorscope.store import Cell, Kind, Store
@@ -38,10 +39,16 @@ class Pipeline:
     """Carries a study out. `times` sums the seconds each stage took."""
 
     def __init__(
-        self, store: Store, progress: Progress = silent, notice: Notice = nobody, done: Done = _tell_nobody
+        self,
+        store: Store,
+        progress: Progress = silent,
+        notice: Notice = nobody,
+        done: Done = _tell_nobody,
+        log: Path | None = None,
     ) -> None:
         self.store, self.study = store, store.study
-        self.progress, self.notice, self.done = progress, notice, done
+        self.live = Live(store.root, progress, notice, log)
+        self.progress, self.notice, self.done = self.live.progress, self.live.notice, done
         self.times: dict[str, float] = {}
         self.engine = self._engine()
 
@@ -56,9 +63,14 @@ class Pipeline:
                 self.map(spec)
                 self.asked_again(spec)
             self.evidence()
+            return self.figures()
         finally:
-            self.engine.close()
-        return self.figures()
+            self.close()
+
+    def close(self) -> None:
+        """No more stages: let go of models and replicas."""
+        self.engine.close()
+        self.live.end()
 
     def questions(self) -> None:
         """Read and sample the questions of all datasets."""
@@ -96,8 +108,8 @@ class Pipeline:
         cell, file = self.store.results(model, dataset), self.study.answers.file
         answers = cell.entry(ANSWERS)
         if file is not None and answers is not None:
-            given = GivenAnswers(self.study.base / file, len(self.study.datasets))
-            if given.sha256 != answers["inputs"]["answers"]["file"]:
+            given = FileRows(self.study.base / file).identity()["sha256"]  # the answers themselves stay on disk
+            if given != answers["inputs"]["answers"]["file"]:
                 return False
         return cell.complete(TRACES) and (not self.study.traces.mass or cell.complete(MASS))
 
@@ -169,7 +181,9 @@ class Pipeline:
         if spec.kind == "ray":
             from anchorscope.run.ray_engine import RayEngine
 
-            return RayEngine(self.store, spec, self.progress, self.notice, self._add)
+            engine = RayEngine(self.store, spec, self.progress, self.notice, self._add)
+            self.live.counts = engine.counts
+            return engine
         return InProcess(Workshop(self.store, self.progress, self.notice), self._add)
 
     def _run(

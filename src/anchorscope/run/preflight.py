@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from anchorscope.answers.record import ANSWERS
-from anchorscope.errors import HubError, ModelError
+from anchorscope.errors import HubError, ModelError, StudyError
 from anchorscope.grades.judge import key_of
 from anchorscope.models.sites import sites_of
 from anchorscope.models.source import locate_model
@@ -29,6 +29,8 @@ USUAL = (0.03, 0.3)  # share of right answers: of small models on hard sets, of 
 def preflight(study: Study, root: Path, notice: Notice = nobody) -> None:
     """Paths, data and models: raises what a person can mend, and tells what is likely to disappoint."""
     store = Store(root, study)
+    if study.engine.kind == "ray" and find_spec("ray") is None:
+        raise StudyError("engine: {kind: ray} needs Ray", "Run: pip install 'anchorscope[ray]'")
     for dataset in study.datasets:
         if not store.questions(dataset.name).complete(QUESTIONS):
             _reach_set(dataset, study)

@@ -9,37 +9,27 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from time import perf_counter
-from typing import Any, NamedTuple
+from threading import Thread
+from time import monotonic, perf_counter, sleep
+from typing import Any
 
 import numpy as np
 
 from anchorscope.errors import AnchorscopeError, StoreError
 from anchorscope.progress import Notice, Progress, nobody, silent
-from anchorscope.run.engine import Ended, Spared, Timed, carry_out
+from anchorscope.run.engine import Ended, Spared, Timed
 from anchorscope.run.jobs import Flow, Job
+from anchorscope.run.planner import Planned, Planner
 from anchorscope.run.replica import Replica, Report, Task
-from anchorscope.run.workshop import Workshop
-from anchorscope.store import Sharded, Store, Whole
+from anchorscope.store import Store
 from anchorscope.store.files import remove_leftovers
 from anchorscope.study import EngineSpec
 
 SPARE_CPUS = 4  # of a cluster that is started here, beside those of the replicas: for planning, grading and Ray itself
+BEAT, SILENT = 2.0, 10.0  # seconds between two signs of life, and without one until a replica counts as dead
 LIGHT = 0.5  # cores of a replica that grades and finds tokens
-
-
-class _Planned(NamedTuple):
-    """What is left to do of a flow."""
-
-    title: str
-    """What progress calls it."""
-    missing: list[int]
-    """Shards that some of its tables lacks."""
-    sizes: list[int]
-    """Samples of each shard; 0 for a whole job, which is one."""
 
 
 class RayEngine:
@@ -56,14 +46,16 @@ class RayEngine:
         self.store, self.spec = store, spec
         self.progress, self.notice, self.timed = progress, notice, timed
         self._planner: Any = None
+        self._tally: Any = None
         self._started = False
+        self._working = 0.0
 
     def run(self, flows: Sequence[Flow], ended: Ended, spared: Spared = ()) -> dict[Flow, AnchorscopeError]:
         """Carry flows out side by side."""
         if not flows:
             return {}
         self._start()
-        start = perf_counter()
+        start, self._working = perf_counter(), 0.0
         if all(job.whole and job.needs == "nothing" for flow in flows for job in flow):
             errors = self._tasks(flows, ended, spared)
         elif all(job.stage == "questions" for flow in flows for job in flow):
@@ -75,8 +67,20 @@ class RayEngine:
                 ended(flow)
         else:
             errors = self._stream(flows, ended, spared)
-        self.timed(flows[0][0].told_as, perf_counter() - start)
+        took = perf_counter() - start
+        working = self._working or took
+        self.timed(flows[0][0].told_as, working)
+        self.timed("starting replicas", took - working)
         return errors
+
+    def counts(self) -> dict[str, int]:
+        """How many replicas are alive, and how many were started again after a death."""
+        import ray
+
+        if self._tally is None:
+            return {}
+        counts: dict[str, int] = ray.get(self._tally.counts.remote(), timeout=5)
+        return counts
 
     def let_go(self) -> None:
         """Replicas end with what they were made for."""
@@ -85,9 +89,10 @@ class RayEngine:
         """Stop the cluster, where it was started here."""
         import ray
 
-        if self._planner is not None:
-            ray.kill(self._planner)
-            self._planner = None
+        for actor in (self._planner, self._tally):
+            if actor is not None:
+                ray.kill(actor)
+        self._planner = self._tally = None
         if self._started:
             ray.shutdown()
             self._started = False
@@ -134,6 +139,7 @@ class RayEngine:
         errors: dict[Flow, AnchorscopeError] = {}
         total = sum(sum(each.sizes) for each in planned.values())
         told: set[str] = set()
+        first, last = float("inf"), 0.0
         with self.progress(self._title(flows, planned), total) as advance:
             advance(total - sum(planned[task.flow].sizes[task.shard] for task in tasks))
             for report in self._reports(flows, tasks):
@@ -142,29 +148,39 @@ class RayEngine:
                     errors[flows[report.flow]] = report.error
                 elif report.error is not None:
                     raise report.error
+                first, last = min(first, report.ended - report.seconds), max(last, report.ended)
                 advance(planned[report.flow].sizes[report.shard])
                 left[report.flow] -= 1
                 if left[report.flow] == 0:
                     ended(flows[report.flow])
+        self._working = last - first
         # 3. what replicas that were killed left behind
         remove_leftovers(self.store.root)
         return errors
 
     def _reports(self, flows: Sequence[Flow], tasks: Sequence[Task]) -> Iterator[Report]:
+        import ray
         import ray.data
 
         logging.getLogger("ray.data").setLevel(logging.ERROR)  # which importing it has set
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = False
-        rows = [{"task": pickle.dumps(task), "report": b""} for task in tasks]
+        ray.get(self._tally.expect.remote(min(self.spec.replicas, len(tasks))))
+        rows = [{"flow": task.flow, "shard": task.shard, "report": ""} for task in tasks]
         dataset = ray.data.from_items(rows, override_num_blocks=len(rows))
         for needs, some in groupby(range(len(flows[0])), key=lambda place: flows[0][place].needs):
             places, heavy = list(some), needs != "nothing"
             assert all(flow[place].needs == needs for flow in flows for place in places), "flows that are not alike"
             dataset = dataset.map_batches(
                 _Pool,
-                fn_constructor_args=(self.store, tuple(flows), places, self.spec.cpus_per_replica if heavy else 1),
+                fn_constructor_args=(
+                    self.store,
+                    tuple(flows),
+                    places,
+                    self.spec.cpus_per_replica if heavy else 1,
+                    self._tally if heavy else None,
+                ),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=min(self.spec.replicas, len(tasks)) if heavy else 1),
                 num_cpus=self.spec.cpus_per_replica if heavy else LIGHT,
@@ -172,7 +188,7 @@ class RayEngine:
             )
         for batch in dataset.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0):
             for content in batch["report"]:
-                yield pickle.loads(content)  # noqa: S301 what our own replicas made
+                yield Report.unpacked(content)
 
     # --- the cluster
 
@@ -198,8 +214,10 @@ class RayEngine:
                 ) from None
             self._started = True
         if self._planner is None:
-            planner: Any = ray.remote(num_cpus=LIGHT, max_restarts=-1, max_task_retries=-1)(_Planner)
+            planner: Any = ray.remote(num_cpus=LIGHT, max_restarts=-1, max_task_retries=-1)(Planner)
             self._planner = planner.remote(self.store)
+            tally: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Tally)
+            self._tally = tally.remote()
 
     def _gpus(self) -> float:
         import ray
@@ -227,7 +245,7 @@ class RayEngine:
         for each in notices:
             self.notice(each)
 
-    def _title(self, flows: Sequence[Flow], planned: dict[int, _Planned]) -> str:
+    def _title(self, flows: Sequence[Flow], planned: dict[int, Planned]) -> str:
         if len(flows) == 1:
             return planned[0].title
         stages = ", ".join(dict.fromkeys(flow[0].stage for flow in flows))
@@ -242,6 +260,7 @@ def _carry_out_flow(store: Store, flow: Flow, threads: int) -> Report:
 def _quiet() -> None:
     """Ray writes to its own log; a run tells by its own means."""
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns of what Ray Data does with actors
     os.environ.setdefault("RAY_worker_niceness", "0")  # else workers wait for everything else on a busy machine
     for name in ("ray", "ray.data"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -250,57 +269,76 @@ def _quiet() -> None:
 class _Pool:
     """A replica as Ray Data calls it: one task at a time."""
 
-    def __init__(self, store: Store, flows: Sequence[Flow], places: Sequence[int], threads: int) -> None:
+    def __init__(self, store: Store, flows: Sequence[Flow], places: Sequence[int], threads: int, tally: Any) -> None:
         self.flows, self.places = flows, places
         self.replica = Replica(store, threads)
+        self.metrics = _Metrics()
+        if tally is not None:
+            Thread(target=_beat, args=(tally, self.replica.name), daemon=True).start()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         made = []
-        for packed, before in zip(batch["task"], batch["report"], strict=True):
-            task: Task = pickle.loads(packed)  # noqa: S301 ours
-            earlier: Report | None = pickle.loads(before) if before else None  # noqa: S301
+        for flow, shard, before in zip(batch["flow"], batch["shard"], batch["report"], strict=True):
+            earlier = Report.unpacked(before) if before else None
             if earlier is not None and earlier.error is not None:
                 made.append(before)
                 continue
-            flow = self.flows[task.flow]
-            report = self.replica(task, [flow[place] for place in self.places])
+            jobs = [self.flows[flow][place] for place in self.places]
+            report = self.replica(Task(int(flow), int(shard)), jobs)
+            self.metrics.add(jobs[0], report)
             if earlier is not None:
                 report.notices = [*earlier.notices, *report.notices]
                 report.seconds, report.loading = report.seconds + earlier.seconds, report.loading + earlier.loading
-            made.append(pickle.dumps(report))
-        return {"task": batch["task"], "report": np.array(made, dtype=object)}
+            made.append(report.packed())
+        return {**batch, "report": np.array(made, dtype=object)}
 
 
-class _Planner:
-    """Plans flows without weights, in a process of its own: who begins a run holds neither tables nor models."""
+class _Tally:
+    """Hears from replicas that they are alive."""
 
-    def __init__(self, store: Store) -> None:
-        self.notices: list[str] = []
-        self.workshop = Workshop(store, silent, self.notices.append, planning=True)
+    def __init__(self) -> None:
+        self.heard: dict[str, float] = {}
+        self.expected = 0
 
-    def plan(self, flow: Flow) -> Any:
-        return self._told(lambda: self._plan(flow))
+    def expect(self, replicas: int) -> None:
+        """So many replicas are started now, and those of before have ended."""
+        self.heard, self.expected = {}, replicas
 
-    def carry_out(self, job: Job) -> Any:
-        return self._told(lambda: carry_out(self.workshop, job))
+    def beat(self, name: str) -> None:
+        self.heard[name] = monotonic()
 
-    def _plan(self, flow: Flow) -> _Planned:
-        stages = [self.workshop.stage(job) for job in flow]
-        first = stages[0]
-        if isinstance(first, Sharded):
-            sharded = [stage for stage in stages if isinstance(stage, Sharded)]
-            missing = sorted({shard for stage in sharded for shard in stage.missing()})
-            sizes = [len(first.plan.rows_of(shard)) // first.rows_each for shard in range(first.plan.shards)]
-            return _Planned(first.title, missing, sizes)
-        wholes = [stage for stage in stages if isinstance(stage, Whole)]
-        done = all(stage.cell.finished(stage.kind, stage.inputs) for stage in wholes)
-        return _Planned(first.title, [] if done else [0], [0])
+    def counts(self) -> dict[str, int]:
+        alive = sum(monotonic() - heard < SILENT for heard in self.heard.values())
+        return {"replicas": alive, "restarted": max(0, len(self.heard) - self.expected)}
 
-    def _told(self, work: Callable[[], Any]) -> tuple[Any, list[str], AnchorscopeError | None]:
-        answer, error = None, None
-        try:
-            answer = work()
-        except AnchorscopeError as raised:
-            error = raised
-        notices, self.notices[:] = list(self.notices), []
-        return answer, notices, error
+
+def _beat(tally: Any, name: str) -> None:
+    """Tell that a replica is alive, as long as it is."""
+    while True:
+        tally.beat.remote(name)
+        sleep(BEAT)
+
+
+class _Metrics:
+    """What Ray's own exporter shows of a replica, for Prometheus."""
+
+    def __init__(self) -> None:
+        from ray.util.metrics import Counter
+
+        tags = ("model", "dataset", "stage")
+        self._samples = Counter("anchorscope_samples", "Samples that are done.", tags)
+        self._seconds = Counter("anchorscope_busy_seconds", "Seconds that a replica worked on them.", tags)
+        self._loading = Counter("anchorscope_loading_seconds", "Seconds that a replica took to load models.", tags)
+        self._failed = Counter("anchorscope_failed_shards", "Shards that could not be made.", tags)
+
+    def add(self, job: Job, report: Report) -> None:
+        """Count what became of a task."""
+        about = {"model": job.model or "", "dataset": job.dataset, "stage": job.stage}
+        for counter, value in (
+            (self._samples, report.rows),
+            (self._seconds, report.seconds),
+            (self._loading, report.loading),
+            (self._failed, int(report.error is not None)),
+        ):
+            if value > 0:
+                counter.inc(value, about)

@@ -5,13 +5,16 @@ It knows nothing of Ray. What went wrong is handed back as a value, so that a pe
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
+from anchorscope import errors
 from anchorscope.errors import AnchorscopeError
 from anchorscope.progress import silent
 from anchorscope.run.engine import fill_shard, make
@@ -44,12 +47,28 @@ class Report:
     """How long that took, loading aside."""
     loading: float = 0.0
     """How long the replica took to load and examine its model before it."""
+    ended: float = 0.0
+    """When it was done, in seconds since 1970."""
     replica: str = ""
     """Who did it: process and node."""
     notices: list[str] = field(default_factory=list)
     """What a person should know."""
     error: AnchorscopeError | None = None
     """Why it could not be done."""
+
+    def packed(self) -> str:
+        """As text, to be sent."""
+        error = self.error and (type(self.error).__name__, self.error.message, self.error.hint)
+        return json.dumps({**vars(self), "error": error})
+
+    @classmethod
+    def unpacked(cls, text: str) -> Report:
+        """As it was sent."""
+        about = json.loads(text)
+        if about["error"] is not None:
+            name, message, hint = about["error"]
+            about["error"] = getattr(errors, name, ReplicaError)(message, hint)
+        return cls(**about)
 
 
 class ReplicaError(AnchorscopeError):
@@ -76,7 +95,7 @@ class Replica:
                 loaded = perf_counter()
                 report.loading += loaded - start
                 if isinstance(stage, Sharded):
-                    if not all(table.whole(task.shard) for table in stage.tables):
+                    if not all(table.look(task.shard).whole for table in stage.tables):
                         fill_shard(stage, task.shard, self.workshop.later(job))
                     report.rows = len(stage.plan.rows_of(task.shard)) // stage.rows_each
                 else:
@@ -86,6 +105,7 @@ class Replica:
             report.error = error
         except Exception:  # noqa: BLE001 said where the run was begun
             report.error = ReplicaError(f"replica {self.name} failed:\n{traceback.format_exc()}")
+        report.ended = time.time()
         report.notices, self.notices[:] = list(self.notices), []
         return report
 

@@ -16,6 +16,7 @@ from anchorscope.questions.record import QUESTIONS
 from anchorscope.run.command import remembered_command
 from anchorscope.spans.record import SPANS
 from anchorscope.store import Kind, Plan, Store, Table
+from anchorscope.store.files import every
 from anchorscope.store.rundir import versions
 from anchorscope.store.table import Aside
 from anchorscope.study import Study
@@ -139,17 +140,14 @@ def _without_probes(store: Store) -> Iterator[tuple[str, str]]:
 
 
 def _table_status(part: str, name: str, table: Table[Any]) -> TableStatus:
-    done = rows = size = 0
+    done = rows = 0
     damaged = []
-    aside: list[Aside] = []
-    for shard in range(table.plan.shards):
-        count = table.rows_in(shard)
-        if count is None:
-            continue
-        size += table.path(shard).stat().st_size
-        if table.whole(shard):
-            done, rows = done + 1, rows + count
-            aside += table.aside(shard)
+    looks = {shard: look for shard, look in enumerate(table.looks()) if look.rows is not None}
+    size = sum(every(lambda shard: table.path(shard).stat().st_size, looks, table.folder))
+    for shard, look in looks.items():
+        if look.whole:
+            done, rows = done + 1, rows + (look.rows or 0)
         else:
             damaged.append(str(table.path(shard)))
+    aside = [each for look in looks.values() for each in look.aside]
     return TableStatus(part, name, rows, table.plan.shards, done, damaged, size, aside, too_few=table.plan.rows == 0)

@@ -60,6 +60,5 @@ def summary(cell: Cell) -> dict[str, Any]:
             counts["compared"] += 1
             first, last = spans.exact_answer_text
             counts["disagree"] += disagrees(answer.answer, (first, last), (grade.alias_start, grade.alias_end))
-    answers = cell.table(ANSWERS)
-    aside = sum(len(answers.aside(shard)) for shard in range(answers.plan.shards))
+    aside = len(cell.table(ANSWERS).aside())
     return {**counts, "cannot_tell": dict(untold), "dropped": dict(dropped), "set_aside": aside}

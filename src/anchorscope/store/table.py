@@ -1,7 +1,8 @@
 """A table: one typed record, many Parquet shards, each whole or absent.
 
-A shard is written under a temporary name, flushed to disk and renamed. Whatever stops the writer, a file under
-its final name is complete; what is missing is computed again, and gives the same bytes. Reading streams.
+A shard is written under a temporary name, flushed to disk and renamed; on a store it is put in one go. Whatever stops
+the writer, a file under its final name is complete; what is missing is computed again, and gives the same bytes.
+Reading streams.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import io
 import json
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +26,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anchorscope.errors import StoreError
-from anchorscope.store.files import write_whole
+from anchorscope.store.files import every, sources, write_whole
+from anchorscope.store.remote import Remote
 from anchorscope.study.terms import ReadPoint
 
 R = TypeVar("R")
 READ_ROWS = 256  # rows decoded at a time
 ASIDE = b"set_aside"  # in a file's metadata: which rows were set aside, and why
+FOOTER = 1 << 16  # bytes at the end of a shard that hold its footer; where they do not, all of it is read
 
 _TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),
@@ -100,6 +104,17 @@ class Aside:
     """What happened, in one line."""
 
 
+class Look(NamedTuple):
+    """What a shard's file says of itself."""
+
+    rows: int | None
+    """How many it has; None when it is not there, -1 when it is damaged."""
+    aside: list[Aside]
+    """What was set aside when it was made."""
+    whole: bool
+    """Whether it has every row it should have; those that were set aside may be left out."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """How many rows a table will have, and how they are dealt to shards. A pure function of its inputs."""
@@ -136,29 +151,31 @@ class Table(Generic[R]):
 
     def missing(self) -> list[int]:
         """The shards that are still to be made: those that are not there or are not whole."""
-        return [shard for shard in range(self.plan.shards) if not self.whole(shard)]
+        return [shard for shard, look in enumerate(self.looks()) if not look.whole]
 
-    def whole(self, shard: int) -> bool:
-        """Whether a shard is there with every row it should have; rows that were set aside may be left out."""
-        expected, rows = len(self.plan.rows_of(shard)), self.rows_in(shard)
-        return rows == expected or (rows is not None and 0 <= rows == expected - len(self.aside(shard)))
+    def looks(self) -> Iterator[Look]:
+        """A look at each shard, in order."""
+        return every(self.look, range(self.plan.shards), self.folder)
+
+    def look(self, shard: int) -> Look:
+        """What a shard's file says of itself, at its end."""
+        try:
+            footer = _footer(self.path(shard))
+        except FileNotFoundError:
+            return Look(None, [], False)
+        except (pa.ArrowException, OSError):
+            return Look(-1, [], False)
+        rows, expected = int(footer.num_rows), len(self.plan.rows_of(shard))
+        aside = [Aside(*each) for each in json.loads((footer.metadata or {}).get(ASIDE, b"[]"))]
+        return Look(rows, aside, rows in (expected, expected - len(aside)))
 
     def rows_in(self, shard: int) -> int | None:
         """How many rows a shard's file says it has; None when it is not there, -1 when it is damaged."""
-        try:
-            return int(pq.read_metadata(self.path(shard)).num_rows)
-        except FileNotFoundError:
-            return None
-        except (pa.ArrowException, OSError):
-            return -1
+        return self.look(shard).rows
 
-    def aside(self, shard: int) -> list[Aside]:
-        """What was set aside when a shard was made: the file keeps it in its metadata."""
-        try:
-            about = pq.read_metadata(self.path(shard)).metadata or {}
-        except (FileNotFoundError, pa.ArrowException, OSError):
-            return []
-        return [Aside(*each) for each in json.loads(about.get(ASIDE, b"[]"))]
+    def aside(self) -> list[Aside]:
+        """What was set aside, in all shards that are there."""
+        return [each for look in self.looks() for each in look.aside]
 
     def write(self, shard: int, records: Sequence[R], aside: Sequence[Aside] = ()) -> None:
         """Write one shard, whole. What was set aside has a row that says nothing, or none."""
@@ -184,8 +201,8 @@ class Table(Generic[R]):
                 f"{self.folder}: {len(missing)} of {self.plan.shards} shards are missing",
                 "Run the stage that makes this table again; it does only what is missing.",
             )
-        for shard in range(self.plan.shards):
-            yield from self._shard(shard, columns)
+        for shard, source in enumerate(sources([self.path(shard) for shard in range(self.plan.shards)])):
+            yield from self._shard(shard, source, columns)
 
     def __iter__(self) -> Iterator[R]:
         for batch in self.batches():
@@ -194,19 +211,32 @@ class Table(Generic[R]):
 
     def read(self, shard: int) -> list[R]:
         """The rows of one shard."""
-        return [self.record(**row) for batch in self._shard(shard, None) for row in batch.to_pylist()]
+        (source,) = sources([self.path(shard)])
+        return [self.record(**row) for batch in self._shard(shard, source, None) for row in batch.to_pylist()]
 
-    def _shard(self, shard: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def _shard(
+        self, shard: int, source: Callable[[], Path | BinaryIO], columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
         path, expected = self.path(shard), len(self.plan.rows_of(shard))
         try:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(source()) as file:
                 if not file.schema_arrow.equals(schema_of(self.record)):
                     raise StoreError(f"{path}: written by another version of anchorscope (its columns differ)")
-                if file.metadata.num_rows != expected and not self.whole(shard):
+                if file.metadata.num_rows != expected and not self.look(shard).whole:
                     raise StoreError(f"{path}: has {file.metadata.num_rows} rows instead of {expected}")
                 yield from file.iter_batches(batch_size=READ_ROWS, columns=columns)
         except (pa.ArrowException, OSError) as error:
             raise StoreError(f"{path}: damaged ({error})", "Delete this file and run the stage again.") from None
+
+
+def _footer(path: Path) -> Any:
+    """What a shard says of itself."""
+    if not isinstance(path, Remote):
+        return pq.read_metadata(path)
+    try:
+        return pq.read_metadata(io.BytesIO(path.tail(FOOTER)))
+    except pa.ArrowException:
+        return pq.read_metadata(path.open("rb"))
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
 from anchorscope.errors import StoreError
 from anchorscope.store import Cell
+from anchorscope.store.tensors import Piece, UnreadableError, read_headers, read_pieces
 from anchorscope.study.terms import Condition, Further, ReadPoint
 from anchorscope.traces.record import TRACES
 
@@ -43,7 +44,7 @@ class Activations:
 
     def layer(self, condition: Condition | Further, point: ReadPoint, layer: int) -> NDArray[np.float32]:
         """(sample, width)"""
-        return np.concatenate([tensor[layer].float().numpy() for tensor in self._slices(condition, point)])
+        return self._read([tensor.layer(layer) for tensor in self._tensors(tensor_name(condition, point))])
 
     def reader(self, point: ReadPoint) -> ReadLayer:
         """A function that reads one condition and layer of a read point."""
@@ -51,25 +52,40 @@ class Activations:
 
     def layers(self, point: ReadPoint) -> int:
         """How many layers there are."""
-        return int(next(self._slices("clean", point)).get_shape()[0])
+        return self._tensors(tensor_name("clean", point))[0].shape[0]
 
     def support(self, condition: Condition) -> NDArray[np.float32]:
         """(sample): log-probability (natural) of the answer up to its last exact token."""
-        return np.concatenate([tensor[:].numpy() for tensor in self._tensors(support_name(condition))])
+        return self._read(self._tensors(support_name(condition)))
 
-    def _slices(self, condition: Condition | Further, point: ReadPoint) -> Iterator[Any]:
-        """(layer, sample, width) of each shard, not read yet."""
-        return self._tensors(tensor_name(condition, point))
+    @cached_property
+    def _paths(self) -> list[Path]:
+        return [activations_path(self.cell, shard) for shard in range(self.table.plan.shards)]
 
-    def _tensors(self, name: str) -> Iterator[Any]:
-        """A tensor of each shard, not read yet."""
-        for shard in range(self.table.plan.shards):
-            path = activations_path(self.cell, shard)
-            try:
-                with safe_open(path, framework="pt") as file:
-                    yield file.get_slice(name)
-            except (OSError, SafetensorError) as error:
-                raise StoreError(
-                    f"{path}: cannot be read ({error})",
-                    f"Delete {self.table.path(shard)} too and run the study again; it makes both again.",
-                ) from None
+    @cached_property
+    def _headers(self) -> list[dict[str, Piece]]:
+        """What is in each file."""
+        with self._advised():
+            return read_headers(self._paths)
+
+    def _tensors(self, name: str) -> list[Piece]:
+        """Where a tensor is in each file."""
+        for path, held in zip(self._paths, self._headers, strict=True):
+            with self._advised():
+                if name not in held:
+                    raise UnreadableError(path, f"it has no {name}")
+        return [held[name] for held in self._headers]
+
+    def _read(self, pieces: Sequence[Piece]) -> NDArray[np.float32]:
+        with self._advised():
+            return read_pieces(self._paths, pieces)
+
+    @contextmanager
+    def _advised(self) -> Iterator[None]:
+        """Say what to do about a file that cannot be read."""
+        try:
+            yield
+        except UnreadableError as error:
+            rows = self.table.path(self._paths.index(error.path))
+            advice = f"Delete {rows} too and run the study again; it makes both again."
+            raise StoreError(error.message, advice) from None

@@ -56,8 +56,8 @@ class _Rows:
 
     def __init__(self, layout: Layout, prefix: Prefix, windows: Sequence[int | None], implementation: str) -> None:
         self.layout, self.prefix, self.windows, self.implementation = layout, prefix, windows, implementation
-        self._masks: dict[Any, torch.Tensor] = {}
-        self._indices: dict[Any, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
+        self._masks: dict[Any, list[torch.Tensor]] = {}
+        self._indices: dict[Any, tuple[list[tuple[torch.Tensor, torch.Tensor]], torch.Tensor]] = {}
 
     def __call__(
         self,
@@ -70,64 +70,83 @@ class _Rows:
         **given: Any,
     ) -> tuple[torch.Tensor, None]:
         layer: Any = module.layer_idx
-        queries, keys, back = self._index(layer, query.device)
-        q = _picked(query[0].transpose(0, 1), queries)  # (R, Q, H, D)
-        k, v = (self._gathered(each, part, layer, keys) for part, each in enumerate((key, value)))  # (R, G, K, D)
-        heads = query.shape[1]
-        if self.implementation == "sdpa" and all(given.get(name) is None for name in BEYOND_SDPA):
-            out = _attend(q, k, v, self._mask(layer, query, heads, heads // key.shape[1]), scaling)
-        else:
-            attend = _code(module, self.implementation)
-            mask = self._mask(layer, query, heads)
-            out, _ = attend(module, q.transpose(1, 2), k, v, mask, scaling=scaling, **given)
-        return out.flatten(0, 1).index_select(0, back)[None], None  # (R, Q, H, D) to (1, S, H, D)
+        blocks, back = self._index(layer, query.device)
+        heads, group = query.shape[1], query.shape[1] // key.shape[1]
+        sdpa = self.implementation == "sdpa" and all(given.get(name) is None for name in BEYOND_SDPA)
+        attend = _code(module, self.implementation)
+        masks = self._masked(layer, query, heads, group if sdpa else 1)
+        flat = query[0].transpose(0, 1), self._with_prefix(key, 0, layer), self._with_prefix(value, 1, layer)
+        made = []
+        for (queries, keys), mask in zip(blocks, masks, strict=True):
+            q = _picked(flat[0], queries)  # (R, Q, H, D)
+            k, v = (_picked(each, keys).transpose(1, 2) for each in flat[1:])  # (R, G, K, D)
+            if sdpa:
+                out = _attend(q, k, v, mask, scaling)
+            else:
+                out, _ = attend(module, q.transpose(1, 2), k, v, mask, scaling=scaling, **given)
+            made.append(out.flatten(0, 1))  # (R × Q, H, D)
+        return (torch.cat(made) if len(made) > 1 else made[0]).index_select(0, back)[None], None  # (1, S, H, D)
 
-    def _gathered(self, own: torch.Tensor, part: int, layer: int, keys: torch.Tensor) -> torch.Tensor:
-        """(R, G, K, D): keys, or values, of the prefix and of the slots, as they stand in the rows."""
+    def _with_prefix(self, own: torch.Tensor, part: int, layer: int) -> torch.Tensor:
+        """(key, G, D): keys, or values, of the prefix and of the slots."""
         flat = own[0].transpose(0, 1)
-        if self.prefix:
-            flat = torch.cat([self.prefix[layer][part][0].transpose(0, 1).to(own.device), flat])
-        return _picked(flat, keys).transpose(1, 2)
+        if not self.prefix:
+            return flat
+        return torch.cat([self.prefix[layer][part][0].transpose(0, 1).to(own.device), flat])
 
-    def _index(self, layer: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The slots of the queries and the numbers of the keys in the rows, and where each slot then stands.
+    def _index(self, layer: int, device: torch.device) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], torch.Tensor]:
+        """The slots of the queries and the numbers of the keys in each block, and where each slot then stands.
 
-        For those that have not joined, and for padding, any stands there: nobody sees or reads them.
+        For those that have not joined, and for padding, any stands there: nobody sees or reads them. A block in which
+        nobody has joined is left out.
         """
         count = self.layout.counts[layer]
         if (count, device) not in self._indices:
-            rows = self.layout.rows(layer)
-            queries, keys = self.layout.queries[:rows], self.layout.keys[:rows]
-            queries = np.where((queries == PADDING) | (queries >= count), 0, queries)
-            keys = np.where((keys == PADDING) | (keys >= self.layout.shared + count), 0, keys)
+            blocks, stands = [], []
+            for block in self.layout.blocks:
+                rows = block.rows(count)
+                if rows:
+                    queries, keys = block.queries[:rows], block.keys[:rows]
+                    stands.append(queries.ravel())
+                    queries = np.where((queries == PADDING) | (queries >= count), 0, queries)
+                    keys = np.where((keys == PADDING) | (keys >= self.layout.shared + count), 0, keys)
+                    blocks.append((torch.from_numpy(queries).to(device), torch.from_numpy(keys).to(device)))
+            slots = np.concatenate(stands)
+            there = np.flatnonzero((slots != PADDING) & (slots < count))
             back = np.zeros(self.layout.filled(layer), dtype=np.int64)
-            back[:count] = self.layout.stands[:count]
-            made = [torch.from_numpy(each).to(device) for each in (queries, keys, back)]
-            self._indices[count, device] = (made[0], made[1], made[2])
+            back[slots[there]] = there
+            self._indices[count, device] = blocks, torch.from_numpy(back).to(device)
         return self._indices[count, device]
 
-    def _mask(self, layer: int, like: torch.Tensor, heads: int, group: int = 1) -> torch.Tensor:
+    def _masked(self, layer: int, like: torch.Tensor, heads: int, group: int) -> list[torch.Tensor]:
+        """The mask of each block in which somebody has joined."""
+        layout, window, by_head = self.layout, self.windows[layer], self.layout.heads_in(layer)
+        count = layout.counts[layer]
+        key = (layout.cut_in(layer), count, window, by_head, like.dtype, like.device, group)
+        if key not in self._masks:
+            if len(self._masks) == MASKS:  # a map has one for each layer: let the old ones go
+                self._masks.clear()
+            joined = [number for number, block in enumerate(layout.blocks) if block.rows(count)]
+            self._masks[key] = [self._mask(each, layer, like, heads, group) for each in joined]
+        return self._masks[key]
+
+    def _mask(self, block: int, layer: int, like: torch.Tensor, heads: int, group: int) -> torch.Tensor:
         """(R, 1, Q × group, K); (R, H / group, Q × group, K) where a cut holds for some heads only.
 
         The queries of the heads that share their keys stand side by side, `group` of them for each.
         """
-        layout, window, by_head = self.layout, self.windows[layer], self.layout.heads_in(layer)
-        key = (layout.cut_in(layer), layout.counts[layer], window, by_head, like.dtype, like.device, group)
-        if key not in self._masks:
-            if len(self._masks) == MASKS:  # a map has one for each layer: let the old ones go
-                self._masks.clear()
-            if by_head:
-                each = [
-                    _additive(layout.visible(layer, window, head), like.dtype, layout.added(layer, head))
-                    for head in range(heads)
-                ]
-                mask = torch.stack(each, dim=1)  # (R, H, Q, K)
-                mask = mask.reshape(len(mask), heads // group, group, *mask.shape[2:]).transpose(2, 3).flatten(2, 3)
-            else:
-                mask = _additive(layout.visible(layer, window), like.dtype, layout.added(layer))
-                mask = mask[:, None].repeat_interleave(group, dim=2)
-            self._masks[key] = mask.to(like.device)
-        return self._masks[key]
+        layout, window = self.layout, self.windows[layer]
+        if layout.heads_in(layer):
+            each = [
+                _additive(layout.visible(block, layer, window, head), like.dtype, layout.added(block, layer, head))
+                for head in range(heads)
+            ]
+            mask = torch.stack(each, dim=1)  # (R, H, Q, K)
+            mask = mask.reshape(len(mask), heads // group, group, *mask.shape[2:]).transpose(2, 3).flatten(2, 3)
+        else:
+            mask = _additive(layout.visible(block, layer, window), like.dtype, layout.added(block, layer))
+            mask = mask[:, None].repeat_interleave(group, dim=2)
+        return mask.to(like.device)
 
 
 _ROWS: ContextVar[_Rows] = ContextVar("rows of the pass that runs")

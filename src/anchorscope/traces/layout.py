@@ -27,6 +27,7 @@ from anchorscope.traces.knockout import NOTHING, Cut
 PREFIX, PADDING = -1, -2  # streams of keys that are not a condition's own
 WIDTH = 64  # queries in a row of attention: more waste edges, fewer waste copies of keys
 KEYS = 16  # keys in a row are a multiple: up to four times as fast in bfloat16 as an odd number of them
+BLOCKS = 8  # of rows, at most: more waste calls, fewer waste edges
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,26 @@ class Added(NamedTuple):
     """(query, key): what is added for each key of the row; 0 where nothing is."""
 
 
+class Block(NamedTuple):
+    """Rows of attention that have about as many keys. They are in the order of joining."""
+
+    queries: NDArray[np.int64]
+    """(row, column): the slots that attend in a row; PADDING where none does."""
+    keys: NDArray[np.int64]
+    """(row, column): the keys of a row, counted from the start of the prefix: key shared + i is slot i's."""
+
+    def rows(self, count: int) -> int:
+        """How many rows attend where so many slots have joined: those with some of these."""
+        return int((self.queries[:, 0] < count).sum())
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
     """A batch of samples, laid out for one pass.
 
     Its tokens are **slots** of one flat list, in the order in which they join: all that treats tokens one by one sees
-    no padding. Attention alone sees **rows**: some queries, of streams side by side, and the keys that these see.
+    no padding. Attention alone sees **rows**: some queries, of streams side by side, and the keys that these see. Rows
+    that need about as many keys are a **block**, as a long text has rows of few keys and rows of many.
     """
 
     ids: NDArray[np.int64]
@@ -115,10 +130,8 @@ class Layout:
     """(slot,): the number of its stream, counted through all samples."""
     sources: NDArray[np.int64]
     """(slot,): for a slot that joins after layer 0, the clean slot it is a copy of; else 0."""
-    queries: NDArray[np.int64]
-    """(row, column): the slots that attend in a row; PADDING where none does. Rows are in the order of joining."""
-    keys: NDArray[np.int64]
-    """(row, column): the keys of a row, counted from the start of the prefix: key shared + i is slot i's."""
+    blocks: tuple[Block, ...]
+    """All rows of attention, those with the most keys first."""
     counts: tuple[int, ...]
     """(layer,): how many slots have joined."""
     shared: int
@@ -127,8 +140,8 @@ class Layout:
     """The streams of each sample, the clean one first."""
     firsts: tuple[tuple[int, ...], ...]
     """The first slot of each stream of each sample."""
-    _uncut: dict[int | None, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
-    """By the length of a sliding window: what each query sees where nothing is cut, (R, Q, K)."""
+    _uncut: dict[tuple[int, int | None], NDArray[np.bool_]] = field(default_factory=dict, repr=False)
+    """By block and length of a sliding window: what each query sees where nothing is cut, (R, Q, K)."""
 
     def filled(self, layer: int) -> int:
         """Slots at a layer with those that fill the list up: few lengths, as a CPU compiles a kernel for each.
@@ -139,16 +152,6 @@ class Layout:
         count = self.counts[layer]
         return _up(count, 8 if count < 64 else max(64, 2 ** (count.bit_length() - 1) // 16))
 
-    def rows(self, layer: int) -> int:
-        """How many rows attend at a layer: those in which some slot has joined."""
-        return int((self.queries[:, 0] < self.counts[layer]).sum())
-
-    @cached_property
-    def stands(self) -> NDArray[np.int64]:
-        """(slot,): where it is among the queries of all rows, counted through."""
-        there = np.flatnonzero(self.queries != PADDING)
-        return there[np.argsort(self.queries.ravel()[there])]
-
     def slot(self, sample: int, stream: int, place: int) -> int:
         """The slot of a place under a stream: its own, or before its start the clean one."""
         if place < self.samples[sample][stream].start:
@@ -158,39 +161,55 @@ class Layout:
             raise ValueError(f"place {place} is not among the computed tokens of stream {stream}")
         return self.firsts[sample][stream] + place - mine.start
 
-    def visible(self, layer: int, window: int | None = None, head: int | None = None) -> NDArray[np.bool_]:
-        """Which keys of its row each query sees at a layer, by a head where cuts differ by head: (R, Q, K).
+    def visible(self, block: int, layer: int, window: int | None = None, head: int | None = None) -> NDArray[np.bool_]:
+        """Which keys of its row each query of a block sees at a layer, by a head where cuts differ by head: (R, Q, K).
 
         Edges to whose scores a stream adds a number are seen.
         """
-        if window not in self._uncut:
-            self._uncut[window] = self._without_cuts(window)
-        seen = self._uncut[window][: self.rows(layer)].copy()
+        if (block, window) not in self._uncut:
+            self._uncut[block, window] = self._without_cuts(block, window)
+        seen = self._uncut[block, window][: self.blocks[block].rows(self.counts[layer])].copy()
         for i, s in self.cut_in(layer):
             stream = self.samples[i][s]
             if stream.added == -inf and stream.cuts(layer, head):
-                rows, columns, kept = self._edges(i, s)
+                rows, columns, kept = self._edges(block, i, s)
                 seen[rows, columns] &= kept
         return seen
 
-    def added(self, layer: int, head: int | None = None) -> Iterator[Added]:
-        """What each stream whose cut edges stay adds to scores at a layer."""
+    def added(self, block: int, layer: int, head: int | None = None) -> Iterator[Added]:
+        """What each stream whose cut edges stay adds to scores of a block at a layer."""
         for i, s in self.cut_in(layer):
             stream = self.samples[i][s]
             if stream.added != -inf and stream.cuts(layer, head):
-                rows, columns, kept = self._edges(i, s)
+                rows, columns, kept = self._edges(block, i, s)
                 yield Added(rows, columns, np.where(kept, 0.0, stream.added))
 
-    def _edges(self, sample: int, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        """The rows and the columns of a stream's queries, and which keys its cut leaves to each: (query, key).
+    def _edges(
+        self, block: int, sample: int, number: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """The rows and the columns of a stream's queries in a block, and which keys its cut leaves to each.
 
-        Of a key only the place counts: those ahead, and those of other streams, are for `visible` to hide.
+        The last is (query, key). Of a key only the place counts: those ahead, and those of other streams, are for
+        `visible` to hide.
         """
         stream, first = self.samples[sample][number], self.firsts[sample][number]
-        rows, columns = np.divmod(self.stands[first : first + len(stream.ids)], self.queries.shape[1])
-        places = self._keys[1][rows]
-        blind = stream.cut.blind_from(int(places.max()) + 1)
-        return rows, columns, np.arange(stream.start, stream.end)[:, None] < blind[places]
+        stands = self._stands[first : first + len(stream.ids)]
+        mine = stands[:, 0] == block
+        rows, columns = stands[mine, 1], stands[mine, 2]
+        places = self._keys[block][1][rows]
+        if not len(rows):
+            return rows, columns, np.empty(places.shape, dtype=np.bool_)
+        blind = stream.cut.blind_from(max(stream.end, int(places.max()) + 1))
+        return rows, columns, np.arange(stream.start, stream.end)[mine, None] < blind[places]
+
+    @cached_property
+    def _stands(self) -> NDArray[np.int64]:
+        """(slot, 3): the block, the row and the column in which it attends."""
+        stands = np.empty((len(self.ids), 3), dtype=np.int64)
+        for number, (queries, _) in enumerate(self.blocks):
+            rows, columns = np.nonzero(queries != PADDING)
+            stands[queries[rows, columns]] = np.stack([np.full_like(rows, number), rows, columns], axis=1)
+        return stands
 
     def cut_in(self, layer: int) -> tuple[tuple[int, int], ...]:
         """Samples and streams whose cuts hold at a layer."""
@@ -208,21 +227,21 @@ class Layout:
         return [each for each in every if each[2].cut.keys]
 
     @cached_property
-    def _keys(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The streams and the places of the keys: (row, key) each."""
+    def _keys(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+        """The streams and the places of the keys of each block: (row, key) each."""
         before = np.arange(self.shared)
         streams = np.concatenate([np.full_like(before, PREFIX), self.streams])
         places = np.concatenate([before, self.places])
-        return _at(streams, self.keys), _at(places, self.keys)
+        return [(_at(streams, block.keys), _at(places, block.keys)) for block in self.blocks]
 
     def _starts(self) -> NDArray[np.int32]:
         """(stream,): where each starts."""
         return np.array([stream.start for sample in self.samples for stream in sample], dtype=np.int32)
 
-    def _without_cuts(self, window: int | None) -> NDArray[np.bool_]:
+    def _without_cuts(self, block: int, window: int | None) -> NDArray[np.bool_]:
         """(row, query, key): what each query sees where nothing is cut. Who has not joined is seen by no other."""
-        streams, places = self._keys
-        query_streams, query_places = _at(self.streams, self.queries), _at(self.places, self.queries)
+        (streams, places), queries = self._keys[block], self.blocks[block].queries
+        query_streams, query_places = _at(self.streams, queries), _at(self.places, queries)
         sizes = [len(sample) for sample in self.samples]
         clean = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes).astype(np.int32)[np.maximum(query_streams, 0)]
         start = self._starts()[np.maximum(query_streams, 0)]
@@ -261,7 +280,7 @@ def lay_out(samples: Sequence[Sequence[Stream]], shared: int, layers: int) -> La
         first[i, s] = slots
         slots += len(samples[i][s].ids)
         counts[layer:] = slots
-    # 2. what each slot is
+    # 2. what each slot is; who attends to whom is for the blocks to say
     numbers = np.cumsum([0] + [len(sample) for sample in samples])  # of the first stream of each sample
     ids: list[int] = []
     places, streams, sources = [], [], []
@@ -273,15 +292,12 @@ def lay_out(samples: Sequence[Sequence[Stream]], shared: int, layers: int) -> La
         places.append(own)
         streams.append(np.full(len(own), numbers[i] + s))
         sources.append(clean if layer else np.zeros_like(own))
-    # 3. who attends to whom, in rows
-    queries, keys = _rows(samples, shared, first)
     return Layout(
         ids=np.array(ids, dtype=np.int64),
         places=np.concatenate(places),
         streams=np.concatenate(streams),
         sources=np.concatenate(sources),
-        queries=queries,
-        keys=keys,
+        blocks=_blocks(samples, shared, first),
         counts=tuple(counts.tolist()),
         shared=shared,
         samples=tuple(tuple(sample) for sample in samples),
@@ -303,10 +319,8 @@ class _Piece(NamedTuple):
     """The slots that they see, their own among them."""
 
 
-def _rows(
-    samples: Sequence[Sequence[Stream]], shared: int, first: dict[tuple[int, int], int]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The queries (R, Q) and the keys (R, K) of each row of attention.
+def _blocks(samples: Sequence[Sequence[Stream]], shared: int, first: dict[tuple[int, int], int]) -> tuple[Block, ...]:
+    """Who attends to whom, in rows.
 
     Streams of a sample share a row as far as they fit, as they see the same clean keys; a long one takes several rows;
     and what is short stands side by side, as long as a row has no more keys than the largest piece.
@@ -334,7 +348,19 @@ def _rows(
     queries = [np.concatenate([piece.queries for piece in row]) for row in rows]
     before = np.arange(shared)
     keys = [np.unique(np.concatenate([before, *(shared + piece.keys for piece in row)])) for row in rows]
-    return _table(queries, width), _table(keys, _up(max(map(len, keys)), KEYS))
+    # 4. rows of about as many keys are a block: all of them, unless some stream is long
+    longest = max(map(len, keys))
+    step = max(WIDTH, -(-longest // BLOCKS))
+    blocks: dict[int, list[int]] = {}
+    for row, each in enumerate(keys):
+        blocks.setdefault((longest - len(each)) // step, []).append(row)
+    return tuple(
+        Block(
+            _table([queries[row] for row in some], width),
+            _table([keys[row] for row in some], _up(max(len(keys[row]) for row in some), KEYS)),
+        )
+        for _, some in sorted(blocks.items())
+    )
 
 
 def _fitting(sample: Sequence[Stream]) -> Iterator[list[tuple[int, range]]]:

@@ -1,0 +1,360 @@
+"""What stages on a Ray cluster must show: the same files, little lost to Ray, nothing lost to faults, a flat driver.
+
+    python checks/engine.py identical speed faults memory share [--before CHECKOUT] [--work DIR]
+
+Each part prints what it found; the last line is one JSON object. Real Ray, real processes, real signals; the models of
+`identical` and `speed` are SmolLM2-135M and Gemma-3-270m, those of `faults` and `memory` tiny ones. One thread each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "checks")]
+DATA = ROOT.parent / "shared" / "data" / "qa"
+CACHE = Path.home() / ".cache" / "anchorscope-checks"
+SETS = ("popqa", "triviaqa", "hotpotqa", "nq")
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAY_worker_niceness": "0", "HF_HUB_OFFLINE": "1"}
+LIGHT_PROBES = {"repeats": 1, "folds": 3, "strengths": [0.001, 0.01], "resamples": 100}
+
+RUNNER = """
+import json, resource, sys, time
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from anchorscope import load_study
+from anchorscope.run.pipeline import Pipeline
+from anchorscope.store import Store
+asked, root, out = load_study(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
+start = time.perf_counter()
+with Store.writing(root, asked) as store:
+    run = Pipeline(store)
+    run()
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+out.write_text(json.dumps({"seconds": time.perf_counter() - start, "times": run.times, "peak_mb": int(peak) / 1024}))
+"""
+
+SHARE = """
+import json, sys, time
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+import anchorscope.models.load as load
+passes, depth = [0.0], [0]
+
+def timed(forward):
+    def wrapper(*args, **kwargs):
+        depth[0] += 1
+        start = time.perf_counter()
+        try:
+            return forward(*args, **kwargs)
+        finally:
+            depth[0] -= 1
+            if depth[0] == 0:
+                passes[0] += time.perf_counter() - start
+    return wrapper
+
+before = load._load_network
+def loaded(*args, **kwargs):
+    network = before(*args, **kwargs)
+    for module in {id(m): m for m in (network, network.get_decoder())}.values():
+        module.forward = timed(module.forward)
+    return network
+load._load_network = loaded
+
+from anchorscope import load_study
+from anchorscope.run.pipeline import Pipeline
+from anchorscope.store import Store
+start = time.perf_counter()
+with Store.writing(Path(sys.argv[2]), load_study(sys.argv[1])) as store:
+    run = Pipeline(store)
+    run()
+whole = time.perf_counter() - start
+found = {"seconds": whole, "passes": passes[0], "outside": 1 - passes[0] / whole, "times": run.times}
+Path(sys.argv[3]).write_text(json.dumps(found))
+"""
+
+
+# --- studies
+
+
+def write(folder: Path, study: dict[str, Any], name: str, engine: dict[str, Any] | None = None) -> Path:
+    """A study as a file, with an engine."""
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps({**study, **({"engine": engine} if engine else {})}))
+    return path
+
+
+def real_study(folder: Path, each: int, names: dict[str, str], sets: tuple[str, ...], **fields: Any) -> dict[str, Any]:
+    """Real models and questions; the answers are given: the first accepted one, or that of another question."""
+    from weights import unpacked
+
+    given = []
+    for name in sets:
+        lines = [json.loads(line) for line in (DATA / f"{name}.jsonl").open(encoding="utf-8")][: 2 * each]
+        for i, row in enumerate(lines):
+            right = i % 3 == 0
+            other = lines[(i + 7) % len(lines)]
+            answer = (row if right else other)["answers"][0]
+            given.append({"question": row["question"], "answer": answer, "label": right})
+    (folder / "given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
+    for name in sets:
+        head = (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[: 2 * each]
+        (folder / f"{name}.jsonl").write_text("\n".join(head) + "\n")
+    return {
+        "name": "s",
+        "models": [{"id": str(unpacked(key, CACHE)), "name": name, "dtype": "float32"} for name, key in names.items()],
+        "datasets": [{"set": name, "path": str(folder / f"{name}.jsonl"), "sample": each} for name in sets],
+        "answers": {"source": "file", "file": str(folder / "given.jsonl")},
+        "probes": LIGHT_PROBES,
+        **fields,
+    }
+
+
+def tiny_study(folder: Path, sets: dict[str, tuple[int, int]], models: dict[str, str], **fields: Any) -> dict[str, Any]:
+    """Tiny models and made-up questions."""
+    from tiny_study import write_study  # type: ignore[import-not-found]
+
+    made: dict[str, Any] = write_study(folder, models, sets, probes=LIGHT_PROBES, **fields).record()
+    made["answers"]["file"] = str(folder / made["answers"]["file"])
+    return made
+
+
+# --- running
+
+
+def environment(checkout: Path = ROOT) -> dict[str, str]:
+    """One thread, and the package of a checkout."""
+    return {**os.environ, **ONE_THREAD, "PYTHONPATH": str(checkout / "src")}
+
+
+def started(study: Path, root: Path, code: str = RUNNER, checkout: Path = ROOT) -> tuple[subprocess.Popen[str], Path]:
+    """A run in a process of its own, and where it will say how it went."""
+    out = root.with_suffix(".json")
+    out.unlink(missing_ok=True)
+    command = [sys.executable, "-c", code, str(study), str(root), str(out)]
+    return subprocess.Popen(command, env=environment(checkout), text=True, stderr=subprocess.PIPE), out
+
+
+def carried_out(study: Path, root: Path, code: str = RUNNER, checkout: Path = ROOT) -> dict[str, Any]:
+    """How a run went."""
+    shutil.rmtree(root, ignore_errors=True)
+    process, out = started(study, root, code, checkout)
+    _, errors = process.communicate()
+    if process.returncode != 0:
+        raise SystemExit(errors[-3000:])
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
+
+
+def content(root: Path) -> dict[str, bytes]:
+    """Every file of a run but its lock."""
+    files = (path for path in root.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def different(one: Path, other: Path) -> list[str]:
+    """Files that are not in both, or not the same."""
+    a, b = content(one), content(other)
+    return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
+
+
+# --- the parts
+
+
+def identical(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Two models, four sets: the same files in process and on Ray with 1, 2 and 4 replicas."""
+    models = {"SmolLM2-135M": "smollm2-135m", "Gemma-3-270m": "gemma-3-270m"}
+    study = real_study(work, options.each, models, SETS, shard_rows=16, traces={"mass": 8})
+    plain = carried_out(write(work, study, "plain"), work / "plain")
+    found: dict[str, Any] = {"files": len(content(work / "plain")), "seconds in process": round(plain["seconds"])}
+    for replicas in (1, 2, 4):
+        name = f"ray-{replicas}"
+        path = write(work, study, name, {"kind": "ray", "replicas": replicas})
+        ran = carried_out(path, work / name)
+        found[name] = {"different": different(work / "plain", work / name), "seconds": round(ran["seconds"])}
+        print(name, found[name], flush=True)
+    return found
+
+
+def speed(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Tracing with SmolLM2: in process, on Ray with one replica, with two; one thread each, start-up aside."""
+    study = real_study(
+        work, options.traced, {"SmolLM2-135M": "smollm2-135m"}, ("triviaqa",), shard_rows=16, traces={"mass": 0}
+    )
+    kinds: dict[str, dict[str, Any] | None] = {
+        "in process": None,
+        "one replica": {"kind": "ray", "replicas": 1},
+        "two replicas": {"kind": "ray", "replicas": 2},
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in kinds}
+    for _ in range(options.rounds):
+        for name, engine in kinds.items():
+            path = write(work, study, name.replace(" ", "-"), engine)
+            times = carried_out(path, work / path.stem)["times"]
+            seconds[name].append(times["traces"])
+            print(name, {k: round(v, 1) for k, v in times.items()}, flush=True)
+    ratios = [b / a for a, b in zip(seconds["in process"], seconds["one replica"], strict=True)]
+    gains = [b / a for a, b in zip(seconds["two replicas"], seconds["one replica"], strict=True)]
+    return {
+        "seconds of tracing": seconds,
+        "one replica / in process": statistics.median(ratios),
+        "one replica / two replicas": statistics.median(gains),
+    }
+
+
+@contextmanager
+def cluster(nodes: int = 3) -> Iterator[Any]:
+    """A head and some nodes, each with two cores to give."""
+    os.environ.update(ONE_THREAD)
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    for _ in range(nodes):
+        made.add_node(num_cpus=2)
+    try:
+        yield made
+    finally:
+        made.shutdown()
+
+
+def pids(words: str) -> list[int]:
+    """Processes whose command has these words."""
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if words in line]
+
+
+def faults(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Whole runs of a small study, an actor, a node and the driver killed in each at random times."""
+    sets = dict.fromkeys(("north", "south"), (60, 80))
+    study = tiny_study(work, sets, {"one": "llama", "two": "gemma3_text"}, shard_rows=8, traces={"mass": 4})
+    carried_out(write(work, study, "plain"), work / "plain")
+    rng = random.Random(options.seed)
+    runs = []
+    with cluster() as made:
+        path = write(work, study, "ray", {"kind": "ray", "replicas": 2, "address": made.address})
+        for number in range(options.runs):
+            runs.append(_shaken(work, path, made, rng, number))
+            print(runs[-1], flush=True)
+    done = [kind for run in runs for kind, _ in run["faults"]]
+    return {
+        "faults": {kind: done.count(kind) for kind in ("actor", "node", "driver")},
+        "different": sorted({name for run in runs for name in run["different"]}),
+        "runs": runs,
+    }
+
+
+def _shaken(work: Path, study: Path, made: Any, rng: random.Random, number: int) -> dict[str, Any]:
+    """One run with three faults. A fault waits until a replica works, so that it hits something."""
+    root = work / f"shaken-{number}"
+    shutil.rmtree(root, ignore_errors=True)
+    process, _ = started(study, root)
+    kinds = ["actor", "node", "driver"]
+    rng.shuffle(kinds)
+    hit: list[tuple[str, str]] = []
+    start = time.time()
+    for kind in kinds:
+        time.sleep(rng.uniform(0, 12))
+        while process.poll() is None and not pids("ray::MapWorker"):
+            time.sleep(0.05)
+        time.sleep(rng.uniform(0, 8))
+        if process.poll() is not None:
+            break
+        if kind == "actor":
+            victims = pids("ray::MapWorker")
+            if victims:
+                os.kill(rng.choice(victims), signal.SIGKILL)
+        elif kind == "node":
+            made.remove_node(rng.choice(list(made.worker_nodes)), allow_graceful=False)
+            made.add_node(num_cpus=2)
+        else:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            process, _ = started(study, root)
+        hit.append((kind, f"{time.time() - start:.0f} s"))
+    _, errors = process.communicate()
+    if process.returncode != 0:
+        raise SystemExit(errors[-3000:])
+    return {"faults": hit, "different": different(work / "plain", root), "seconds": round(time.time() - start)}
+
+
+def memory(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The peak of the process that begins a run on Ray, with few and with many questions."""
+    found: dict[str, Any] = {}
+    for count in options.questions:
+        folder = work / f"questions-{count}"
+        folder.mkdir(exist_ok=True)
+        traces = {"mass": 0, "correct": 60, "wrong": 60}
+        study = tiny_study(folder, {"north": (count // 4, count - count // 4)}, {"one": "llama"}, traces=traces)
+        path = write(folder, study, "ray", {"kind": "ray", "replicas": 2})
+        ran = carried_out(path, folder / "run")
+        found[f"{count} questions"] = {"peak MB": round(ran["peak_mb"]), "seconds": round(ran["seconds"])}
+        print(found, flush=True)
+    return found
+
+
+def share(work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """A whole run in process: how much of its time is not spent in the model's own passes, before and after."""
+    study = real_study(
+        work, options.whole, {"SmolLM2-135M": "smollm2-135m"}, ("triviaqa",), probes={}, traces={"mass": 0}
+    )
+    path = write(work, study, "share")
+    found: dict[str, Any] = {}
+    for name, checkout in (("before", options.before), ("after", ROOT)):
+        if checkout is None:
+            continue
+        ran = carried_out(path, work / f"share-{name}", SHARE, checkout)
+        found[name] = {key: value if key == "times" else round(value, 3) for key, value in ran.items()}
+        print(name, found[name], flush=True)
+    return found
+
+
+PARTS: dict[str, Callable[[Path, argparse.Namespace], dict[str, Any]]] = {
+    "identical": identical,
+    "speed": speed,
+    "faults": faults,
+    "memory": memory,
+    "share": share,
+}
+
+
+def main() -> None:
+    """Carry out the parts that are asked for, all by default."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=list(PARTS))
+    parser.add_argument("--work", type=Path, default=CACHE / "engine")
+    parser.add_argument("--before", type=Path, help="an older checkout, for `share`")
+    parser.add_argument("--each", type=int, default=48, help="questions of each set in `identical`")
+    parser.add_argument("--traced", type=int, default=384, help="questions in `speed`")
+    parser.add_argument("--rounds", type=int, default=3, help="of `speed`")
+    parser.add_argument("--runs", type=int, default=4, help="with faults, three each")
+    parser.add_argument("--seed", type=int, default=0, help="of the times of faults")
+    parser.add_argument("--questions", type=int, nargs="+", default=[1000, 50000], help="of `memory`")
+    parser.add_argument("--whole", type=int, default=600, help="questions in `share`")
+    options = parser.parse_args()
+    found = {}
+    for name in options.parts:
+        work = options.work / name
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        print(f"== {name}: {(PARTS[name].__doc__ or '').strip()}", flush=True)
+        found[name] = PARTS[name](work, options)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

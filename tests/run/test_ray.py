@@ -1,0 +1,122 @@
+"""A whole run on a real Ray cluster of several nodes: the same files to the byte, whatever is killed on the way."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anchorscope import Study
+from anchorscope.errors import AnchorscopeError, StoreError
+from anchorscope.run.pipeline import Pipeline
+from anchorscope.store import Store
+from anchorscope.study import EngineSpec
+from tiny_study import write_study
+
+ray = pytest.importorskip("ray")
+
+SETS = {"north": (30, 34), "south": (28, 30)}
+PROBES = {"repeats": 1, "folds": 3, "strengths": [0.01], "resamples": 100}
+# Ray's own threads and sockets warn when they are let go
+pytestmark = [pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Study:
+    folder = tmp_path_factory.mktemp("study")
+    return write_study(folder, {"one": "llama"}, SETS, probes=PROBES, shard_rows=16, traces={"mass": 4}, name="s")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[object]:
+    """A head and two nodes, on this machine."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 Ray's own spelling
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+        made.add_node(num_cpus=2)
+        made.add_node(num_cpus=2)
+        ray.init(address=made.address, log_to_driver=False, logging_level=logging.ERROR)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def plain(study: Study, tmp_path_factory) -> Path:
+    """The run in this process, on one thread as a replica has."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("plain") / "s"
+    carry_out(study, root)
+    torch.set_num_threads(threads)
+    return root
+
+
+def carry_out(study: Study, root: Path, engine: EngineSpec | None = None) -> list[str]:
+    """A run; what it had to say."""
+    notices: list[str] = []
+    asked = study.model_copy(update={"engine": engine or EngineSpec()}).based_at(study.base)
+    with Store.writing(root, asked) as store:
+        Pipeline(store, notice=notices.append)()
+    return notices
+
+
+def content(root: Path) -> dict[str, bytes]:
+    """Every file; locks aside, those a killed process leaves among them."""
+    files = (path for path in root.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def replicas() -> list[int]:
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if "ray::MapWorker" in line]
+
+
+def test_killed_replicas_and_a_node_that_goes_leave_no_trace(study: Study, plain: Path, cluster, tmp_path: Path):
+    root, killed = tmp_path / "s", []
+
+    def kill() -> None:
+        """A replica while answers are made, another while samples are traced; then a node goes and one comes."""
+        for wanted in ("one/north/answers", "one/north/activations"):
+            while not any((root / wanted).glob("part-*")):
+                time.sleep(0.05)
+            for pid in replicas()[:1]:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+        cluster.add_node(num_cpus=2)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    carry_out(study, root, EngineSpec(kind="ray", replicas=2))
+    thread.join(30)
+    assert not thread.is_alive()
+    assert killed
+    assert content(root) == content(plain)
+
+
+def test_what_a_replica_cannot_do_is_said_where_the_run_was_begun(study: Study, plain: Path, cluster, tmp_path: Path):
+    broken = study.model_copy(update={"datasets": study.datasets[:1]}).based_at(study.base)
+    root = tmp_path / "s"
+    with Store.writing(root, broken) as store:
+        Pipeline(store).questions()
+    (root / "questions/north/questions/part-000001.parquet").write_bytes(b"PAR1 and then nothing")
+    engine = EngineSpec(kind="ray", replicas=1)
+    asked = broken.model_copy(update={"engine": engine}).based_at(study.base)
+    with Store.writing(root, asked) as store, pytest.raises(AnchorscopeError) as raised:
+        Pipeline(store).answers(broken.models[0])
+    assert isinstance(raised.value, StoreError)
+    assert "part-000001.parquet: damaged" in str(raised.value)
