@@ -1,11 +1,12 @@
-"""The cost model against real runs: `calibrate` fits its constants to one run, `check` predicts another one.
+"""The cost model against real runs: `calibrate` fits its constants to one run, `check` predicts another one; `plan`.
 
     python checks/engine_cost.py calibrate --data ../shared/data/qa --runs /tmp/cost --constants /tmp/cost.json
     python checks/engine_cost.py check --data ../shared/data/qa --runs /tmp/cost --constants /tmp/cost.json
 
 What is measured are CPU seconds of one thread, not time on the wall: they are the same on a machine that does other
 work beside, but for what cores take from each other's caches and memory. `--clock wall` measures that instead, on a
-quiet one. Both runs are carried out in process, by transformers in float32. The last line is one JSON object.
+quiet one. Both runs are carried out in process, by transformers in float32. `plan` prints what a million questions cost
+with Qwen3-32B on 8 and on 64 GPUs (docs/scale.md), and runs nothing. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from anchorscope.progress import printed
 from anchorscope.run import engine
 from anchorscope.run.asked import Asked, asked_of
 from anchorscope.run.cost import StageCost, costs_of
-from anchorscope.run.machine import Machine, Rates, Shares, this_machine
+from anchorscope.run.machine import H100, Machine, Rates, Shares, this_machine
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.run.shape import Shape, shape_of
 from anchorscope.spans.samples import read_samples
@@ -48,6 +49,16 @@ CLOCKS: dict[str, Callable[[], float]] = {"cpu": time.process_time, "wall": time
 SEEN = {"model": "smollm2-135m", "sets": ["triviaqa"], "questions": 450, "wrong": 120, "repeats": 2}
 SPEEDS = ("passes", "decoding", "bandwidth", "fitting", "kernels")  # of a machine: what products tell
 UNSEEN = {"model": "gemma-3-270m", "sets": ["hotpotqa"], "questions": 350, "wrong": 150, "repeats": 3}
+
+QWEN3_32B = Shape(64, 5120, 25_600, 64 * 128, 8 * 128, 151_936, 2)
+PRICE = 2.5  # dollars a GPU and hour: assumed
+# tokens of the four sets as SmolLM2's tokenizer counts them, with evidence: shared, own, answer, slots, cut, within
+TOKENS = {
+    "popqa": (69, 13.6, 4.1, 134.9, 11.2, 57.4),
+    "triviaqa": (69, 24.2, 5.6, 258.1, 23.5, 106.2),
+    "hotpotqa": (69, 26.9, 5.1, 287.9, 26.6, 117.2),
+    "nq": (69, 16.1, 5.5, 181.3, 15.7, 75.6),
+}
 
 
 @dataclass(frozen=True)
@@ -215,15 +226,47 @@ def compared(run: Measured, constants: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def plan(questions: int = 1_000_000) -> dict[str, Any]:
+    """Qwen3-32B on a million questions, a quarter of them of each set, with a map and evidence; two GPUs a replica."""
+    made: dict[str, Any] = {}
+    for gpus in (8, 64):
+        fields = {
+            "name": "plan",
+            "models": ["Qwen/Qwen3-32B"],
+            "datasets": list(TOKENS),
+            "answers": {"backend": "vllm"},
+            "map": {},
+            "evidence": {},
+            "engine": {"kind": "ray", "address": "auto", "replicas": gpus // 2, "gpus_per_replica": 2},
+        }
+        study = Study.model_validate(fields)
+        each = questions // len(TOKENS)
+        asked = [Asked("Qwen3-32B", name, each, each, *some[:3], 2000, *some[3:]) for name, some in TOKENS.items()]
+        # layers on two GPUs run one after the other: of vLLM's two, each reads half of the weights
+        machine = replace(H100, replicas=gpus // 2, cores=8, bandwidth=2 * H100.bandwidth)
+        costs = costs_of(study, QWEN3_32B, asked, machine)
+        hours = sum(cost.seconds for cost in costs) / 3600
+        for cost in costs:
+            work = f"{cost.tokens / 1e6:9.1f} M tokens {cost.flops / 1e15:9.1f} PFLOP"
+            size = f"{cost.written / 1e9:7.2f} GB written {cost.memory / 1e9:6.1f} GB memory"
+            print(f"{gpus:2} GPUs  {cost.stage:10} {cost.seconds / 60:8.1f} min {work} {size}")
+        made[f"{gpus} GPUs"] = {"hours": round(hours, 2), "dollars": round(PRICE * gpus * hours)}
+        made["written_gb"] = round(sum(cost.written for cost in costs) / 1e9, 1)
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one of the two."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("calibrate", "check"))
-    parser.add_argument("--data", type=Path, required=True, help="the folder of the question sets")
-    parser.add_argument("--runs", type=Path, required=True, help="where the runs are made, anew")
+    parser.add_argument("what", choices=("calibrate", "check", "plan"))
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/qa"), help="the folder of the question sets")
+    parser.add_argument("--runs", type=Path, default=WEIGHTS / "cost", help="where the runs are made, anew")
     parser.add_argument("--constants", type=Path, help="where the constants are kept; check: else the package's own")
     parser.add_argument("--clock", choices=sorted(CLOCKS), default="cpu", help="CPU seconds, or those on the wall")
     given = parser.parse_args(arguments)
+    if given.what == "plan":
+        print(json.dumps(plan()))
+        return
     clock, seen = CLOCKS[given.clock], given.what == "calibrate"
     run = carried_out(study_of(given.what, given.data, SEEN if seen else UNSEEN), given.runs, clock)
     if seen:

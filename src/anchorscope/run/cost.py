@@ -49,7 +49,7 @@ def costs_of(
     study: Study, shape: Shape, asked: Sequence[Asked], machine: Machine, rates: Rates = RATES
 ) -> list[StageCost]:
     """Every stage of one model, over all its sets."""
-    stages = [stage for each in asked for stage in _Costs(study, shape, each, machine, rates).stages()]
+    stages = [stage for each in asked for stage in _Costs(study, shape, each, machine, rates, len(asked)).stages()]
     return [_loading(study, shape, machine), *_summed(stages)]
 
 
@@ -70,8 +70,9 @@ def _summed(stages: Iterable[StageCost]) -> list[StageCost]:
 
 
 def _loading(study: Study, shape: Shape, machine: Machine) -> StageCost:
-    """Weights are read for answers and traces, again for a map, and again for evidence."""
-    times = 1 + (study.map is not None) + (study.evidence is not None)
+    """Weights are read for answers and traces, again for a map, and again for evidence; on Ray each pool reads them."""
+    apart = study.engine.kind == "ray" or study.answers.backend == "vllm"  # answers and traces
+    times = 1 + apart + (study.map is not None) + (study.evidence is not None) * (1 + apart)
     return StageCost("loading", times * (machine.start + shape.weights / machine.storage), memory=2 * shape.weights)
 
 
@@ -89,6 +90,8 @@ class _Costs:
     """On which machine."""
     rates: Rates
     """How fast it does what is not the model's."""
+    sets: int
+    """How many the model is asked: what is made at once of each, replicas do side by side."""
 
     def stages(self) -> list[StageCost]:
         """In the order of a run."""
@@ -153,8 +156,9 @@ class _Costs:
         alone = min(study.traces.mass, asked.traced)
         mass = shape.flops(alone * asked.sequence, asked.sequence / 2)
         looking = max(mass / machine.passes, alone * shape.weights / machine.bandwidth)
-        # 3. which samples: all are read twice to choose, and once more to trace; and so again for attention
+        # 3. which samples, by every replica: all are read twice to choose, once more to trace, and again for attention
         chosen = (6 if study.traces.mass else 3) + (study.evidence is not None)
+        chosen += 2 if study.engine.kind == "ray" else 0  # to plan
         choosing = chosen * asked.questions / self.rates.sampling
         written = asked.traced * len(passes.kept) * len(study.traces.sites) * shape.layers * shape.width * shape.size
         return StageCost(
@@ -201,12 +205,12 @@ class _Costs:
         alone = 2 * again * asked.sequence  # by two gradients
         flops = shape.flops(tokens + BACKWARD * alone, asked.sequence)
         seconds = self.shared_out(flops / self.machine.passes, said / 2 + again, 64)
-        numbers = len(self.study.traces.points) * self.resampled()
+        numbers = self.shared_out(len(self.study.traces.points) * self.resampled())
         return StageCost("evidence", seconds + numbers, tokens + alone, flops)
 
-    def shared_out(self, seconds: float, rows: float, shard: int) -> float:
-        """Seconds of what replicas do side by side, shard by shard: the last ones may find nothing left."""
-        shards = max(1, ceil(rows / shard))
+    def shared_out(self, seconds: float, rows: float = 1, shard: int = 1) -> float:
+        """Seconds of what replicas do side by side, by shards of all sets: in the last round some find nothing left."""
+        shards = self.sets * max(1, ceil(rows / shard))
         return seconds * ceil(shards / self.machine.replicas) / shards
 
     # --- probes and what is made of them
@@ -226,7 +230,8 @@ class _Costs:
         seconds = (fits + read / self.rates.numbers) / machine.cores + words
         written = 8 * points * conditions * asked.traced * spec.repeats * len(PARTS) * shape.layers
         memory = machine.cores * 4 * asked.traced * (5 * shape.width + 3 * asked.traced)
-        pathways = StageCost("pathways", points * self.resampled(), memory=64 * spec.resamples * asked.traced)
+        seconds, numbers = self.shared_out(seconds), self.shared_out(points * self.resampled())
+        pathways = StageCost("pathways", numbers, memory=64 * spec.resamples * asked.traced)
         return [StageCost("probes", seconds, 0.0, flops, written, memory), pathways]
 
     def resampled(self) -> float:
