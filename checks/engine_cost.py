@@ -41,6 +41,7 @@ from anchorscope.run.shape import Shape, shape_of
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
 from anchorscope.study import Study
+from anchorscope.traces.passes import Passes
 from anchorscope.traces.record import TRACES
 from weights import unpacked
 
@@ -99,7 +100,7 @@ def carried_out(study: Study, runs: Path, clock: Callable[[], float]) -> Measure
     # 1. what is known before
     shape = shape_of(load_config(spec, find_model(spec, study.base)), 4)
     asked = [asked_of(study, spec, dataset, shape.layers) for dataset in study.datasets]
-    machine = this_machine(shape, "float32", "cpu", clock, Shares(1.0, 1.0, 1.0))
+    machine = this_machine(shape, "float32", "cpu", clock, Shares(1.0, 1.0))
     # 2. the run, anew
     shutil.rmtree(runs / study.name, ignore_errors=True)
     vars(engine)["perf_counter"] = clock  # by which stages are timed
@@ -115,12 +116,19 @@ def carried_out(study: Study, runs: Path, clock: Callable[[], float]) -> Measure
         cells = [store.results(spec.name, dataset.name) for dataset in study.datasets]
         tokens = [len(row.answer_ids) + 1 for cell in cells for row in cell.table(ANSWERS)]
         begin = clock()
-        samples = sum(1 for dataset in study.datasets for _ in read_samples(store, spec.name, dataset.name))
+        samples = [each for dataset in study.datasets for each in read_samples(store, spec.name, dataset.name)]
         reading = clock() - begin
+        passes = Passes(study.traces, [0] * asked[0].shared, shape.layers)
+        slots = [sum(len(s.ids) for s in passes.streams(each)) for each in samples if each.spans.dropped is None]
         traced = [cell.table(TRACES).plan.rows for cell in cells]
-    again = this_machine(shape, "float32", "cpu", clock, Shares(1.0, 1.0, 1.0))
+    again = this_machine(shape, "float32", "cpu", clock, Shares(1.0, 1.0))
     best = {name: (getattr(machine, name) + getattr(again, name)) / 2 for name in SPEEDS}
-    found = {"traced": traced, "answer tokens": float(np.mean(tokens)), "samples a second": samples / reading}
+    found = {
+        "traced": traced,
+        "answer tokens": float(np.mean(tokens)),
+        "slots": float(np.mean(slots)),
+        "samples a second": len(samples) / reading,
+    }
     return Measured(study, shape, asked, replace(machine, **best), pipeline.times, found)
 
 
@@ -131,8 +139,6 @@ def predicted(run: Measured, shares: Shares, rates: Rates, start: float) -> list
         products,
         passes=shares.passes * products.passes,
         decoding=shares.decoding * products.decoding,
-        fitting=shares.fitting * products.fitting,
-        kernels=shares.fitting * products.kernels,
         start=start,
     )
     return costs_of(run.study, run.shape, run.asked, machine, rates)
@@ -173,8 +179,14 @@ class _Counted(np.ndarray[Any, Any]):
 
 
 def calibrate(run: Measured, clock: Callable[[], float]) -> dict[str, Any]:
-    """The constants by which the model says what was measured."""
-    seconds, rates, (asked, *_) = run.seconds, Rates(), run.asked
+    """The constants by which the model says what was measured, knowing what came out."""
+    asked = replace(
+        run.asked[0],
+        traced=run.found["traced"][0],
+        answer=run.found["answer tokens"],
+        slots=run.found["slots"],
+    )
+    run, seconds, rates = replace(run, asked=[asked]), run.seconds, Rates()
     # 1. what is counted one by one
     rates = replace(
         rates,
@@ -187,16 +199,24 @@ def calibrate(run: Measured, clock: Callable[[], float]) -> dict[str, Any]:
     )
     start = seconds["loading"] - run.shape.weights / run.machine.storage
     # 2. shares of a product's speed, one after the other: each is the one by which its stage comes out
-    shares = Shares(1.0, 1.0, 1.0)
-    for name, stage in (("passes", "traces"), ("decoding", "answers"), ("fitting", "probes")):
+    shares = Shares(1.0, 1.0)
+    for name, stage in (("passes", "traces"), ("decoding", "answers")):
         low, high = 0.02, 4.0
         for _ in range(40):
             share = (low * high) ** 0.5
             slow = _said(stage, predicted(run, replace(shares, **{name: share}), rates, start)) > seconds[stage]
             low, high = (share, high) if slow else (low, share)
         shares = replace(shares, **{name: low})
+    # 3. what a step of the solver takes, as much slower as probes were; and the resamples
+    told = _said("probes", predicted(run, shares, replace(rates, step=0.0, element=0.0), start))
+    slower = (seconds["probes"] - told) / (_said("probes", predicted(run, shares, rates, start)) - told)
     unit = _said("pathways", predicted(run, shares, rates, start))
-    rates = replace(rates, resampling=rates.resampling * unit / seconds["pathways"])
+    rates = replace(
+        rates,
+        step=rates.step * slower,
+        element=rates.element * slower,
+        resampling=rates.resampling * unit / seconds["pathways"],
+    )
     return {"shares": asdict(shares), "rates": asdict(rates), "start": start}
 
 

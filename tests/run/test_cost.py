@@ -23,7 +23,7 @@ from anchorscope.run.pipeline import Pipeline
 from anchorscope.run.shape import Shape, shape_of
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
-from anchorscope.study import ProbeSpec
+from anchorscope.study import AnswersSpec, ProbeSpec
 from anchorscope.traces.passes import Passes
 from anchorscope.traces.record import TRACES
 from conftest import Cli, plain_rows, write_jsonl
@@ -182,6 +182,18 @@ def test_replicas_share_what_has_shards_and_nothing_else(tmp_path: Path):
         assert (eight[name].flops, eight[name].tokens) == (one[name].flops, one[name].tokens)
     for name in ("grades", "spans", "pathways", "probes", "loading"):
         assert eight[name].seconds == one[name].seconds
+
+
+def test_answers_of_a_file_are_read_and_not_written(tmp_path: Path):
+    study = asked_by_file(tmp_path)
+    given = study.model_copy(update={"answers": AnswersSpec(source="file", file="given.jsonl")})
+    shape = Shape(64, 5120, 25600, 8192, 1024, 151_936, 2)
+    asked = [asked_of(study, study.models[0], study.datasets[0], 64)]
+    written, read = (
+        next(each for each in costs_of(one, shape, asked, H100) if each.stage == "answers") for one in (study, given)
+    )
+    assert read.tokens == pytest.approx(written.tokens)
+    assert read.seconds < written.seconds / 3  # a model that writes reads all its weights for every token
 
 
 def test_a_slower_machine_takes_longer_and_no_stage_is_free(tmp_path: Path):

@@ -129,11 +129,16 @@ class _Costs:
         return before + tokens, reading + writing, seconds
 
     def answers(self) -> StageCost:
-        """Greedy answers to every question."""
+        """Greedy answers to every question; those of a file are read in one pass with their prompts."""
         asked, shape, spec = self.asked, self.shape, self.study.answers
         together = spec.batch_tokens / (asked.own + spec.max_new_tokens)
         rows = min(asked.questions, VLLM_ROWS if spec.backend == "vllm" else max(1.0, together))
-        tokens, flops, seconds = self.written_answers(asked.questions, asked.questions, rows)
+        if spec.source == "file":
+            tokens = asked.questions * (asked.own + asked.answer)
+            flops = shape.flops(tokens, asked.sequence) + shape.head_flops(asked.questions * asked.answer)
+            seconds = flops / self.machine.passes
+        else:
+            tokens, flops, seconds = self.written_answers(asked.questions, asked.questions, rows)
         memory = shape.weights + rows * ((asked.sequence + spec.max_new_tokens) * shape.cache + 8 * shape.vocabulary)
         return StageCost(
             "answers",

@@ -49,25 +49,25 @@ class Machine:
 class Rates:
     """What takes the same time on any machine of our day, as its work is Python's and small products: per core."""
 
-    reading: float = 30_000.0
+    reading: float = 9_000.0
     """Rows/s of a set that are read and checked."""
-    sampling: float = 9_000.0
+    sampling: float = 7_200.0
     """Samples/s that are read from the tables of questions, answers, grades and spans."""
-    grading: float = 2_000.0
+    grading: float = 6_400.0
     """Answers/s that are graded by rules."""
-    finding: float = 700.0
+    finding: float = 1_000.0
     """Answers/s in which exact tokens are found."""
-    step: float = 1e-4
+    step: float = 1.5e-4
     """Seconds of one step of the probes' solver, whatever its size."""
-    element: float = 3e-8
+    element: float = 6.4e-8
     """Seconds of one step for every sample of every fit, beside products."""
     numbers: float = 4e8
     """Activations/s that fitted probes read out."""
     words: float = 6_000.0
     """Texts/s that the classifier of words is fitted on."""
-    resampling: float = 2e7
-    """Samples × layers × resamples per second from which pathways are computed."""
-    figures: float = 4.0
+    resampling: float = 6.8e4
+    """Samples × layers × resamples per second from which pathways are computed; of a small run, where much is fixed."""
+    figures: float = 17.5
     """Seconds for the charts of a model and set."""
 
 
@@ -75,12 +75,10 @@ class Rates:
 class Shares:
     """Which share of a product's speed is reached by what is made of such products."""
 
-    passes: float = 0.5
+    passes: float = 0.64
     """Passes of traces and over prompts."""
-    decoding: float = 0.5
+    decoding: float = 0.28
     """Passes that write answers."""
-    fitting: float = 0.7
-    """Kernels of probes and the steps of their solver."""
 
 
 RATES, SHARES = Rates(), Shares()
@@ -121,8 +119,8 @@ def this_machine(
         decoding=shares.decoding * 2 * FEW * weights / few,
         bandwidth=weights * kind.itemsize / one,
         storage=5e8,  # not tried: a disk of our day
-        fitting=shares.fitting * 2 * SAMPLES**2 * shape.width / kernel,
-        kernels=shares.fitting * 4 * SAMPLES**2 / vector,
-        start=10.0,
+        fitting=2 * SAMPLES**2 * shape.width / kernel,
+        kernels=4 * SAMPLES**2 / vector,
+        start=28.0,  # not tried: of a small model; most of it is its examination
         cores=torch.get_num_threads(),
     )
