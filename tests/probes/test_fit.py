@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -17,8 +18,9 @@ from sklearn.preprocessing import StandardScaler
 from anchorscope.errors import ProbeError
 from anchorscope.probes.fit import Strength, choose_strength, fit_layer
 from anchorscope.probes.folds import Folds, inner_folds, make_folds
-from anchorscope.probes.logistic import SPREADS, balanced, balanced_log_loss, fit_temperature, solve
+from anchorscope.probes.logistic import SPREADS, balanced, balanced_log_loss, fit_temperature, fit_temperatures
 from anchorscope.probes.probe import LayerProbes, load_probes, save_probes
+from anchorscope.probes.solver import solve_kernel
 
 N, WIDTH, C = 150, 40, 0.01
 
@@ -136,10 +138,10 @@ def test_problems_solved_together_are_those_solved_alone():
     x, labels, _ = simulate()
     z = ((x - x.mean(0)) / x.std(0)).astype(np.float32)
     fitted = np.random.default_rng(0).random((5, N)) < np.array([0.3, 0.5, 0.7, 0.9, 1.0])[:, None]
-    together = solve(z @ z.T, labels, fitted, 0.1)
+    together = solve_kernel(z @ z.T, labels, fitted, 0.1)
     for problem in range(5):
         rows = fitted[problem]
-        alone = solve(z[rows] @ z[rows].T, labels[rows], np.ones((1, rows.sum()), bool), 0.1 / rows.mean())
+        alone = solve_kernel(z[rows] @ z[rows].T, labels[rows], np.ones((1, rows.sum()), bool), 0.1 / rows.mean())
         logits = together[2][problem]
         assert np.abs(logits[rows] - alone[2][0]).max() < 1e-3 * np.abs(logits).max()
         expected = LogisticRegression(C=0.1 / rows.mean(), class_weight="balanced", tol=1e-10, max_iter=10_000)
@@ -155,7 +157,7 @@ def test_hard_problems_converge():
     z = ((z - z.mean(0)) / z.std(0)).astype(np.float32)
     expected = LogisticRegression(C=100.0, class_weight="balanced", tol=1e-10, max_iter=100_000).fit(z, labels)
     expected = expected.decision_function(z)
-    found = solve(z @ z.T, labels, np.ones((1, 200), bool), 100.0)[2][0]
+    found = solve_kernel(z @ z.T, labels, np.ones((1, 200), bool), 100.0)[2][0]
     assert np.abs(found - expected).max() < 5e-3 * np.abs(expected).max()
 
 
@@ -178,11 +180,19 @@ def test_a_sample_never_reaches_its_own_probes(data, probes: LayerProbes, change
             x_new[own] = 1e4
         changed = fit_layer(x_new, labels_new, clusters, folds, C)
         for repeat, fold, part in np.ndindex(2, 3, 3):
-            same = (changed.weight[repeat, fold, part] == probes.weight[repeat, fold, part]).all()
-            same &= changed.bias[repeat, fold, part] == probes.bias[repeat, fold, part]
-            same &= changed.temperature[repeat, fold, part] == probes.temperature[repeat, fold, part]
+            before, after = (
+                (x @ each.weight[repeat, fold, part] + each.bias[repeat, fold, part])
+                * each.temperature[repeat, fold, part]
+                for each in (probes, changed)
+            )
+            moved = np.abs(after - before).max() / np.abs(before).max()
+            cooled = changed.temperature[repeat, fold, part] / probes.temperature[repeat, fold, part]
             trains = part in (0, folds.half[repeat, sample]) and folds.fold[repeat, sample] != fold
-            assert same != trains  # and where it does train, it counts
+            if trains:  # where it does train, it counts
+                assert moved > 1e-2
+            else:  # all fits are solved together, so it may change the way to a solution, and nothing else
+                assert moved < 1e-4
+                assert cooled == pytest.approx(1, abs=1e-4)
 
 
 def test_conditions_to_fit_on_are_checked(data):
@@ -218,6 +228,20 @@ def test_the_temperature_is_the_best_one(true: float):
     around = [balanced_log_loss(logits * true / t, right) for t in found * np.array([0.98, 1.0, 1.02])]
     assert np.argmin(around) == 1
     assert found == pytest.approx(true, rel=0.15)
+
+
+def test_temperatures_of_several_rows_are_those_scipy_finds():
+    rng = np.random.default_rng(4)
+    right = rng.random(300) < 0.3
+    logits = rng.standard_normal((4, 300)) * 3 + np.array([[0.0], [1.0], [3.0], [6.0]]) * (right - 0.5)
+    for row, found in zip(logits, fit_temperatures(logits, right), strict=True):
+        size = np.sqrt(np.mean(row**2))
+        bounds = np.log(size / SPREADS[1]), np.log(size / SPREADS[0])
+        slow = minimize_scalar(
+            lambda log, row=row: balanced_log_loss(row / np.exp(log), right), bounds=bounds, method="bounded"
+        )
+        assert balanced_log_loss(row / found, right) <= slow.fun + 1e-9
+        assert np.log(found) == pytest.approx(slow.x, abs=1e-2)
 
 
 def test_logits_that_rank_by_chance_or_worse_go_to_one_half():

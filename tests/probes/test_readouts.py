@@ -63,8 +63,9 @@ def test_a_sample_does_not_reach_its_own_read_out_or_drift_but_as_what_is_read(c
         moved = np.where(own[:, None], 50.0, clean).astype(np.float32)
         probes = fit_layer(moved, flipped, clusters, folds, 0.1)
         again = read_out(probes, clean, folds)
-        assert (again[..., own] == read[..., own]).all()
-        assert (again[..., ~own] != read[..., ~own]).any()
+        # fits are solved together: the way to a solution may change, the solution does not
+        assert np.abs(again[..., own] - read[..., own]).max() < 1e-4 * np.abs(read).max()
+        assert np.abs(again[..., ~own] - read[..., ~own]).max() > 1e-2 * np.abs(read).max()
         # its change under the condition takes no part in its own correction either
         wild = np.where(own[:, None], -1e3, moved + 1).astype(np.float32)
         corrected = by_sample(drift(probes, moved, wild, folds), folds)

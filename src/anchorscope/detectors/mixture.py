@@ -24,7 +24,7 @@ from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.training import STRENGTHS, Training, areas
 from anchorscope.probes.fit import standardise
 from anchorscope.probes.folds import left_out
-from anchorscope.probes.logistic import BoolArray, balanced_log_loss, fit_temperature, solve
+from anchorscope.probes.logistic import BoolArray, balanced_log_loss, fit_temperature
 
 CANDIDATES = 3  # layers that are tried, those with the best inner AUROC
 FEWEST = 15  # right and wrong samples without which an expert is not fitted on its own route
@@ -133,6 +133,8 @@ class _Layer:
 
     def fit(self, target: BoolArray, members: BoolArray | None = None, prior: bool = False) -> _Fit:
         """A probe for a target, fitted on some samples; C by inner log-loss. `prior`: at the target's own share."""
+        from anchorscope.probes.solver import solve_kernel  # with torch: only where something is fitted
+
         training = self.training
         among = np.ones(len(target), bool) if members is None else members
         outer = np.concatenate([np.ones((1, len(target)), bool), left_out(training.fold)]) & among
@@ -140,7 +142,7 @@ class _Layer:
             outer = np.concatenate([np.ones((1, len(target)), bool), left_out(training.fold)])  # too few: all
         tried = np.array(sorted(training.strengths or STRENGTHS))
         problems = np.tile(outer, (len(tried), 1))
-        duals, biases, logits = solve(self.kernel, target, problems, np.repeat(tried, len(outer)))
+        duals, biases, logits = solve_kernel(self.kernel, target, problems, np.repeat(tried, len(outer)))
         best: tuple[float, int, Floats, float] | None = None
         for place in range(len(tried)):
             own: Floats = logits[place * len(outer) + 1 + training.fold, np.arange(len(target))].astype(np.float64)

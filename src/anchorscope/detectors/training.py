@@ -18,7 +18,7 @@ from anchorscope.detectors.inputs import Floats, Inputs, States
 from anchorscope.pathways.intervals import Auroc
 from anchorscope.probes.fit import standardise
 from anchorscope.probes.folds import IntArray, checked_labels, inner_folds, left_out
-from anchorscope.probes.logistic import BoolArray, balanced, balanced_log_loss, fit_temperature, solve
+from anchorscope.probes.logistic import BoolArray, balanced, balanced_log_loss, fit_temperature
 
 INNER = 4
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -127,6 +127,8 @@ class Training:
         return Training(self.inputs.of(rows), self.right[rows], self.clusters[rows], self.seed, self.strengths)
 
     def _fit(self, states: States) -> Probed:
+        from anchorscope.probes.solver import solve_kernel  # with torch: only where something is fitted
+
         size, fits = len(self.right), 1 + INNER
         fitted = np.concatenate([np.ones((1, size), bool), left_out(self.fold)])
         width = states.layer(0).shape[1]
@@ -141,13 +143,13 @@ class Training:
             kernel = z @ z.T
             together += kernel / states.layers
             scaling.append((mean, scale))
-            duals, intercepts, logits = solve(kernel, self.right, fitted, strength)
+            duals, intercepts, logits = solve_kernel(kernel, self.right, fitted, strength)
             inner[layer], temperature = self._calibrated(logits[1:])
             weight[:, layer] = (duals @ z) * scale / temperature
             # from the weights as stored, so that their rounding is not multiplied by a large mean
             bias[:, layer] = intercepts / temperature - weight[:, layer].astype(np.float64) @ mean
         # 2. all layers side by side: their kernels added
-        duals, intercepts, logits = solve(together, self.right, fitted, strength)
+        duals, intercepts, logits = solve_kernel(together, self.right, fitted, strength)
         inner[-1], temperature = self._calibrated(logits[1:])
         joint = np.empty_like(weight)
         joint_bias = intercepts.astype(np.float64) / temperature
@@ -169,13 +171,17 @@ class Training:
 
     def _strength(self, states: States) -> float:
         """C by inner log-loss, pooled over some layers."""
+        from anchorscope.probes.solver import solve_kernel
+
         if len(self.strengths) == 1:
             return self.strengths[0]
         fitted, tried = left_out(self.fold), np.array(sorted(self.strengths))
         loss = np.zeros(len(tried))
         for fraction in FRACTIONS:
             z = standardise(states.layer(round(fraction * (states.layers - 1))))[0]
-            solved = solve(z @ z.T, self.right, np.tile(fitted, (len(tried), 1)), np.repeat(tried, len(fitted)))[2]
+            solved = solve_kernel(z @ z.T, self.right, np.tile(fitted, (len(tried), 1)), np.repeat(tried, len(fitted)))[
+                2
+            ]
             for place, logits in enumerate(np.split(solved, len(tried))):
                 own = logits[self.fold, np.arange(len(self.fold))].astype(np.float64)
                 loss[place] += balanced_log_loss(own, self.right)

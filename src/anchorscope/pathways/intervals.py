@@ -35,6 +35,7 @@ def share(count: int, total: int) -> str:
 
 FloatArray = NDArray[np.floating[Any]]
 LEVEL = 0.95
+WIDE = 64  # resamples from which on a sum row by row is faster than numpy's own
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,12 @@ class Auroc:
     """The area under the ROC curve in every resample; ties count one half, exactly."""
 
     def __init__(self, labels: NDArray[np.bool_], weights: FloatArray) -> None:
-        self._labels = labels
-        self._correct = np.ascontiguousarray(weights.T[labels])  # (correct sample, resample)
-        self._wrong = np.ascontiguousarray(weights.T[~labels])  # (wrong sample, resample)
-        self._pairs = self._correct.sum(axis=0, dtype=np.float64) * self._wrong.sum(axis=0, dtype=np.float64)
+        # the fewer of right and wrong answers are put in order, the others are placed among them
+        self._right_few = bool(2 * labels.sum() <= len(labels))
+        self._few = labels if self._right_few else ~labels
+        self._placed = np.ascontiguousarray(weights.T[self._few])  # (few, resample)
+        self._many = np.ascontiguousarray(weights.T[~self._few])  # (many, resample)
+        self._pairs = self._placed.sum(axis=0, dtype=np.float64) * self._many.sum(axis=0, dtype=np.float64)
 
     def __call__(self, scores: FloatArray) -> FloatArray:
         """`scores` (sample, layer) -> (resample, layer); nan where a resample lacks a class."""
@@ -137,16 +140,20 @@ class Auroc:
         return np.stack(columns, axis=1)
 
     def _one(self, scores: FloatArray) -> FloatArray:
-        wrong = scores[~self._labels]
-        order = np.argsort(wrong, kind="stable")
-        # Row i: the weight of the i lowest wrong answers. Sums of whole numbers: exact in float32 below 2**24.
-        below = np.zeros((len(wrong) + 1, self._wrong.shape[1]), np.float32)
-        for row, index in enumerate(order):  # eight times as fast as np.cumsum over the first axis
-            np.add(below[row], self._wrong[index], out=below[row + 1])
-        ordered, correct = wrong[order], scores[self._labels]
-        lower, upper = (np.searchsorted(ordered, correct, side) for side in ("left", "right"))
-        won = np.einsum("ij,ij->j", self._correct, below[lower])
-        won_or_tied = won if np.array_equal(lower, upper) else np.einsum("ij,ij->j", self._correct, below[upper])
+        few = scores[self._few]
+        order = np.argsort(few, kind="stable")
+        # Row i: the weight of the i lowest of the few. Sums of whole numbers: exact in float32 below 2**24.
+        below = np.zeros((len(few) + 1, self._placed.shape[1]), np.float32)
+        if self._placed.shape[1] < WIDE:
+            np.cumsum(self._placed[order], axis=0, out=below[1:])
+        else:
+            for row, index in enumerate(order):  # eight times as fast as np.cumsum over the first axis
+                np.add(below[row], self._placed[index], out=below[row + 1])
+        ordered, many = few[order], scores[~self._few]
+        lower, upper = (np.searchsorted(ordered, many, side) for side in ("left", "right"))
+        beaten = np.einsum("ij,ij->j", self._many, below[lower])  # pairs in which the one of the few is lower
+        or_tied = beaten if np.array_equal(lower, upper) else np.einsum("ij,ij->j", self._many, below[upper])
         pairs = np.where(self._pairs > 0, self._pairs, np.nan)
-        area: FloatArray = (won.astype(np.float64) + won_or_tied) / (2 * pairs)
+        twice = beaten.astype(np.float64) + or_tied
+        area: FloatArray = (2 * pairs - twice if self._right_few else twice) / (2 * pairs)
         return area

@@ -8,6 +8,7 @@ fold, each by its own probe; where they are of one fold, it is the read-out of c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +60,17 @@ class Resampled:
     """(resample,): layer at which the whole probes label"""
     half_anchors: dict[str, IntArray]
     """(resample, repeat, half): layer at which that half's probes label"""
+
+    @cached_property
+    def sides(self) -> tuple[tuple[BoolArray, FloatArray], ...]:
+        """Who is right and who is wrong, each with their weights (resample, sample)."""
+        weights = self.resamples.samples
+        return tuple((side, np.ascontiguousarray(weights[:, side])) for side in (self.labels, ~self.labels))
+
+    @cached_property
+    def across(self) -> FloatArray:
+        """(sample, resample): the weights, a sample's side by side."""
+        return np.ascontiguousarray(self.resamples.samples.T)
 
     @property
     def layers(self) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -150,10 +151,25 @@ def _one_draw(base: Resampled, labellings: Iterator[Labelling], strata: tuple[st
 
 
 def _sums_by_layer(base: Resampled, labelling: Labelling, weights: FloatArray, strata: tuple[str, ...]) -> Sums:
-    """For a label at every layer."""
-    members = labelling.members(strata, base.labels)
-    effect = np.stack([weights @ (members * delta) for delta in labelling.delta])
-    return Sums(weights @ members, weights @ (members * base.inverse[:, None]), effect)
+    """For a label at every layer: right and wrong answers by predicted class and flip, in one product of matrices."""
+    # 1. what is summed up of each sample, side by side: 1, its 1 / probability, and its effects
+    samples, layers = labelling.flipped.shape
+    columns = np.empty((samples, 2 + len(MEASURES), layers), np.float32)
+    columns[:, 0], columns[:, 1] = 1, base.inverse[:, None]
+    columns[:, 2:] = np.moveaxis(labelling.delta, 0, 1)
+    # 2. each of them in the place of the sample's predicted class and flip, 0 in the others
+    classes = labelling.predicted, ~labelling.predicted
+    atoms = [one & flip for one in classes for flip in (labelling.flipped, ~labelling.flipped)]
+    placed = np.stack(atoms, axis=1)[:, :, None] * columns[:, None]  # (sample, class × flip, column, layer)
+    # 3. summed up in every resample, of right and wrong answers apart if a stratum asks for it
+    sides = base.sides if set(strata) & set(STRATA[3:]) else ((slice(None), weights),)
+    found = [share @ placed[side].reshape(share.shape[1], -1) for side, share in sides]
+    by_side = np.stack(found).reshape(-1, len(weights), 2, 2, 2 + len(MEASURES), layers)
+    # 4. classes and sides to strata: (stratum, resample, group, column, layer)
+    by_class = by_side.sum(axis=0)
+    of = dict(zip(STRATA, (by_class.sum(axis=1), by_class[:, 0], by_class[:, 1], *by_side.sum(axis=2)), strict=False))
+    sums = np.stack([of[name] for name in strata]).transpose(3, 0, 2, 1, 4)  # (column, stratum, group, resample, layer)
+    return Sums(sums[0], sums[1], sums[2:])
 
 
 def _sums_at_anchor(base: Resampled, labelling: Labelling, weights: FloatArray, strata: tuple[str, ...]) -> Sums:
@@ -168,12 +184,16 @@ def _sums_at_anchor(base: Resampled, labelling: Labelling, weights: FloatArray, 
     # 2. what is summed up of each sample, side by side: 1, its 1 / probability, and its effects
     effects = np.moveaxis(labelling.delta, 1, 2)  # (measure, layer, sample)
     columns = np.vstack([np.ones_like(base.inverse), base.inverse, *effects]).T  # (sample, column)
-    # 3. summed up for each atom in every resample
-    rows_of = [np.flatnonzero(atom == i) for i in range(len(first))]
-    by_atom = np.stack([weights[:, rows] @ columns[rows] for rows in rows_of])  # (atom, resample, column)
+    # 3. summed up for each atom in every resample: samples of an atom side by side, so that each is a slice
+    order = np.argsort(atom, kind="stable")
+    everyone = weights is base.resamples.samples
+    ordered = base.across[order] if everyone else np.ascontiguousarray(weights.T[order])  # (sample, resample)
+    columns, ends = columns[order], np.searchsorted(atom[order], np.arange(len(first) + 1))
+    slices = [slice(*each) for each in pairwise(ends)]
+    by_atom = np.stack([columns[each].T @ ordered[each] for each in slices])  # (atom, column, resample)
     # 4. and atoms to strata and groups
-    sums = np.tensordot(members[:, first], by_atom, 1)  # (stratum × group, resample, column)
-    sums = sums.reshape(len(strata), 2, len(weights), -1)  # (stratum, group, resample, column)
+    sums = np.tensordot(members[:, first], by_atom, 1)  # (stratum × group, column, resample)
+    sums = np.moveaxis(sums.reshape(len(strata), 2, -1, len(weights)), 2, -1)  # (stratum, group, resample, column)
     effect = sums[..., 2:].reshape(*sums.shape[:3], len(MEASURES), -1)  # (stratum, group, resample, measure, layer)
     return Sums(sums[..., :1], sums[..., 1:2], np.moveaxis(effect, -2, 0))
 
@@ -245,7 +265,8 @@ def kappa(base: Resampled, shift: Shift, anchor: str | None) -> FloatArray:
 def cohens_kappa(first: BoolArray, second: BoolArray, weights: FloatArray) -> FloatArray:
     """How far two labels of the same samples agree beyond chance: (resample, layer), labels (sample, layer) each."""
     total = weights.sum(axis=1, keepdims=True, dtype=np.float64)
-    ones, twos, both = ((weights @ mask.astype(np.float32)) / total for mask in (first, second, first & second))
+    masks = np.concatenate([first, second, first & second], axis=1).astype(np.float32)
+    ones, twos, both = np.split((weights @ masks) / total, 3, axis=1)
     agreed = 1 - ones - twos + 2 * both
     expected = ones * twos + (1 - ones) * (1 - twos)
     # Shares are quotients of whole numbers: `expected` is 1 exactly where both halves give one and the same label.

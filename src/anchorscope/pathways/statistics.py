@@ -7,8 +7,9 @@ Differences between groups and between conditions are taken within each resample
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -104,15 +105,25 @@ def check(readouts: Readouts) -> None:
         raise ProbeError("pathways need correct and wrong answers; here all are alike", "Take more questions.")
 
 
+Part = Callable[[], Iterable[Series]]
+"""Some statistics of a cell, computed when it is called; parts do not depend on each other."""
+
+
 def series(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[Series]:
     """Every statistic of a cell, in every resample."""
+    for part in parts(readouts, resamples, seed):
+        yield from part()
+
+
+def parts(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[Part]:
+    """Every statistic of a cell, in parts that can be computed side by side."""
     auroc = Auroc(readouts.labels.astype(bool), resamples.samples)
     base = resampled(readouts, resamples, auroc)
     donors = make_donors(readouts.clusters, DRAWS, seed)
     clean = Series(
         Key("auroc", "clean"), mean_auroc(base, base.clean, auroc), np.full(base.layers, len(base.labels), float)
     )
-    yield clean
+    yield lambda: [clean]
     for correction in CORRECTIONS:
         shifts: Shifts = {}
         for condition in (*readouts.conditions[1:], PERMUTED):
@@ -120,11 +131,11 @@ def series(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[
                 continue
             of, drawn = ("knockout", donors) if condition == PERMUTED else (condition, [None])
             shifts[condition] = [shift_of(readouts, base, of, correction, each) for each in drawn]
-        yield from _unsplit(base, clean, shifts, correction, auroc)
+        yield partial(_unsplit, base, clean, shifts, correction, auroc)
         for anchor, way in product((None, *ANCHORS), WAYS):
             asked = {name: each for name, each in shifts.items() if _split_by(name, correction, anchor, way)}
-            yield from _split(base, asked, correction, anchor, way)
-    yield from _anchor_layers(base)
+            yield partial(_split, base, asked, correction, anchor, way)
+    yield partial(_anchor_layers, base)
 
 
 def _corrected(readouts: Readouts, condition: str, correction: str) -> bool:

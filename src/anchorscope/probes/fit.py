@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anchorscope.errors import ProbeError
-from anchorscope.probes.folds import PARTS, Folds, checked_labels, inner_folds, left_out
-from anchorscope.probes.logistic import FloatArray, balanced_log_loss, fit_temperature, solve
+from anchorscope.probes.folds import PARTS, Folds, IntArray, checked_labels, inner_folds, left_out
+from anchorscope.probes.logistic import BoolArray, FloatArray, balanced_log_loss, fit_temperature, fit_temperatures
 from anchorscope.probes.probe import LayerProbes
+
+if TYPE_CHECKING:
+    from anchorscope.probes.solver import Shared, Solved
 
 GRID = tuple(float(c) for c in np.logspace(-4, 0, 7))
 INNER = 3
@@ -75,21 +78,19 @@ def choose_strength(
     if not tried or tried[0] <= 0 or not layers:
         raise ProbeError("no layers, or no C above 0, to choose from", "Give at least one of each.")
 
+    sets = [_TrainingSet.of((0, fold, 0), right, cluster, folds, INNER, seed) for fold in range(folds.count)]
+
     def losses(layer: int) -> FloatArray:  # (raw or calibrated, grid)
         clean = _checked_activations(read(layer), len(right), f"layer {layer}")
+        problems = [(place, rows, c) for c in tried for place, each in enumerate(sets) for rows in each.inner_fits()]
+        solved = _solved(_shared(clean), right, sets, problems).logits.reshape(len(tried), len(sets), INNER, -1)
         sums = np.zeros((2, len(tried)))
-        for fold in range(folds.count):
-            train = np.flatnonzero(folds.training(0, fold, 0))
-            y, inner = right[train], inner_folds(right[train], cluster[train], INNER, [seed, 0, fold, 0])
-            states = standardise(clean[train])[0]
-            # all strengths at once: a step is then one product of matrices, not many of a matrix and a vector
-            fitted = left_out(inner)
-            strengths = np.repeat(tried, len(fitted))
-            solved = solve(states @ states.T, y, np.tile(fitted, (len(tried), 1)), strengths)[2]
-            for place, each in enumerate(np.split(solved, len(tried))):
-                logits = _inner_logits(each, inner)
-                temperature = fit_temperature(logits, y)
-                sums[:, place] += balanced_log_loss(logits, y), balanced_log_loss(logits / temperature, y)
+        for place, each in enumerate(sets):
+            logits = np.stack([each.inner_logits(one) for one in solved[:, place]])  # (grid, sample)
+            y = right[each.rows]
+            cooled = logits / fit_temperatures(logits, y)[:, None]
+            for kind, readings in enumerate((logits, cooled)):
+                sums[kind] += [balanced_log_loss(one, y) for one in readings]
         return sums / folds.count
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:
@@ -120,17 +121,79 @@ def fit_layer(
     shape = (folds.repeats, folds.count, parts)
     weight = np.empty((*shape, clean.shape[1]), np.float32)
     bias, temperature = np.empty(shape), np.empty(shape)
-    for place in np.ndindex(*shape):
-        train = np.flatnonzero(folds.training(*place))
-        y, inner_fold = right[train], inner_folds(right[train], cluster[train], inner, [seed, *place])
-        states, mean, scale = standardise(clean[train])
-        fitted = np.concatenate([np.ones((1, len(train)), bool), left_out(inner_fold)])
-        duals, intercepts, logits = solve(states @ states.T, y, fitted, float(strength))
-        temperature[place] = fit_temperature(_inner_logits(logits[1:], inner_fold), y)
-        weight[place] = (duals[0] @ states) * scale / temperature[place]
+    places = list(np.ndindex(*shape))
+    sets = [_TrainingSet.of(place, right, cluster, folds, inner, seed) for place in places]
+    c = float(strength)
+    shared = _shared(clean)
+    solved = _solved(shared, right, sets, [(i, each.mask(), c) for i, each in enumerate(sets)])
+    # inner fits begin where the whole one ended
+    inner_fits = [(i, rows, c) for i, each in enumerate(sets) for rows in each.inner_fits()]
+    near = [np.repeat(each, inner, axis=0) for each in (solved.weight, solved.bias)]
+    within = _solved(shared, right, sets, inner_fits, near).logits
+    for i, (place, each) in enumerate(zip(places, sets, strict=True)):
+        own = within[i * inner : (i + 1) * inner]
+        temperature[place] = fit_temperature(each.inner_logits(own), right[each.rows])
+        weight[place] = solved.weight[i] / temperature[place]
         # from the weights as stored, so that their rounding is not multiplied by a large mean
-        bias[place] = intercepts[0] / temperature[place] - mean @ weight[place].astype(np.float64)
+        bias[place] = solved.bias[i] / temperature[place] - solved.middle @ weight[place].astype(np.float64)
     return LayerProbes(weight, bias, temperature)
+
+
+class _TrainingSet(NamedTuple):
+    """What the probes of one repeat, fold and part are fitted on."""
+
+    rows: NDArray[np.intp]
+    """Its samples."""
+    inner: NDArray[np.intp]
+    """(its sample): the inner fold"""
+    samples: int
+    """Of all sets together."""
+
+    @classmethod
+    def of(
+        cls, place: tuple[int, ...], right: BoolArray, cluster: IntArray, folds: Folds, inner: int, seed: int
+    ) -> _TrainingSet:
+        """Of a repeat, fold and part."""
+        repeat, fold, part = place
+        rows = np.flatnonzero(folds.training(repeat, fold, part))
+        return cls(rows, inner_folds(right[rows], cluster[rows], inner, [seed, *place]), len(right))
+
+    def mask(self, among: BoolArray | None = None) -> BoolArray:
+        """(sample): who is in it; or in it and `among` its own samples."""
+        mask = np.zeros(self.samples, bool)
+        mask[self.rows if among is None else self.rows[among]] = True
+        return mask
+
+    def inner_fits(self) -> list[BoolArray]:
+        """(sample) each: what is fitted on when each inner fold is left out."""
+        return [self.mask(each) for each in left_out(self.inner)]
+
+    def inner_logits(self, logits: FloatArray) -> FloatArray:
+        """(its sample): the logit by the inner fit that left it out, from (inner, sample)."""
+        return logits[self.inner, self.rows].astype(np.float64)
+
+
+def _shared(clean: NDArray[np.float32]) -> Shared:
+    """What all fits of a layer share."""
+    from anchorscope.probes.solver import Shared  # with torch: not needed where read-outs are only read
+
+    return Shared(clean)
+
+
+def _solved(
+    shared: Shared,
+    right: BoolArray,
+    sets: Sequence[_TrainingSet],
+    problems: Sequence[tuple[int, BoolArray, float]],
+    near: Sequence[NDArray[np.float64]] | None = None,
+) -> Solved:
+    """Problems as (training set, who is fitted on, C), solved together; `near`: weights, intercepts to begin with."""
+    from anchorscope.probes.solver import Fits, Near
+
+    of_set, fitted, c = zip(*problems, strict=True)
+    training = np.stack([each.mask() for each in sets])
+    fits = Fits(training, np.array(of_set), np.stack(fitted), np.array(c))
+    return shared.solve(right, fits, None if near is None else Near(*near))
 
 
 def standardise(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], FloatArray, FloatArray]:
@@ -142,11 +205,6 @@ def standardise(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], FloatArray
     inverse = np.where(varies, 1 / np.where(varies, spread, 1), 0)
     centred *= inverse.astype(np.float32)
     return centred, mean.astype(np.float64), inverse
-
-
-def _inner_logits(logits: FloatArray, inner_fold: NDArray[np.intp]) -> FloatArray:
-    """(sample): each sample's logit by the inner fit that left it out, from (inner, sample)."""
-    return logits[inner_fold, np.arange(len(inner_fold))].astype(np.float64)
 
 
 def _checked_activations(x: FloatArray, samples: int, what: str) -> NDArray[np.float32]:

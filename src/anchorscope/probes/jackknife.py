@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from anchorscope.probes.fit import standardise
 from anchorscope.probes.folds import Folds, checked_labels, deal
-from anchorscope.probes.logistic import FloatArray, solve
+from anchorscope.probes.logistic import FloatArray
 from anchorscope.probes.probe import LayerProbes
+from anchorscope.probes.solver import Fits, Near, Shared
 
 GROUPS = 20
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)  # layers at which it is done: their spread is that of the others
@@ -49,16 +49,24 @@ def jackknife_layer(
     right, _ = checked_labels(labels, clusters)
     count, shape = int(groups.max()) + 1, probes.bias.shape
     read = np.empty((len(states), count, shape[0], shape[2], len(right)), np.float32)
-    for repeat, fold, part in np.ndindex(*shape):
-        tested, train = folds.fold[repeat] == fold, np.flatnonzero(folds.training(repeat, fold, part))
-        z, mean, scale = standardise(states[0][train])
-        left = groups[train] != np.arange(count)[:, None]  # (group, sample)
-        lacking = [not 0 < right[train][rows].sum() < rows.sum() for rows in left]
-        left[lacking] = True
-        duals, intercepts, _ = solve(z @ z.T, right[train], left, strength)
-        weights = (duals @ z).astype(np.float64) * scale  # (group, width)
-        temperature = probes.temperature[repeat, fold, part]
-        for condition, each in enumerate(states):
-            logits = (each[tested] - mean) @ weights.T + intercepts
-            read[condition, :, repeat, part, tested] = logits / temperature
+    shared, without = Shared(states[0]), groups != np.arange(count)[:, None]  # (group, sample)
+    for repeat, part in np.ndindex(shape[0], shape[2]):
+        # 1. the training sets of all folds, each without every group
+        training = np.stack([folds.training(repeat, fold, part) for fold in range(shape[1])])
+        fitted = training[:, None] & without
+        enough = [[0 < right[rows].sum() < rows.sum() for rows in each] for each in fitted]
+        fitted = np.where(np.array(enough)[..., None], fitted, training[:, None]).reshape(-1, len(right))
+        of_set = np.repeat(np.arange(shape[1]), count)
+        # 2. each begins where the probe fitted on all of them ended, before its temperature
+        hot = probes.temperature[repeat, :, part]
+        weight = probes.weight[repeat, :, part].astype(np.float64) * hot[:, None]
+        bias = probes.bias[repeat, :, part] * hot + weight @ shared.middle
+        near = Near(weight[of_set], bias[of_set])
+        found = shared.solve(right, Fits(training, of_set, fitted, np.full(len(of_set), strength)), near)
+        # 3. each sample by the probes of the fold in which it is tested
+        for fold in range(shape[1]):
+            tested, own = folds.fold[repeat] == fold, of_set == fold
+            for condition, each in enumerate(states):
+                logits = (each[tested] - found.middle) @ found.weight[own].T + found.bias[own]
+                read[condition, :, repeat, part, tested] = logits / probes.temperature[repeat, fold, part]
     return read

@@ -17,6 +17,8 @@ from anchorscope.probes.folds import PARTS, Folds
 from anchorscope.probes.logistic import BoolArray, FloatArray
 from anchorscope.probes.probe import LayerProbes
 
+ROWS = 1024  # that are read in float64 at a time
+
 
 @dataclass(frozen=True)
 class Readouts:
@@ -125,13 +127,14 @@ def drift(probes: LayerProbes, clean: FloatArray, other: FloatArray, folds: Fold
     _check_folds(probes, clean, folds)
     if clean.shape != other.shape:
         raise ProbeError(f"clean activations {clean.shape} and those of the condition {other.shape} differ in shape")
-    change = (other.astype(np.float64) - clean).T  # (width, sample)
-    out = np.empty(probes.bias.shape)
-    for repeat, fold in np.ndindex(*out.shape[:2]):
-        read = probes.weight[repeat, fold].astype(np.float64) @ change  # (part, sample)
-        for part in range(probes.weight.shape[2]):
-            out[repeat, fold, part] = read[part, folds.training(repeat, fold, part)].mean()
-    return out
+    weight = probes.weight.reshape(-1, clean.shape[1]).astype(np.float64)  # (repeat × fold × part, width)
+    read = np.empty((len(weight), len(clean)))
+    for first in range(0, len(clean), ROWS):
+        rows = slice(first, first + ROWS)
+        read[:, rows] = weight @ (other[rows].astype(np.float64) - clean[rows]).T
+    places = np.ndindex(*probes.bias.shape)
+    means = [each[folds.training(*place)].mean() for place, each in zip(places, read, strict=True)]
+    return np.reshape(means, probes.bias.shape)
 
 
 def by_sample(values: FloatArray, folds: Folds) -> FloatArray:

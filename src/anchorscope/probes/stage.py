@@ -6,13 +6,14 @@ own activations.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -40,7 +41,8 @@ from anchorscope.traces.activations import Activations, ReadLayer
 from anchorscope.traces.record import TRACES, Trace
 
 SHARD_ROWS = 4096
-MOST_JOBS = 16  # layers at a time: each takes some 250 MB at 2,000 samples × 5,120
+MEMORY = 4.0  # gigabytes that layers fitted side by side may take together
+COPIES = 6  # of a layer's activations in float32: as read, scaled, of another condition, and what fits keep
 
 
 def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, notice: Notice = nobody) -> Whole[Readout]:
@@ -115,7 +117,8 @@ def left_out_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
             return read
 
         at = jackknife_layers(len(probes))
-        with threadpool_limits(1), ThreadPoolExecutor(_jobs()) as pool:
+        width = probes[0].weight.shape[-1]
+        with _side_by_side(len(rows), width) as jobs, ThreadPoolExecutor(jobs) as pool:
             read: Any = list(pool.map(one, at))
         return [
             LeftOutReadout(row.id, int(groups[i]), condition, layer, read[place][c, :, :, :, i])
@@ -198,7 +201,7 @@ class Fitter:
         self, read: ReadLayer, layers: int, conditions: Sequence[Condition | Further], parts: int = len(PARTS)
     ) -> Fitted:
         """Choose the strength, fit each layer, read the conditions out. `read(condition, layer)`: (sample, width)."""
-        with threadpool_limits(1):  # layers run side by side, each on one thread
+        with _side_by_side(*read("clean", 0).shape) as jobs:
             strength = choose_strength(
                 range(layers),
                 lambda layer: read("clean", layer),
@@ -206,11 +209,11 @@ class Fitter:
                 self.clusters,
                 self.folds,
                 self.spec.strengths,
-                _jobs(),
+                jobs,
                 self.seed,
             )
             self.advance(layers)
-            with ThreadPoolExecutor(_jobs()) as pool:
+            with ThreadPoolExecutor(jobs) as pool:
                 fitted = list(
                     pool.map(lambda layer: self._layer(read, layer, conditions, strength, parts), range(layers))
                 )
@@ -230,7 +233,7 @@ class Fitter:
             self.advance(1)
             return read_out(probes, states, self.folds).astype(np.float32)
 
-        with threadpool_limits(1), ThreadPoolExecutor(_jobs()) as pool:
+        with _side_by_side(*read(condition, 0).shape) as jobs, ThreadPoolExecutor(jobs) as pool:
             return np.stack(list(pool.map(one, range(layers))), axis=-1)[None]
 
     def _layer(
@@ -248,9 +251,22 @@ class Fitter:
         return probes, np.stack(logits), np.stack(drifts)
 
 
-def _jobs() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_JOBS)
+def layers_at_once(samples: int, width: int, cores: int, memory: float = MEMORY) -> int:
+    """How many layers are fitted side by side: one a core as far as the memory (gigabytes) goes, one at least."""
+    return max(1, min(cores, int(memory * 1e9 / (4 * COPIES * samples * max(width, 1)))))
+
+
+@contextmanager
+def _side_by_side(samples: int, width: int) -> Iterator[int]:
+    """How many layers at once; meanwhile each has its share of the cores."""
+    cores = torch.get_num_threads()  # all there are, or those of a replica
+    jobs = layers_at_once(samples, width, cores)
+    with threadpool_limits(max(1, cores // jobs)):
+        torch.set_num_threads(max(1, cores // jobs))
+        try:
+            yield jobs
+        finally:
+            torch.set_num_threads(cores)
 
 
 def _records(
