@@ -30,7 +30,6 @@ import torch
 from anchorscope.answers.record import ANSWERS
 from anchorscope.models.load import load_config
 from anchorscope.models.source import find_model
-from anchorscope.probes.logistic import solve
 from anchorscope.progress import printed
 from anchorscope.run import engine
 from anchorscope.run.asked import Asked, asked_of
@@ -48,7 +47,7 @@ from weights import unpacked
 WEIGHTS = Path("~/.cache/anchorscope-checks").expanduser()
 CLOCKS: dict[str, Callable[[], float]] = {"cpu": time.process_time, "wall": time.perf_counter}
 SEEN = {"model": "smollm2-135m", "sets": ["triviaqa"], "questions": 450, "wrong": 120, "repeats": 2}
-SPEEDS = ("passes", "decoding", "bandwidth", "fitting", "kernels")  # of a machine: what products tell
+SPEEDS = ("passes", "decoding", "bandwidth", "fitting")  # of a machine: what products tell
 UNSEEN = {"model": "gemma-3-270m", "sets": ["hotpotqa"], "questions": 350, "wrong": 150, "repeats": 3}
 
 QWEN3_32B = Shape(64, 5120, 25_600, 64 * 128, 8 * 128, 151_936, 2)
@@ -100,7 +99,7 @@ def carried_out(study: Study, runs: Path, clock: Callable[[], float]) -> Measure
     # 1. what is known before
     shape = shape_of(load_config(spec, find_model(spec, study.base)), 4)
     asked = [asked_of(study, spec, dataset, shape.layers) for dataset in study.datasets]
-    machine = this_machine(shape, "float32", "cpu", clock, Shares(1.0, 1.0))
+    machine = this_machine(shape, "float32", "cpu", clock, Shares(1.0, 1.0, 1.0))
     # 2. the run, anew
     shutil.rmtree(runs / study.name, ignore_errors=True)
     vars(engine)["perf_counter"] = clock  # by which stages are timed
@@ -121,7 +120,7 @@ def carried_out(study: Study, runs: Path, clock: Callable[[], float]) -> Measure
         passes = Passes(study.traces, [0] * asked[0].shared, shape.layers)
         slots = [sum(len(s.ids) for s in passes.streams(each)) for each in samples if each.spans.dropped is None]
         traced = [cell.table(TRACES).plan.rows for cell in cells]
-    again = this_machine(shape, "float32", "cpu", clock, Shares(1.0, 1.0))
+    again = this_machine(shape, "float32", "cpu", clock, Shares(1.0, 1.0, 1.0))
     best = {name: (getattr(machine, name) + getattr(again, name)) / 2 for name in SPEEDS}
     found = {
         "traced": traced,
@@ -139,46 +138,13 @@ def predicted(run: Measured, shares: Shares, rates: Rates, start: float) -> list
         products,
         passes=shares.passes * products.passes,
         decoding=shares.decoding * products.decoding,
+        fitting=shares.fitting * products.fitting,
         start=start,
     )
     return costs_of(run.study, run.shape, run.asked, machine, rates)
 
 
-def solver_rates(clock: Callable[[], float]) -> dict[str, float]:
-    """Seconds of a step of the probes' solver: whatever its size, and for every sample of every fit."""
-    rng = np.random.default_rng(0)
-    times = {}
-    for samples, problems in ((40, 1), (160, 4), (160, 40)):
-        states = rng.normal(size=(samples, 64)).astype(np.float32)
-        right = states[:, 0] + 2 * rng.normal(size=samples) > 1
-        fitted = np.ones((problems, samples), bool)
-        kernel, steps = _Counted(states @ states.T), 0
-        start = clock()
-        for _ in range(5):
-            solve(kernel, right, fitted, 1e-3)
-        steps = kernel.products
-        times[samples, problems] = (clock() - start) / steps
-    element = (times[160, 40] - times[160, 4]) / (36 * 160)
-    return {"step": times[40, 1], "element": element}
-
-
-class _Counted(np.ndarray[Any, Any]):
-    """A kernel that counts the products with it."""
-
-    products = 0
-
-    def __new__(cls, values: Any) -> _Counted:
-        """The same numbers."""
-        made: _Counted = np.asarray(values).view(cls)
-        return made
-
-    def __rmatmul__(self, other: Any) -> Any:
-        """One more."""
-        self.products += 1
-        return other @ np.asarray(self)
-
-
-def calibrate(run: Measured, clock: Callable[[], float]) -> dict[str, Any]:
+def calibrate(run: Measured) -> dict[str, Any]:
     """The constants by which the model says what was measured, knowing what came out."""
     asked = replace(
         run.asked[0],
@@ -195,28 +161,20 @@ def calibrate(run: Measured, clock: Callable[[], float]) -> dict[str, Any]:
         grading=asked.questions / seconds["grades"],
         finding=asked.questions / seconds["spans"],
         figures=seconds["figures"],
-        **solver_rates(clock),
     )
     start = seconds["loading"] - run.shape.weights / run.machine.storage
     # 2. shares of a product's speed, one after the other: each is the one by which its stage comes out
-    shares = Shares(1.0, 1.0)
-    for name, stage in (("passes", "traces"), ("decoding", "answers")):
+    shares = Shares(1.0, 1.0, 1.0)
+    for name, stage in (("passes", "traces"), ("decoding", "answers"), ("fitting", "probes")):
         low, high = 0.02, 4.0
         for _ in range(40):
             share = (low * high) ** 0.5
             slow = _said(stage, predicted(run, replace(shares, **{name: share}), rates, start)) > seconds[stage]
             low, high = (share, high) if slow else (low, share)
         shares = replace(shares, **{name: low})
-    # 3. what a step of the solver takes, as much slower as probes were; and the resamples
-    told = _said("probes", predicted(run, shares, replace(rates, step=0.0, element=0.0), start))
-    slower = (seconds["probes"] - told) / (_said("probes", predicted(run, shares, rates, start)) - told)
+    # 3. the resamples
     unit = _said("pathways", predicted(run, shares, rates, start))
-    rates = replace(
-        rates,
-        step=rates.step * slower,
-        element=rates.element * slower,
-        resampling=rates.resampling * unit / seconds["pathways"],
-    )
+    rates = replace(rates, resampling=rates.resampling * unit / seconds["pathways"])
     return {"shares": asdict(shares), "rates": asdict(rates), "start": start}
 
 
@@ -263,7 +221,7 @@ def plan(questions: int = 1_000_000) -> dict[str, Any]:
         each = questions // len(TOKENS)
         asked = [Asked("Qwen3-32B", name, each, each, *some[:3], 2000, *some[3:]) for name, some in TOKENS.items()]
         # layers on two GPUs run one after the other: of vLLM's two, each reads half of the weights
-        machine = replace(H100, replicas=gpus // 2, cores=8, bandwidth=2 * H100.bandwidth)
+        machine = replace(H100, replicas=gpus // 2, bandwidth=2 * H100.bandwidth)
         costs = costs_of(study, QWEN3_32B, asked, machine)
         hours = sum(cost.seconds for cost in costs) / 3600
         for cost in costs:
@@ -290,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     clock, seen = CLOCKS[given.clock], given.what == "calibrate"
     run = carried_out(study_of(given.what, given.data, SEEN if seen else UNSEEN), given.runs, clock)
     if seen:
-        constants = calibrate(run, clock)
+        constants = calibrate(run)
         if given.constants:
             given.constants.write_text(json.dumps(constants, indent=2), encoding="utf-8")
     elif given.constants:

@@ -13,17 +13,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from anchorscope import Study
 from anchorscope.models.prompts import Prompter
-from anchorscope.probes import fit, jackknife
-from anchorscope.probes.fit import INNER
+from anchorscope.probes.solver import Fits, Shared
 from anchorscope.run.asked import asked_of, judge_cost
-from anchorscope.run.cost import costs_of, solves
+from anchorscope.run.cost import costs_of, fits_of
 from anchorscope.run.dryrun import expected
 from anchorscope.run.machine import H100, this_machine
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.run.shape import Shape, shape_of
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
-from anchorscope.study import AnswersSpec, ProbeSpec
+from anchorscope.study import AnswersSpec
 from anchorscope.traces.passes import Passes
 from anchorscope.traces.record import TRACES
 from conftest import Cli, plain_rows, write_jsonl
@@ -120,29 +119,20 @@ def test_evidence_adds_passes_and_a_judge_is_counted(tmp_path: Path):
 def test_every_fit_of_probes_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Against the fits of a real run, one by one."""
     study = write_study(tmp_path, {"m": "llama"}, {"a": (40, 60)}, probes={"repeats": 2, "resamples": 100})
-    counted: list[tuple[int, int]] = []
+    counted: list[int] = []
+    solve = Shared.solve
 
-    def counting(solve):  # type: ignore[no-untyped-def]
-        def one(kernel, right, fitted, c):  # type: ignore[no-untyped-def]
-            counted.append((len(fitted), len(right)))
-            return solve(kernel, right, fitted, c)
+    def counting(self: Shared, right: object, fits: Fits, near: object = None) -> object:
+        counted.append(len(fits.c))
+        return solve(self, right, fits, near)  # type: ignore[arg-type]
 
-        return one
-
-    for module in (fit, jackknife):
-        monkeypatch.setattr(module, "solve", counting(module.solve))
+    monkeypatch.setattr(Shared, "solve", counting)
     with Store.writing(tmp_path / "run", study) as store:
         pipeline = Pipeline(store)
         pipeline.questions()
         pipeline.traces(study.models[0])
         pipeline.pathways(study.models[0])
-    expected_fits = solves(study.probes, 3, 100, refits=2, mirrored=False)
-    assert len(counted) == sum(each.count for each in expected_fits)
-    for problems in {each.problems for each in expected_fits}:
-        real = [samples for many, samples in counted if many == problems]
-        some = [each for each in expected_fits if each.problems == problems]
-        assert len(real) == sum(each.count for each in some)
-        assert sum(real) == pytest.approx(sum(each.count * each.samples for each in some), rel=0.02)
+    assert sum(counted) == fits_of(study.probes, 3, refits=2, mirrored=False)
 
 
 # --- what it costs
@@ -223,9 +213,3 @@ def test_a_dry_run_says_what_it_will_cost_and_computes_nothing(command: str, cli
     assert ("traces" in stages) == ("probes" in stages) == (command == "run")
     assert "Nothing was computed" in done.stdout
     assert not (tmp_path / "runs").exists()
-
-
-def test_the_strength_is_chosen_by_as_many_fits_as_are_counted():
-    spec = ProbeSpec()
-    first = solves(spec, 10, 1000, 0, mirrored=False)[0]
-    assert (first.count, first.problems) == (2 * 10 * spec.folds, INNER * len(spec.strengths))

@@ -13,13 +13,14 @@ from math import ceil
 from anchorscope.probes.fit import INNER
 from anchorscope.probes.folds import PARTS
 from anchorscope.probes.jackknife import GROUPS, jackknife_layers
+from anchorscope.probes.stage import COPIES, layers_at_once
 from anchorscope.run.asked import Asked
 from anchorscope.run.machine import RATES, Machine, Rates
 from anchorscope.run.shape import Shape
 from anchorscope.study import ProbeSpec, Study
 from anchorscope.traces.passes import Passes
 
-STEPS, STEPS_OF_GRID = 30, 120  # of the probes' solver: with one strength, and with all of them at once
+STEPS = 20  # of conjugate gradients that a fit of probes takes, about
 LOGITS = 6  # times that logits are read or written, in float32, until a token is chosen
 VLLM_ROWS = 256  # answers that vLLM writes at a time
 BOTH = 0.4  # share of questions whose sampled answers are right and wrong
@@ -226,15 +227,15 @@ class _Costs:
         spec, points = study.probes, len(study.traces.points)
         further = len(study.evidence.further) if study.evidence else 0
         refits = len(set(spec.refit) & set(study.traces.conditions))
-        solved = solves(spec, shape.layers, asked.traced, refits, mirrored=study.evidence is not None)
-        flops = points * sum(each.flops(shape.width) for each in solved)
-        fits = flops / machine.fitting + points * sum(each.seconds(machine, self.rates) for each in solved)
+        fits = points * fits_of(spec, shape.layers, refits, mirrored=study.evidence is not None)
+        flops = fits * STEPS * 4 * asked.traced * shape.width  # a step: two products with all activations
         conditions = len(study.traces.conditions) + further + 1 + refits
         read = points * conditions * spec.repeats * asked.traced * shape.width * shape.layers
         words = spec.repeats * spec.folds * asked.traced / self.rates.words
-        seconds = (fits + read / self.rates.numbers) / machine.cores + words
+        seconds = (flops / machine.fitting + read / self.rates.numbers) / machine.cores + words
         written = 8 * points * conditions * asked.traced * spec.repeats * len(PARTS) * shape.layers
-        memory = machine.cores * 4 * asked.traced * (5 * shape.width + 3 * asked.traced)
+        layer = 4 * COPIES * asked.traced * shape.width
+        memory = layer * layers_at_once(asked.traced, shape.width, machine.cores)
         seconds, numbers = self.shared_out(seconds), self.shared_out(points * self.resampled())
         pathways = StageCost("pathways", numbers, memory=64 * spec.resamples * asked.traced)
         return [StageCost("probes", seconds, 0.0, flops, written, memory), pathways]
@@ -244,38 +245,11 @@ class _Costs:
         return self.study.probes.resamples * self.asked.traced * self.shape.layers / self.rates.resampling
 
 
-@dataclass(frozen=True)
-class Solved:
-    """Fits of probes of one size."""
-
-    count: int
-    """How many times a kernel is made and fitted with."""
-    problems: int
-    """Fits that share it."""
-    samples: float
-    """That are fitted on."""
-    steps: int = STEPS
-    """Of the solver."""
-
-    def flops(self, width: int) -> float:
-        """Of the kernels, and of the steps of the solver."""
-        return self.count * 2 * self.samples**2 * (width + self.steps * self.problems)
-
-    def seconds(self, machine: Machine, rates: Rates) -> float:
-        """Beside them: a step reads the kernel, and looks at every sample of every fit."""
-        each = rates.step + 4 * self.samples**2 / machine.kernels + self.problems * self.samples * rates.element
-        return self.count * self.steps * each
-
-
-def solves(spec: ProbeSpec, layers: int, samples: int, refits: int, mirrored: bool) -> list[Solved]:
-    """Every fit of one read point (probes/stage.py)."""
-    train, rounds = samples * (1 - 1 / spec.folds), spec.repeats * spec.folds
-    single = 1 + mirrored  # the question alone, and the token behind the answer
-    left_out = len(jackknife_layers(layers)) * rounds
-    return [
-        Solved((1 + single) * layers * spec.folds, INNER * len(spec.strengths), train, STEPS_OF_GRID),
-        Solved((1 + single + refits) * layers * rounds, 1 + INNER, train),
-        Solved(2 * layers * rounds, 1 + INNER, train / 2),  # the halves
-        Solved(left_out, GROUPS, train),
-        Solved(2 * left_out, GROUPS, train / 2),
-    ]
+def fits_of(spec: ProbeSpec, layers: int, refits: int, mirrored: bool) -> int:
+    """How many fits the probes of one read point take (probes/stage.py)."""
+    rounds, single = spec.repeats * spec.folds, 1 + mirrored  # the question alone; the token behind the answer
+    strength = (1 + single) * layers * spec.folds * INNER * len(spec.strengths)
+    whole = (1 + single + refits) * layers * rounds * (1 + INNER)
+    halves = (len(PARTS) - 1) * layers * rounds * (1 + INNER)
+    left_out = len(jackknife_layers(layers)) * rounds * len(PARTS) * GROUPS
+    return strength + whole + halves + left_out

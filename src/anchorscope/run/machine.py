@@ -15,7 +15,7 @@ from time import perf_counter
 from anchorscope.run.shape import Shape
 
 MANY, FEW = 2048, 64  # rows of a product: as in a pass over many tokens, and as in one that writes answers
-SAMPLES = 1600  # of a kernel of probes: more than a cache holds
+FITS, SAMPLES = 100, 1600  # of a step of the probes' solver
 TURNS = 3
 
 
@@ -34,9 +34,7 @@ class Machine:
     storage: float
     """Bytes/s at which files are read and written, weights among them."""
     fitting: float
-    """FLOP/s of the probes' products, on one core."""
-    kernels: float
-    """Bytes/s at which a core reads the probes' kernels, which no cache holds."""
+    """FLOP/s of the probes' solver, on one core or on the GPU."""
     start: float
     """Seconds until a replica has loaded the libraries and examined its model, the reading of weights aside."""
     cores: int = 1
@@ -57,10 +55,6 @@ class Rates:
     """Answers/s that are graded by rules."""
     finding: float = 1_000.0
     """Answers/s in which exact tokens are found."""
-    step: float = 1.5e-4
-    """Seconds of one step of the probes' solver, whatever its size."""
-    element: float = 6.4e-8
-    """Seconds of one step for every sample of every fit, beside products."""
     numbers: float = 4e8
     """Activations/s that fitted probes read out."""
     words: float = 6_000.0
@@ -79,6 +73,8 @@ class Shares:
     """Passes of traces and over prompts."""
     decoding: float = 0.28
     """Passes that write answers."""
+    fitting: float = 0.5
+    """The solver of probes; set by hand."""
 
 
 RATES, SHARES = Rates(), Shares()
@@ -90,10 +86,8 @@ H100 = Machine(
     decoding=H100_UTILISATION[0] * 989e12,
     bandwidth=H100_UTILISATION[1] * 3.35e12,  # likewise
     storage=1e9,  # assumed: a shared file system, for each replica
-    fitting=50e9,  # assumed: a core of its host, float32; probes are fitted on CPUs
-    kernels=5e9,  # assumed, likewise
+    fitting=H100_UTILISATION[0] * 67e12,  # likewise, float32
     start=60.0,  # assumed
-    cores=4,
 )
 
 
@@ -109,9 +103,7 @@ def this_machine(
     sizes = (shape.width, shape.inner)
     many, few = (product_seconds((rows, *sizes), kind, where, TURNS, clock) for rows in (MANY, FEW))
     one = product_seconds((1, *sizes), kind, where, TURNS, clock)  # weights are read, and hardly computed with
-    cpu = torch.device("cpu")
-    kernel = product_seconds((SAMPLES, shape.width, SAMPLES), torch.float32, cpu, TURNS, clock)
-    vector = product_seconds((1, SAMPLES, SAMPLES), torch.float32, cpu, TURNS, clock)
+    fits = product_seconds((FITS, shape.width, SAMPLES), torch.float32, where, TURNS, clock)
     weights = shape.width * shape.inner
     return Machine(
         name=f"this machine ({device}, {dtype})",
@@ -119,8 +111,7 @@ def this_machine(
         decoding=shares.decoding * 2 * FEW * weights / few,
         bandwidth=weights * kind.itemsize / one,
         storage=5e8,  # not tried: a disk of our day
-        fitting=2 * SAMPLES**2 * shape.width / kernel,
-        kernels=4 * SAMPLES**2 / vector,
+        fitting=shares.fitting * 2 * FITS * SAMPLES * shape.width / fits,
         start=28.0,  # not tried: of a small model; most of it is its examination
         cores=torch.get_num_threads(),
     )
