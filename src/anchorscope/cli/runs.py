@@ -37,6 +37,13 @@ LogOption = Annotated[
     Path | None,
     typer.Option("--log", metavar="FILE", help="Add what happens to FILE, as lines of JSON, for other programs."),
 ]
+DryRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Say what each stage will cost: tokens, FLOPs, bytes, memory, time on this machine. Then stop.",
+    ),
+]
 
 
 def questions(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
@@ -64,7 +71,7 @@ def answer(
     study: StudyArgument,
     runs: RunsOption = Path("runs"),
     data: DataOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it will cost, and stop.")] = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Let every model answer, grade the answers and find the exact tokens. Goes on where it was stopped."""
     from anchorscope.run.preflight import preflight
@@ -74,7 +81,9 @@ def answer(
     root = runs / loaded.name
     preflight(loaded, root, notice)
     if dry_run:
-        _print_cost(loaded)
+        from anchorscope.cli.cost import ANSWERING, print_cost
+
+        print_cost(loaded, ANSWERING)
         return
     with resumable(), Store.writing(root, loaded) as store:
         _remember(root)
@@ -113,30 +122,6 @@ def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
         )
 
 
-def _print_cost(study: Study) -> None:
-    """How many questions and tokens a run will take."""
-    from anchorscope.run.cost import cost_of, judge_cost
-
-    table = table_of("model", "set", "questions", "shared tokens", "tokens each", "answer, at most", "tokens in all")
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for model in study.models:
-        with progress(f"{model.name}: counting tokens", None):
-            costs = cost_of(study, model)
-        for cost in costs:
-            numbers = (f"{cost.questions:,}", f"{cost.shared_tokens}", f"{cost.tokens_per_question:.1f}")
-            table.add_row(cost.model, cost.dataset, *numbers, f"{cost.answer_tokens}", f"{cost.tokens / 1e6:,.2f} M")
-    out.print(table)
-    for model in study.models:
-        if judged := judge_cost(study, model):
-            price = "no price in judge.price" if judged.dollars is None else f"at most about ${judged.dollars:,.2f}"
-            out.print(
-                f"{judged.model}: the judge is asked {judged.requests:,} times, about {judged.tokens / 1e6:,.2f} M "
-                f"tokens in and at most {judged.replied / 1e6:,.2f} M out; {price}"
-            )
-    out.print("Nothing was computed. The shared tokens are computed once; most answers end well before the limit.")
-
-
 def models() -> None:
     """List the families of models whose sites are known."""
     from anchorscope.models.sites import FAMILIES
@@ -152,9 +137,23 @@ def models() -> None:
     )
 
 
-def run(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None, log: LogOption = None) -> None:
+def run(
+    study: StudyArgument,
+    runs: RunsOption = Path("runs"),
+    data: DataOption = None,
+    log: LogOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
     """Do all of a study: answers, traces, probes, pathways, figures. Goes on where it was stopped."""
-    _carry_out(load(study, data), runs, log)
+    loaded = load(study, data)
+    if dry_run:
+        from anchorscope.cli.cost import print_cost
+        from anchorscope.run.preflight import preflight
+
+        preflight(loaded, runs / loaded.name, notice)
+        print_cost(loaded)
+        return
+    _carry_out(loaded, runs, log)
 
 
 def _carry_out(study: Study, runs: Path, log: Path | None = None) -> Store:

@@ -127,6 +127,15 @@ def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Tokenizer:
         raise ModelError(f"{spec.name}: its tokenizer cannot be loaded ({reason})") from None
 
 
+def load_config(spec: ModelSpec, source: ModelSource) -> Any:
+    """Load the configuration alone."""
+    from transformers import AutoConfig
+
+    folder, options = _where(spec, source)
+    with hub_errors(spec.id, "model"):
+        return AutoConfig.from_pretrained(folder, **options)
+
+
 def wants_bos(tokenizer: Tokenizer, source: ModelSource) -> bool:
     """Whether texts start with BOS: the tokenizer adds it, the GGUF file says so, or the family was trained so."""
     bos = tokenizer.bos_token_id
@@ -161,13 +170,13 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
     folder, options = _where(spec, source)
     if "gguf_file" in options:
         options |= _unpacked()
-    device = _device(spec)
+    device = device_of(spec)
     try:
         with hub_errors(spec.id, "model"):
             network: Network = AutoModelForCausalLM.from_pretrained(
                 folder,
                 **options,
-                dtype=_dtype(spec),
+                dtype=dtype_of(spec),
                 device_map=spec.device_map or {"": device},
                 attn_implementation=_attention(spec, source),
                 trust_remote_code=False,
@@ -190,21 +199,21 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
 
 def _empty_network(spec: ModelSpec, source: ModelSource) -> Network:
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+    from transformers import AutoModelForCausalLM, GenerationConfig
 
     folder, options = _where(spec, source)
+    config = load_config(spec, source)
     with hub_errors(spec.id, "model"):
-        config = AutoConfig.from_pretrained(folder, **options)
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(
-                config, dtype=_dtype(spec), attn_implementation=_attention(spec, source)
+                config, dtype=dtype_of(spec), attn_implementation=_attention(spec, source)
             )
         if "gguf_file" not in options:
             network.generation_config = GenerationConfig.from_pretrained(folder, **options)
     return network
 
 
-def _device(spec: ModelSpec) -> str:
+def device_of(spec: ModelSpec) -> str:
     """Where a model goes that is not sharded."""
     import torch
 
@@ -213,13 +222,13 @@ def _device(spec: ModelSpec) -> str:
     return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def _dtype(spec: ModelSpec) -> torch.dtype:
+def dtype_of(spec: ModelSpec) -> torch.dtype:
     """The number type asked for, or what is fast on the device it goes to."""
     import torch
 
     from anchorscope.models.speed import fastest_dtype
 
-    name = spec.dtype if spec.dtype != "auto" else fastest_dtype(torch.device(_device(spec)))
+    name = spec.dtype if spec.dtype != "auto" else fastest_dtype(torch.device(device_of(spec)))
     dtype: torch.dtype = getattr(torch, name)
     return dtype
 

@@ -1,95 +1,255 @@
-"""What a run will cost, in tokens, before anything is computed."""
+"""What a run costs, stage by stage: tokens, FLOPs, bytes, seconds; from a model's shape, the questions and a machine.
+
+A pure function of values, so that it serves a dry run here and a plan for machines one does not have. The formulas in
+words, where each constant comes from and how far off it was on a run it had not seen are in docs/scale.md.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from math import ceil
 
-from anchorscope.grades.judge import MAX_TOKENS, Case, filled
-from anchorscope.models.load import load_tokenizer, wants_bos
-from anchorscope.models.prompts import Prompter
-from anchorscope.models.source import find_model
-from anchorscope.questions.record import Question
-from anchorscope.questions.stage import open_set
-from anchorscope.study import DatasetSpec, ModelSpec, Study
+from anchorscope.probes.fit import INNER
+from anchorscope.probes.folds import PARTS
+from anchorscope.probes.jackknife import GROUPS, jackknife_layers
+from anchorscope.probes.stage import COPIES, layers_at_once
+from anchorscope.run.asked import Asked
+from anchorscope.run.machine import RATES, Machine, Rates
+from anchorscope.run.shape import Shape
+from anchorscope.study import ProbeSpec, Study
+from anchorscope.traces.passes import Passes
 
-LOOKED_AT = 200  # questions per set whose tokens are counted
-ANSWER_LIKE = "an answer of some words"  # stands for answers that are not there yet
-
-
-@dataclass(frozen=True)
-class Cost:
-    """One model on one dataset."""
-
-    model: str
-    """As the study calls it."""
-    dataset: str
-    """Likewise."""
-    questions: int
-    """How many are asked."""
-    shared_tokens: int
-    """Tokens all prompts start with, computed once."""
-    tokens_per_question: float
-    """Mean tokens of a prompt after those."""
-    answer_tokens: int
-    """At most, per question."""
-
-    @property
-    def tokens(self) -> float:
-        """Prompt tokens to compute, at most, with answers."""
-        return self.shared_tokens + self.questions * (self.tokens_per_question + self.answer_tokens)
+STEPS = 20  # of conjugate gradients that a fit of probes takes, about
+LOGITS = 6  # times that logits are read or written, in float32, until a token is chosen
+VLLM_ROWS = 256  # answers that vLLM writes at a time
+BOTH = 0.4  # share of questions whose sampled answers are right and wrong
+ROW = {"questions": 230, "answers": 90, "grades": 15, "spans": 100}  # bytes of a row, as files
+BACKWARD = 3  # passes that one with gradients takes
 
 
 @dataclass(frozen=True)
-class JudgeCost:
-    """What a judge is asked for one model, over all datasets. Tokens are counted as four characters each."""
+class StageCost:
+    """What one stage of one model takes on one set, or on all of them."""
 
-    model: str
-    """Whose answers are judged."""
-    requests: int
-    """One for each answer; less where answers repeat."""
-    tokens: float
-    """Of all prompts."""
-    replied: int
-    """Tokens of all replies, at most."""
-    dollars: float | None
-    """By the price in the study; None where it has none."""
-
-
-def judge_cost(study: Study, model: ModelSpec) -> JudgeCost | None:
-    """Estimate from some questions of each set what judging one model's answers takes; None without a judge."""
-    judge = study.grades.judge
-    if judge is None:
-        return None
-    requests, tokens = 0, 0.0
-    for dataset in study.datasets:
-        some, size = _looked_at(study, dataset)
-        cases = [Case(ANSWER_LIKE, question.answers, question.question) for question in some]
-        tokens += size * sum(len(filled(judge.prompt, case)) for case in cases) / 4 / max(1, len(cases))
-        requests += size
-    replied = MAX_TOKENS * requests
-    dollars = (tokens * judge.price[0] + replied * judge.price[1]) / 1e6 if judge.price else None
-    return JudgeCost(model.name, requests, tokens, replied, dollars)
+    stage: str
+    """As a run's times are told."""
+    seconds: float
+    """With all replicas."""
+    tokens: float = 0.0
+    """That go through the model."""
+    flops: float = 0.0
+    """In all."""
+    written: float = 0.0
+    """Bytes of files."""
+    memory: float = 0.0
+    """Bytes that a replica holds at most."""
 
 
-def _looked_at(study: Study, dataset: DatasetSpec) -> tuple[list[Question], int]:
-    """Some questions of a set, and how many will be asked."""
-    questions = open_set(dataset, study.base)
-    count = sum(1 for _, question in questions.read() if question is not None)
-    some = [question for _, question in islice(questions.read(), LOOKED_AT) if question is not None]
-    return some, min(count, dataset.sample or count)
+def costs_of(
+    study: Study, shape: Shape, asked: Sequence[Asked], machine: Machine, rates: Rates = RATES
+) -> list[StageCost]:
+    """Every stage of one model, over all its sets."""
+    stages = [stage for each in asked for stage in _Costs(study, shape, each, machine, rates, len(asked)).stages()]
+    return [_loading(study, shape, machine), *_summed(stages)]
 
 
-def cost_of(study: Study, model: ModelSpec) -> list[Cost]:
-    """Count the tokens of some questions of each set with the model's own tokenizer; no weights are loaded."""
-    source = find_model(model, study.base)
-    tokenizer = load_tokenizer(model, source)
-    prompter = Prompter(tokenizer, study.prompt_for(model), wants_bos(tokenizer, source))
-    costs = []
-    for dataset in study.datasets:
-        some, size = _looked_at(study, dataset)
-        prompts = prompter.many([(question.question, question.context) for question in some])
-        own = sum(len(prompt.ids) - len(prompter.shared_ids) for prompt in prompts) / max(1, len(prompts))
-        shared = len(prompter.shared_ids)
-        costs.append(Cost(model.name, dataset.name, size, shared, own, study.answers.max_new_tokens))
-    return costs
+def _summed(stages: Iterable[StageCost]) -> list[StageCost]:
+    """Stages of the same name as one: its memory is that of the largest."""
+    found: dict[str, StageCost] = {}
+    for each in stages:
+        so_far = found.get(each.stage, StageCost(each.stage, 0.0))
+        found[each.stage] = StageCost(
+            each.stage,
+            so_far.seconds + each.seconds,
+            so_far.tokens + each.tokens,
+            so_far.flops + each.flops,
+            so_far.written + each.written,
+            max(so_far.memory, each.memory),
+        )
+    return list(found.values())
+
+
+def _loading(study: Study, shape: Shape, machine: Machine) -> StageCost:
+    """Weights are read for answers and traces, again for a map, and again for evidence; on Ray each pool reads them."""
+    apart = study.engine.kind == "ray" or study.answers.backend == "vllm"  # answers and traces
+    times = 1 + apart + (study.map is not None) + (study.evidence is not None) * (1 + apart)
+    return StageCost("loading", times * (machine.start + shape.weights / machine.storage), memory=2 * shape.weights)
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """The stages of one model on one set."""
+
+    study: Study
+    """What is asked for."""
+    shape: Shape
+    """Of the model."""
+    asked: Asked
+    """What it has to do."""
+    machine: Machine
+    """On which machine."""
+    rates: Rates
+    """How fast it does what is not the model's."""
+    sets: int
+    """How many the model is asked: what is made at once of each, replicas do side by side."""
+
+    def stages(self) -> list[StageCost]:
+        """In the order of a run."""
+        asked, rates, rows = self.asked, self.rates, self.asked.questions
+        stages = [
+            StageCost("questions", asked.available / rates.reading, written=rows * ROW["questions"]),
+            self.answers(),
+            StageCost("grades", rows / rates.grading, written=rows * ROW["grades"]),
+            StageCost("spans", rows / rates.finding, written=rows * ROW["spans"]),
+            self.traces(),
+            *self.probes(),
+        ]
+        if self.study.map is not None:
+            stages.append(self.map())
+        if self.study.evidence is not None:
+            stages += [self.sampling(), self.evidence()]
+        return [*stages, StageCost("figures", rates.figures * len(self.study.traces.points))]
+
+    # --- through the model
+
+    def written_answers(self, prompts: float, answers: float, rows: float) -> tuple[float, float, float]:
+        """Tokens, FLOPs and seconds of so many answers, `rows` at a time, to so many prompts."""
+        asked, shape, machine, most = self.asked, self.shape, self.machine, self.study.answers.max_new_tokens
+        # 1. the prompts, in passes over many tokens
+        before = prompts * asked.own
+        reading = shape.flops(before, asked.shared + asked.own / 2)
+        # 2. the answers: what is computed, and what is read of weights, keys and logits
+        tokens = answers * asked.answer
+        writing = shape.flops(tokens, asked.sequence) + shape.head_flops(tokens)
+        steps = ceil(answers / rows) * most  # some row of a batch goes on to the end
+        logits = LOGITS * 4 * shape.vocabulary * tokens
+        read = steps * shape.read + tokens * asked.sequence * shape.cache
+        seconds = reading / machine.passes + logits / machine.bandwidth
+        seconds += max(writing / machine.decoding, read / machine.bandwidth)
+        return before + tokens, reading + writing, seconds
+
+    def answers(self) -> StageCost:
+        """Greedy answers to every question; those of a file are read in one pass with their prompts."""
+        asked, shape, spec = self.asked, self.shape, self.study.answers
+        together = spec.batch_tokens / (asked.own + spec.max_new_tokens)
+        rows = min(asked.questions, VLLM_ROWS if spec.backend == "vllm" else max(1.0, together))
+        if spec.source == "file":
+            tokens = asked.questions * (asked.own + asked.answer)
+            flops = shape.flops(tokens, asked.sequence) + shape.head_flops(asked.questions * asked.answer)
+            seconds = flops / self.machine.passes
+        else:
+            tokens, flops, seconds = self.written_answers(asked.questions, asked.questions, rows)
+        memory = shape.weights + rows * ((asked.sequence + spec.max_new_tokens) * shape.cache + 8 * shape.vocabulary)
+        return StageCost(
+            "answers",
+            self.shared_out(seconds, asked.questions, self.study.shard_rows),
+            tokens,
+            flops,
+            asked.questions * ROW["answers"],
+            memory,
+        )
+
+    def traces(self) -> StageCost:
+        """All conditions of the traced samples in one pass each; then attention, one sample at a time."""
+        asked, shape, machine, study = self.asked, self.shape, self.machine, self.study
+        passes = Passes(study.traces, [0] * asked.shared, shape.layers, study.evidence)
+        # 1. what is computed
+        tokens = asked.traced * asked.slots
+        flops = shape.flops(tokens, asked.sequence)
+        flops += shape.head_flops(asked.traced * len(passes.supported) * (asked.answer - 1))
+        # 2. attention, of some samples alone: its weights are read anew for each
+        alone = min(study.traces.mass, asked.traced)
+        mass = shape.flops(alone * asked.sequence, asked.sequence / 2)
+        looking = max(mass / machine.passes, alone * shape.weights / machine.bandwidth)
+        # 3. which samples, by every replica: all are read twice to choose, once more to trace, and again for attention
+        chosen = (6 if study.traces.mass else 3) + (study.evidence is not None)
+        chosen += 2 if study.engine.kind == "ray" else 0  # to plan
+        choosing = chosen * asked.questions / self.rates.sampling
+        written = asked.traced * len(passes.kept) * len(study.traces.sites) * shape.layers * shape.width * shape.size
+        return StageCost(
+            "traces",
+            self.shared_out(flops / machine.passes + written / machine.storage, asked.traced, 256) + looking + choosing,
+            tokens + alone * asked.sequence,
+            flops + mass,
+            written,
+            shape.weights + 1e9 * study.traces.memory,
+        )
+
+    def map(self) -> StageCost:
+        """One pass for every cut layer, from there on: half of the layers on average."""
+        spec, asked, shape = self.study.map, self.asked, self.shape
+        assert spec is not None
+        samples = min(asked.traced, spec.correct + spec.wrong)
+        streams = len(spec.conditions) * (shape.layers + 1) / 2
+        tokens = samples * (asked.own + asked.answer + streams * asked.cut)
+        flops = shape.flops(tokens, asked.sequence)
+        probes, points = self.study.probes, len(self.study.traces.points)
+        read = samples * len(spec.conditions) * shape.layers**2 / 2
+        written = 4 * points * read * probes.repeats * len(PARTS)
+        seconds = flops / self.machine.passes + points * read * probes.repeats * shape.width / self.rates.numbers
+        memory = shape.weights + 1e9 * self.study.traces.memory
+        return StageCost("map", self.shared_out(seconds, samples, 64), tokens, flops, written, memory)
+
+    def sampling(self) -> StageCost:
+        """Several answers to some of the traced questions."""
+        spec, asked = self.study.evidence, self.asked
+        assert spec is not None
+        prompts = min(spec.questions, asked.traced)
+        rows = min(prompts * spec.answers, self.study.answers.batch_tokens / (asked.own + asked.answer))
+        tokens, flops, seconds = self.written_answers(prompts, prompts * spec.answers, max(1.0, rows))
+        seconds = self.shared_out(seconds, prompts, self.study.shard_rows)
+        return StageCost("sampling", seconds, tokens, flops, prompts * spec.answers * ROW["answers"] / 2)
+
+    def evidence(self) -> StageCost:
+        """Sampled answers read, other shots, saliency; then numbers, as pathways are computed."""
+        spec, asked, shape = self.study.evidence, self.asked, self.shape
+        assert spec is not None
+        said = BOTH * min(spec.questions, asked.traced) * 2 * spec.distinct
+        again = min(spec.samples, asked.traced)
+        tokens = said * asked.within + spec.prompts * again * (asked.own + asked.answer + asked.cut)
+        alone = 2 * again * asked.sequence  # by two gradients
+        flops = shape.flops(tokens + BACKWARD * alone, asked.sequence)
+        seconds = self.shared_out(flops / self.machine.passes, said / 2 + again, 64)
+        numbers = self.shared_out(len(self.study.traces.points) * self.resampled())
+        return StageCost("evidence", seconds + numbers, tokens + alone, flops)
+
+    def shared_out(self, seconds: float, rows: float = 1, shard: int = 1) -> float:
+        """Seconds of what replicas do side by side, by shards of all sets: in the last round some find nothing left."""
+        shards = self.sets * max(1, ceil(rows / shard))
+        return seconds * ceil(shards / self.machine.replicas) / shards
+
+    # --- probes and what is made of them
+
+    def probes(self) -> list[StageCost]:
+        """Fits and read-outs of every read point, words alone, samples left out; and the pathways."""
+        study, asked, shape, machine = self.study, self.asked, self.shape, self.machine
+        spec, points = study.probes, len(study.traces.points)
+        further = len(study.evidence.further) if study.evidence else 0
+        refits = len(set(spec.refit) & set(study.traces.conditions))
+        fits = points * fits_of(spec, shape.layers, refits, mirrored=study.evidence is not None)
+        flops = fits * STEPS * 4 * asked.traced * shape.width  # a step: two products with all activations
+        conditions = len(study.traces.conditions) + further + 1 + refits
+        read = points * conditions * spec.repeats * asked.traced * shape.width * shape.layers
+        words = spec.repeats * spec.folds * asked.traced / self.rates.words
+        seconds = (flops / machine.fitting + read / self.rates.numbers) / machine.cores + words
+        written = 8 * points * conditions * asked.traced * spec.repeats * len(PARTS) * shape.layers
+        layer = 4 * COPIES * asked.traced * shape.width
+        memory = layer * layers_at_once(asked.traced, shape.width, machine.cores)
+        seconds, numbers = self.shared_out(seconds), self.shared_out(points * self.resampled())
+        pathways = StageCost("pathways", numbers, memory=64 * spec.resamples * asked.traced)
+        return [StageCost("probes", seconds, 0.0, flops, written, memory), pathways]
+
+    def resampled(self) -> float:
+        """Seconds of the statistics of one read point in all resamples."""
+        return self.study.probes.resamples * self.asked.traced * self.shape.layers / self.rates.resampling
+
+
+def fits_of(spec: ProbeSpec, layers: int, refits: int, mirrored: bool) -> int:
+    """How many fits the probes of one read point take (probes/stage.py)."""
+    rounds, single = spec.repeats * spec.folds, 1 + mirrored  # the question alone; the token behind the answer
+    strength = (1 + single) * layers * spec.folds * INNER * len(spec.strengths)
+    whole = (1 + single + refits) * layers * rounds * (1 + INNER)
+    halves = (len(PARTS) - 1) * layers * rounds * (1 + INNER)
+    left_out = len(jackknife_layers(layers)) * rounds * len(PARTS) * GROUPS
+    return strength + whole + halves + left_out

@@ -1,0 +1,72 @@
+"""What a run will cost, printed: the tables of --dry-run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from anchorscope.cli.console import out, progress, size_of, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from anchorscope.study import Study
+
+ANSWERING = frozenset({"loading", "questions", "answers", "grades", "spans"})
+"""The stages of `anchorscope answer`."""
+
+
+def print_cost(study: Study, only: Collection[str] | None = None) -> None:
+    """How many questions and tokens a run takes, and how long on this machine, stage by stage; or some stages of it."""
+    from anchorscope.run.asked import judge_cost
+    from anchorscope.run.cost import costs_of
+    from anchorscope.run.dryrun import expected
+
+    asked = table_of("model", "set", "questions", "shared tokens", "tokens each", "answer, about", "traced, at most")
+    stages = table_of("model", "stage", "tokens", "TFLOP", "written", "memory", "time here")
+    for table in (asked, stages):
+        for column in table.columns[2:]:
+            column.justify = "right"
+    # 1. what there is to do, and how fast this machine is
+    with progress("counting tokens and trying products", len(study.models) * (len(study.datasets) + 1)) as advance:
+        found = [expected(study, model, advance) for model in study.models]
+    # 2. by set, and by stage
+    for each in found:
+        for one in each.asked:
+            numbers = (f"{one.questions:,}", f"{one.shared}", f"{one.own:.1f}", f"{one.answer:.1f}", f"{one.traced:,}")
+            asked.add_row(one.model, one.dataset, *numbers)
+        seconds = 0.0
+        for cost in costs_of(study, each.shape, each.asked, each.machine):
+            if only is None or cost.stage in only:
+                seconds += cost.seconds
+                stages.add_row(
+                    each.model, cost.stage, _some(cost.tokens / 1e6, " M"), _some(cost.flops / 1e12),
+                    size_of(int(cost.written)) if cost.written else "–",
+                    size_of(int(cost.memory)) if cost.memory else "–", _time(cost.seconds),
+                )  # fmt: skip
+        stages.add_row(each.model, "in all", "", "", "", "", _time(seconds))
+    out.print(asked)
+    out.print()
+    out.print(stages)
+    # 3. the judge
+    for model in study.models:
+        if judged := judge_cost(study, model):
+            price = "no price in judge.price" if judged.dollars is None else f"at most about ${judged.dollars:,.2f}"
+            out.print(
+                f"{judged.model}: the judge is asked {judged.requests:,} times, about {judged.tokens / 1e6:,.2f} M "
+                f"tokens in and at most {judged.replied / 1e6:,.2f} M out; {price}"
+            )
+    out.print(
+        "Nothing was computed. Answers are counted as long as accepted ones, and one in ten as right; times are from "
+        "some seconds of products on this machine, with the study's replicas (docs/scale.md).",
+        style="dim",
+    )
+
+
+def _some(number: float, unit: str = "") -> str:
+    """A number for people; a dash for none."""
+    return f"{number:,.2f}{unit}" if number else "–"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
