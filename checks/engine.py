@@ -2,8 +2,8 @@
 
     python checks/engine.py identical speed faults disk poison memory share [--before CHECKOUT] [--work DIR]
 
-Each part prints what it found; the last line is one JSON object. Real Ray, real processes, real signals; the models of
-`identical` and `speed` are SmolLM2-135M and Gemma-3-270m, those of `faults` and `memory` tiny ones. One thread each.
+Each part prints what it found; the last line is one JSON object. Real Ray, real processes, real signals; the model of
+`speed` and `share` is SmolLM2-135M, the others are tiny ones of two families. One thread each.
 """
 
 from __future__ import annotations
@@ -178,8 +178,12 @@ def different(one: Path, other: Path) -> list[str]:
 
 def identical(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Two models, four sets: the same files in process and on Ray with 1, 2 and 4 replicas."""
-    models = {"SmolLM2-135M": "smollm2-135m", "Gemma-3-270m": "gemma-3-270m"}
-    study = real_study(work, options.each, models, SETS, shard_rows=16, traces={"mass": 8})
+    if options.real:
+        models = {"SmolLM2-135M": "smollm2-135m", "Gemma-3-270m": "gemma-3-270m"}
+        study = real_study(work, options.each, models, SETS, shard_rows=16, traces={"mass": 8})
+    else:
+        sets = dict.fromkeys(SETS, (options.each // 2, options.each - options.each // 2))
+        study = tiny_study(work, sets, {"one": "llama", "two": "gemma3_text"}, shard_rows=16, traces={"mass": 8})
     plain = carried_out(write(work, study, "plain"), work / "plain")
     found: dict[str, Any] = {"files": len(content(work / "plain")), "seconds in process": round(plain["seconds"])}
     for replicas in (1, 2, 4):
@@ -194,7 +198,7 @@ def identical(work: Path, options: argparse.Namespace) -> dict[str, Any]:
 def speed(work: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Tracing with SmolLM2: in process, on Ray with one replica, with two; one thread each, start-up aside."""
     study = real_study(
-        work, options.traced, {"SmolLM2-135M": "smollm2-135m"}, ("triviaqa",), shard_rows=16, traces={"mass": 0}
+        work, options.traced, {"SmolLM2-135M": "smollm2-135m"}, ("triviaqa",), shard_rows=4, traces={"mass": 0}
     )
     kinds: dict[str, dict[str, Any] | None] = {
         "in process": None,
@@ -208,10 +212,12 @@ def speed(work: Path, options: argparse.Namespace) -> dict[str, Any]:
             times = carried_out(path, work / path.stem)["times"]
             seconds[name].append(times["traces"])
             print(name, {k: round(v, 1) for k, v in times.items()}, flush=True)
+    unlike = {name: different(work / "in-process", work / name) for name in ("one-replica", "two-replicas")}
     ratios = [b / a for a, b in zip(seconds["in process"], seconds["one replica"], strict=True)]
     gains = [b / a for a, b in zip(seconds["two replicas"], seconds["one replica"], strict=True)]
     return {
         "seconds of tracing": seconds,
+        "different": unlike,
         "one replica / in process": statistics.median(ratios),
         "one replica / two replicas": statistics.median(gains),
     }
@@ -380,13 +386,14 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=list(PARTS))
     parser.add_argument("--work", type=Path, default=CACHE / "engine")
     parser.add_argument("--before", type=Path, help="an older checkout, for `share`")
+    parser.add_argument("--real", action="store_true", help="real models in `identical` too: an hour")
     parser.add_argument("--each", type=int, default=48, help="questions of each set in `identical`")
-    parser.add_argument("--traced", type=int, default=384, help="questions in `speed`")
-    parser.add_argument("--rounds", type=int, default=3, help="of `speed`")
+    parser.add_argument("--traced", type=int, default=48, help="questions in `speed`")
+    parser.add_argument("--rounds", type=int, default=2, help="of `speed`")
     parser.add_argument("--runs", type=int, default=4, help="with faults, three each")
     parser.add_argument("--seed", type=int, default=0, help="of the times of faults")
     parser.add_argument("--questions", type=int, nargs="+", default=[1000, 50000], help="of `memory`")
-    parser.add_argument("--whole", type=int, default=600, help="questions in `share`")
+    parser.add_argument("--whole", type=int, default=120, help="questions in `share`")
     options = parser.parse_args()
     found = {}
     for name in options.parts:
