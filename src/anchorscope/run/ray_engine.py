@@ -202,7 +202,7 @@ class RayEngine:
             cpus = self.spec.replicas * self.spec.cpus_per_replica + SPARE_CPUS
             try:
                 ray.init(
-                    address=self.spec.address,
+                    address=self.spec.address or "local",  # else Ray would join whatever cluster runs here
                     num_cpus=max(cpus, os.cpu_count() or 1) if local else None,
                     include_dashboard=False if local else None,
                     log_to_driver=False,
