@@ -227,6 +227,7 @@ class StandIn:
     revision: str | None
     enable_prefix_caching: bool
     tensor_parallel_size: int
+    enforce_eager: bool
     stop: int
     calls: list[list[Any]] = field(default_factory=list)
     llm_engine = SimpleNamespace(
@@ -248,6 +249,7 @@ def test_vllm_draws_each_answer_from_a_seed_of_its_own(cpu: bool, llama: Model, 
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=StandIn, SamplingParams=_Params))
     monkeypatch.setitem(sys.modules, "vllm.platforms", SimpleNamespace(current_platform=platform))
     generator = VllmGenerator(llama, LIMIT, stop=llama.tokenizer.eos_token_id)
+    assert generator.llm.enforce_eager is cpu  # compiling takes minutes there
     assert generator.llm.logprobs_mode == "raw_logprobs"  # at temperature 1, whatever answers are drawn at
     prompts = [[5, 6, 7, 8, 9], [5, 6], [5, 6, 7]]
     found = generator.sample(prompts, 4, 0.7, ["a", "b", "c"])

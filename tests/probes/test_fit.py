@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import ProbeError
-from anchorscope.probes.fit import Strength, choose_strength, fit_layer
+from anchorscope.probes.fit import Strength, choose_strength, fit_layer, standardise
 from anchorscope.probes.folds import Folds, inner_folds, make_folds
 from anchorscope.probes.logistic import SPREADS, balanced, balanced_log_loss, fit_temperature, fit_temperatures
 from anchorscope.probes.probe import LayerProbes, load_probes, save_probes
@@ -376,3 +376,26 @@ def test_broken_probes_are_refused(tmp_path: Path, probes: LayerProbes):
     save_probes(stem, [LayerProbes(probes.weight, probes.bias[:1], probes.temperature)], {})
     with pytest.raises(ProbeError, match="shapes"):
         load_probes(stem)
+
+
+def test_training_sets_with_fewer_inner_folds_than_others_keep_their_own_temperatures():
+    """With few clusters an inner fold can be empty; what other sets get does not shift by it."""
+    labels, clusters = np.arange(16) % 2 == 0, np.arange(16) // 4
+    x = np.random.default_rng(5).normal(size=(16, 6)).astype(np.float32)
+    x[labels] += 1
+    folds = make_folds(labels, clusters, repeats=2, folds=3, seed=0, halves=False)
+    together = fit_layer(x, labels, clusters, folds, 0.1, parts=1)
+    counts = set()
+    for repeat, fold in np.ndindex(2, 3):
+        train = np.flatnonzero(folds.training(repeat, fold, 0))
+        inner = inner_folds(labels[train], clusters[train], 3, [0, repeat, fold, 0])
+        counts.add(int(inner.max()) + 1)
+        z, logits = standardise(x[train])[0], np.empty(len(train))
+        for each in range(int(inner.max()) + 1):
+            fitted, left = inner != each, inner == each
+            c = 0.1 * len(train) / fitted.sum()
+            probe = LogisticRegression(C=c, class_weight="balanced", tol=1e-10, max_iter=10000)
+            logits[left] = probe.fit(z[fitted], labels[train][fitted]).decision_function(z[left])
+        wanted = fit_temperature(logits, labels[train])
+        assert together.temperature[repeat, fold, 0] == pytest.approx(wanted, rel=1e-2)
+    assert counts == {2, 3}

@@ -66,8 +66,10 @@ def test_a_group_does_not_reach_its_own_read_out(data, probe: Probe):
         Probe(folds=4, repeats=2, strengths=[probe.strength_]).fit(x, labels, groups=groups)
         for labels in (y, np.where(own, ~y, y))
     )
-    np.testing.assert_array_equal(other.logits_[own], one.logits_[own])
-    assert (other.logits_[~own] != one.logits_[~own]).any()
+    # fits are solved together, each to its tolerance: its own labels move a read-out by no more than that
+    moved = np.abs(other.logits_ - one.logits_) / np.abs(one.logits_).max()
+    assert moved[own].max() < 1e-5
+    assert moved[~own].max() > 1e-2
 
 
 def test_labels_that_mean_nothing_give_one_half(data):

@@ -83,10 +83,11 @@ def choose_strength(
     def losses(layer: int) -> FloatArray:  # (raw or calibrated, grid)
         clean = _checked_activations(read(layer), len(right), f"layer {layer}")
         problems = [(place, rows, c) for c in tried for place, each in enumerate(sets) for rows in each.inner_fits()]
-        solved = _solved(_shared(clean), right, sets, problems).logits.reshape(len(tried), len(sets), INNER, -1)
+        solved = _solved(_shared(clean), right, sets, problems).logits.reshape(len(tried), -1, len(right))
+        of_set = np.array([place for place, _, _ in problems[: solved.shape[1]]])
         sums = np.zeros((2, len(tried)))
         for place, each in enumerate(sets):
-            logits = np.stack([each.inner_logits(one) for one in solved[:, place]])  # (grid, sample)
+            logits = np.stack([each.inner_logits(one) for one in solved[:, of_set == place]])  # (grid, sample)
             y = right[each.rows]
             cooled = logits / fit_temperatures(logits, y)[:, None]
             for kind, readings in enumerate((logits, cooled)):
@@ -128,10 +129,10 @@ def fit_layer(
     solved = _solved(shared, right, sets, [(i, each.mask(), c) for i, each in enumerate(sets)])
     # inner fits begin where the whole one ended
     inner_fits = [(i, rows, c) for i, each in enumerate(sets) for rows in each.inner_fits()]
-    near = [np.repeat(each, inner, axis=0) for each in (solved.weight, solved.bias)]
-    within = _solved(shared, right, sets, inner_fits, near).logits
+    of_set = np.array([i for i, _, _ in inner_fits])  # a set of few clusters may have fewer inner folds than others
+    within = _solved(shared, right, sets, inner_fits, (solved.weight[of_set], solved.bias[of_set])).logits
     for i, (place, each) in enumerate(zip(places, sets, strict=True)):
-        own = within[i * inner : (i + 1) * inner]
+        own = within[of_set == i]
         temperature[place] = fit_temperature(each.inner_logits(own), right[each.rows])
         weight[place] = solved.weight[i] / temperature[place]
         # from the weights as stored, so that their rounding is not multiplied by a large mean
