@@ -49,8 +49,6 @@ class Report:
     """How long the replica took to load and examine its model before it."""
     ended: float = 0.0
     """When it was done, in seconds since 1970."""
-    replica: str = ""
-    """Who did it: process and node."""
     notices: list[str] = field(default_factory=list)
     """What a person should know."""
     error: AnchorscopeError | None = None
@@ -87,7 +85,7 @@ class Replica:
 
     def __call__(self, task: Task, jobs: Sequence[Job]) -> Report:
         """Carry one task out. Shards that are there already, whole, are not made again."""
-        report = Report(task.flow, task.shard, replica=self.name)
+        report = Report(task.flow, task.shard)
         try:
             for job in jobs:
                 start = perf_counter()
