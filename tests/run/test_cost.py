@@ -62,9 +62,11 @@ def test_the_flops_of_a_pass_are_those_that_torch_counts(family: str, tmp_path: 
     model.network.set_attn_implementation("eager")  # torch does not count what sdpa does on a CPU
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
         model.network(torch.arange(3, 3 + tokens)[None], use_cache=False)
+    # positions times frequencies: a matrix product in older versions of transformers, and no part of the shape
+    rotary = sum(sum(ops.values()) for name, ops in counter.get_flop_counts().items() if name.endswith("rotary_emb"))
     shape = shape_of(model.network.config, 4)
     # a plain pass computes every edge, seen or not: as many keys as there are tokens
-    assert counter.get_total_flops() == shape.flops(tokens, tokens) + shape.head_flops(tokens)
+    assert counter.get_total_flops() - rotary == shape.flops(tokens, tokens) + shape.head_flops(tokens)
 
 
 def test_a_shape_says_how_large_a_published_model_is():

@@ -64,25 +64,12 @@ function pairTable(a, b) {
   return make(
     "div",
     {},
-    make(
-      "div",
-      { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Questions in common" },
-      make(
-        "table",
-        {},
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            ...["questions traced in both", "both right", "only the first", "only the other", "both wrong"].map(
-              (h, i) => make("th", { scope: "col", class: i ? "right" : "" }, h),
-            ),
-          ),
-        ),
-        body,
+    tableOf(
+      "Questions in common",
+      ["questions traced in both", "both right", "only the first", "only the other", "both wrong"].map((h, i) =>
+        headOf(h, i > 0),
       ),
+      body,
     ),
     make(
       "p",
@@ -133,25 +120,7 @@ function middleTable(a, b) {
         ),
       );
     });
-  return make(
-    "div",
-    { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Half-way up" },
-    make(
-      "table",
-      {},
-      make(
-        "thead",
-        {},
-        make(
-          "tr",
-          {},
-          make("td"),
-          ...[a, b].map((m) => make("th", { scope: "col", class: "right" }, about.models[m].name)),
-        ),
-      ),
-      body,
-    ),
-  );
+  return tableOf("Half-way up", [make("td"), ...[a, b].map((m) => headOf(about.models[m].name, true))], body);
 }
 
 function verdictsApart(a, b) {
@@ -179,22 +148,9 @@ function verdictsApart(a, b) {
   }
   if (!body.childElementCount)
     return make("p", { class: "notice" }, about.verdicts.length ? "None." : "No ledger was made.");
-  return make(
-    "div",
-    { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Verdicts" },
-    make(
-      "table",
-      {},
-      make(
-        "thead",
-        {},
-        make(
-          "tr",
-          {},
-          ...["claim", "set", about.models[a].name, about.models[b].name].map((h) => make("th", { scope: "col" }, h)),
-        ),
-      ),
-      body,
-    ),
+  return tableOf(
+    "Verdicts",
+    ["claim", "set", about.models[a].name, about.models[b].name].map((h) => headOf(h)),
+    body,
   );
 }

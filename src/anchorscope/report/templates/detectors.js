@@ -98,25 +98,7 @@ function drawDetectors() {
         chosen,
       ),
     ),
-    make(
-      "div",
-      { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Detectors" },
-      make(
-        "table",
-        {},
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            make("th", { scope: "col" }, "detector"),
-            ...cellsOf.map((r) => make("th", { scope: "col", class: "right" }, label(r))),
-          ),
-        ),
-        body,
-      ),
-    ),
+    tableOf("Detectors", [headOf("detector"), ...cellsOf.map((r) => headOf(label(r), true))], body),
     make(
       "p",
       { class: "caption" },

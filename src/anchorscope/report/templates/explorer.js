@@ -214,7 +214,7 @@ function showSamples({
   why = reason;
   change({
     tab: "explorer",
-    ...CLEARED,
+    ...FILTERS,
     model: model < 0 ? "" : String(model),
     set: set < 0 ? "" : String(set),
     group,
@@ -228,25 +228,6 @@ function showSamples({
   byId("main").focus({ preventScroll: true });
   scrollTo(0, 0);
 }
-const CLEARED = {
-  layer: "anchor",
-  condition: "knockout",
-  model: "",
-  set: "",
-  group: "",
-  grade: "",
-  predicted: "",
-  verdict: "",
-  error: "",
-  kind: "",
-  disputed: "",
-  sampled: "",
-  joint: "",
-  range: "",
-  search: "",
-  sort: "",
-  down: "",
-};
 
 function openPoint(spec) {
   const [statistic, condition, split, , correction, group, stratum] = spec.key.split("|");
@@ -321,20 +302,7 @@ function drawSlice() {
     "ΔP of A",
   ];
   byId("slice").replaceChildren(
-    make(
-      "div",
-      { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Measures of this slice" },
-      make(
-        "table",
-        {},
-        make(
-          "thead",
-          {},
-          make("tr", {}, ...head.map((h) => (h ? make("th", { scope: "col", class: "right" }, h) : make("td")))),
-        ),
-        body,
-      ),
-    ),
+    tableOf("Measures of this slice", head.map((h) => (h ? headOf(h, true) : make("td"))), body),
     make(
       "p",
       { class: "caption" },

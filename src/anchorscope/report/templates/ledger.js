@@ -75,25 +75,7 @@ function ledgerTable(mine) {
     );
   }
   const titles = sets.map((s) => about.sets.find((x) => x.name === s)?.title ?? s);
-  return make(
-    "div",
-    { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Claims" },
-    make(
-      "table",
-      {},
-      make(
-        "thead",
-        {},
-        make(
-          "tr",
-          {},
-          make("th", { scope: "col" }, "claim"),
-          ...(titles.length ? titles : ["all sets"]).map((t) => make("th", { scope: "col" }, t)),
-        ),
-      ),
-      body,
-    ),
-  );
+  return tableOf("Claims", ["claim", ...(titles.length ? titles : ["all sets"])].map((t) => headOf(t)), body);
 }
 
 function verdictButton(v) {

@@ -166,7 +166,7 @@ document.addEventListener("click", (event) => {
   if (action === "slice") drawSlice();
   if (action === "reset") {
     why = "";
-    change({ ...CLEARED });
+    change({ ...FILTERS });
     drawFilters();
   }
 });

@@ -1,15 +1,6 @@
 // What is shown, as one flat object. It lives in the address behind #, so that a link shows the same.
 
-const DEFAULTS = {
-  tab: "overview",
-  site: about.points[0].site,
-  position: about.points[0].position,
-  split: "layer",
-  correction: "none",
-  stratum: "all",
-  beside: "permuted",
-  bands: "1",
-  hide: "",
+const FILTERS = {
   model: "",
   set: "",
   group: "",
@@ -27,6 +18,18 @@ const DEFAULTS = {
   down: "",
   layer: "anchor",
   condition: "knockout",
+};
+const DEFAULTS = {
+  tab: "overview",
+  site: about.points[0].site,
+  position: about.points[0].position,
+  split: "layer",
+  correction: "none",
+  stratum: "all",
+  beside: "permuted",
+  bands: "1",
+  hide: "",
+  ...FILTERS,
   detector: "",
   row: "",
   pins: "",
@@ -83,6 +86,17 @@ function make(tag, properties = {}, ...children) {
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
   return element;
+}
+
+// A table that scrolls by itself: `heads` are its first row's cells, `body` a tbody.
+function tableOf(label, heads, body) {
+  const head = make("thead", {}, make("tr", {}, ...heads));
+  const around = { class: "scroll", tabIndex: 0, role: "region", "aria-label": label };
+  return make("div", around, make("table", {}, head, body));
+}
+
+function headOf(words, right = false) {
+  return make("th", { scope: "col", class: right ? "right" : "" }, words);
 }
 const byId = (id) => document.getElementById(id);
 
