@@ -13,6 +13,15 @@ const PARTS = [
   ["about", "About"],
 ].filter(([name]) => name !== "compare" || about.models.length > 1);
 
+// scrollIntoView would move the place where the Tab key goes on from: the link that skips this bar comes first
+function intoSight(tab) {
+  if (!tab) return;
+  const bar = byId("tabs").parentElement,
+    { left, right } = tab.getBoundingClientRect(),
+    edge = bar.getBoundingClientRect();
+  bar.scrollLeft += Math.min(left - edge.left, 0) + Math.max(right - edge.right, 0);
+}
+
 function drawTabs() {
   byId("tabs").replaceChildren(
     ...PARTS.map(([name, title], i) =>
@@ -42,7 +51,7 @@ function drawTabs() {
   );
   for (const [name] of PARTS) byId(`tab-${name}`).hidden = state.tab !== name;
   tall = 0;
-  byId(`t-${state.tab}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  intoSight(byId(`t-${state.tab}`));
 }
 
 const STALE = new Set(PARTS.map(([name]) => name)); // parts to be drawn when they are next seen
