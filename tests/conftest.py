@@ -14,13 +14,23 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is loaded: processes sid
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from hypothesis import settings
 
 from anchorscope import Study
 from anchorscope.store.files import path_of
 from hub_server import Hub, serve
 from s3_server import BUCKET, serve_s3
 
+settings.register_profile("any machine", deadline=None)  # a busy one stops for a second now and then
+settings.load_profile("any machine")
+# files that take minutes: begun first, so that no process is left with one when the others are done
+LONG = ("test_ray", "test_opened", "test_evidence", "test_docs", "test_saliency", "test_tracer", "test_pipeline")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "qa"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(LONG)))
 
 
 @pytest.fixture(scope="session")

@@ -150,7 +150,6 @@ def test_the_page_is_true(page: Path, workshop: Workshop, tmp_path: Path):
         agrees(done, numbers=not needs_a_model(page))
 
 
-@pytest.mark.transformers
 def test_the_library_page_runs(workshop: Workshop, tmp_path: Path):
     """What it shows is the real model's, whose 30 layers a tiny one has not: `make verify-library` compares that."""
     shutil.copytree(workshop.sets, tmp_path / "qa")

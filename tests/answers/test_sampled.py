@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope import Study
@@ -199,7 +199,6 @@ def test_numbers_are_drawn_evenly_and_apart():
     st.floats(0, LAST) | st.sampled_from([0.0, LAST]),
     st.sampled_from([1e-40, 0.1, 1.0, 10.0]),
 )
-@settings(deadline=None)  # a busy machine
 def test_a_token_that_cannot_be_is_never_drawn(logits: list[float], point: float, temperature: float):
     row = torch.tensor([logits, logits])
     token, twin = draw(row, torch.tensor([point, point], dtype=torch.float64), temperature).tolist()

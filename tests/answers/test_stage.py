@@ -10,7 +10,7 @@ from anchorscope import Study
 from anchorscope.answers.record import ANSWERS
 from anchorscope.answers.stage import Answerer, too_few
 from anchorscope.spans.find import EMPTY_ANSWER
-from anchorscope.spans.samples import read_samples, summary
+from anchorscope.spans.samples import read_samples, summary, usable
 from anchorscope.store import Store
 from conftest import Cli, assert_mendable, plain_rows, write_jsonl
 from filling import write_answers, write_grades, write_questions, write_spans
@@ -97,6 +97,14 @@ def test_given_answers_are_read_not_generated(tmp_path: Path):
     assert [s.grade.judgement for s in samples] == ["wrong", "cannot_tell", "wrong", "right", None]
     assert [s.grade.by for s in samples] == ["label", "alias", "alias", "alias", None]
     assert samples[4].spans.dropped == EMPTY_ANSWER
+    # some of them, and what of them can be traced, are what a look at all of them finds
+    told = [
+        (s.question.id, s.grade.correct) for s in samples if s.spans.dropped is None and s.grade.correct is not None
+    ]
+    assert list(usable(store, "tiny", "numbers")) == told
+    for wanted in (set(), {samples[3].question.id}, {samples[0].question.id, samples[4].question.id, "unknown"}):
+        some = [sample for sample in samples if sample.question.id in wanted]
+        assert list(read_samples(store, "tiny", "numbers", wanted)) == some
     assert samples[3].spans.context != []
     shared = store.results("tiny", "numbers").entry(ANSWERS)["inputs"]["prompt"]["shared_ids"]
     whole = model.tokenizer.decode(shared + samples[3].answer.prompt_ids)

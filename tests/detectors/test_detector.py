@@ -35,7 +35,6 @@ from filling import write_traces
 from tiny import load_tiny
 from tiny_study import write_samples, write_study
 
-pytestmark = pytest.mark.transformers
 SET = "north"
 CLEAN = "clean/mlp/answer_last"
 

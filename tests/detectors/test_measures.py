@@ -32,7 +32,7 @@ from anchorscope.detectors.measures import (
 )
 from anchorscope.pathways.intervals import Auroc, resample
 
-FEW = settings(max_examples=30, deadline=None)
+FEW = settings(max_examples=30)
 BOTH = {"auroc": auroc, "auprc": auprc, "fpr": fpr_at_tpr, "tpr": tpr_at_fpr, "prr": prr}
 ANY = {"auarc": auarc, "brier": brier, "ece": ece}
 

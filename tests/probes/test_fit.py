@@ -51,7 +51,7 @@ def probes(data) -> LayerProbes:
 # ---- folds ----
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 6), st.floats(0.2, 0.8), st.integers(1, 6))
 def test_no_cluster_is_split_over_folds_or_halves(seed: int, count: int, share: float, size: int):
     rng = np.random.default_rng(seed)

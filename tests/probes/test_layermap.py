@@ -40,8 +40,6 @@ from anchorscope.traces.record import TRACES
 from anchorscope.traces.tracer import read_plain
 from tiny_study import write_study
 
-pytestmark = pytest.mark.transformers
-
 POINT = ReadPoint("mlp", "answer_last")
 FAMILIES = {"one": "gemma3_text", "two": "gpt2"}
 MAP = {"layers": "window", "width": 2, "conditions": ["knockout", "control_question"], "correct": 33, "wrong": 35}

@@ -158,7 +158,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, bytes]:
     return ending, bytes(content)
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=600, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damaged())
 def test_a_damaged_file_never_gives_anything_but_questions_or_a_readable_error(tmp_path: Path, case):
     ending, content = case

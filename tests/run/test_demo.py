@@ -24,8 +24,6 @@ from anchorscope.traces.doctor import CHECKS
 from anchorscope.traces.record import TRACES
 from speaker import make_speaker, write_sets
 
-pytestmark = pytest.mark.transformers
-
 
 def command(*arguments: object) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(each) for each in arguments])

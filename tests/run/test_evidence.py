@@ -28,7 +28,6 @@ from anchorscope.traces.record import TRACES
 from reading_pages import Opened, block
 from tiny_study import write_study
 
-pytestmark = pytest.mark.transformers
 POINT = ReadPoint("mlp", "answer_last")
 MODELS = {"one": "llama", "two": "gemma3_text"}
 SETS = {"north": (36, 40), "south": (38, 36)}

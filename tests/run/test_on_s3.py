@@ -18,8 +18,6 @@ from anchorscope.store.files import path_of
 from s3_server import BUCKET
 from tiny_study import write_study
 
-pytestmark = pytest.mark.transformers
-
 PROBES = {"repeats": 1, "folds": 2, "strengths": [0.1], "resamples": 100, "refit": []}
 TRACES = {"conditions": ["clean", "knockout"], "mass": 20}
 

@@ -30,8 +30,6 @@ from anchorscope.traces.tracer import read_plain
 from filling import write_readouts
 from tiny_study import trace_all, write_study
 
-pytestmark = pytest.mark.transformers
-
 QUESTION, ANSWER = "Which river is near the <old> tower?", "the Danube"
 PROMPT = PromptSpec(shots=1)
 

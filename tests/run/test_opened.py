@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +11,18 @@ import pytest
 from matplotlib.figure import Figure
 
 import anchorscope
+import anchorscope.report.saved as saved_module
 from anchorscope import AnchorscopeError, Run
 from anchorscope.progress import silent
 from anchorscope.report.charts import CHARTS
 from tiny_study import write_study
-
-pytestmark = pytest.mark.transformers
 
 SETS = {"north": (34, 40), "south": (33, 35)}
 REPEATS, PARTS, LAYERS = 2, 3, 3
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Run:
+def run(tmp_path_factory) -> Iterator[Run]:
     folder = tmp_path_factory.mktemp("library")
     fields = {
         "probes": {"repeats": REPEATS, "folds": 2, "strengths": [0.1], "resamples": 100},
@@ -32,9 +32,11 @@ def run(tmp_path_factory) -> Run:
     }
     study = write_study(folder, {"one": "llama", "two": "gpt2"}, SETS, **fields)
     said: list[str] = []
-    made = anchorscope.run_study(study, folder / "runs", progress=silent, notice=said.append)
-    assert made.status().complete, said
-    return made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saved_module, "FORMATS", {"svg": {"Date": None}})  # PNG and PDF take most of the time
+        made = anchorscope.run_study(study, folder / "runs", progress=silent, notice=said.append)
+        assert made.status().complete, said
+        yield made
 
 
 def test_a_study_file_is_carried_out_too_and_a_finished_run_is_only_opened(run: Run, tmp_path: Path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope import AnchorscopeError
@@ -138,7 +138,6 @@ class Nested:
 shapes = st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4)) | st.just((0, 0, 0))
 
 
-@settings(deadline=None)  # a busy machine writes slowly
 @given(st.lists(shapes, min_size=1, max_size=8))
 def test_arrays_of_any_shape_come_back_as_they_were(tmp_path_factory, shape_of):
     """Written from arrays, read as lists in lists and as arrays; a row may be empty, and rows may differ."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -103,7 +103,6 @@ def test_a_commented_file_reads_back_as_the_same_study():
     assert all(info.description.split()[0] in text for info in Study.model_fields.values() if info.description)
 
 
-@settings(deadline=None)  # a busy machine
 @given(st.text(min_size=1, max_size=40), st.text(max_size=40))
 def test_commented_files_survive_any_text(question: str, description: str):
     examples = [{"question": question, "answer": "x"}]

@@ -45,7 +45,7 @@ def model(request, family, tmp_path_factory):
     return load_tiny(family, tmp_path_factory.mktemp(family), request.param)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(batches())
 def test_reuse_equals_no_reuse(model, batch):
     prefix, samples, knockout = batch
@@ -66,7 +66,7 @@ def test_reuse_equals_no_reuse(model, batch):
             assert difference(found[site][:, j : j + 1], expected[site]) < exactness(model)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batches())
 def test_every_token_of_a_condition_is_computed_once_and_only_from_its_layer_on(batch):
     prefix, samples, knockout = batch
@@ -105,7 +105,7 @@ def test_a_long_text_in_several_blocks_equals_no_reuse(name, tmp_path):
             assert difference(found[site][:, j : j + 1], expected[site]) < exactness(model)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=6), st.integers(0, 50))
 def test_rows_of_a_block_have_about_as_many_keys(lengths, shared):
     """They differ by fewer than a row is wide, or than an eighth of the most; few keys are one block."""

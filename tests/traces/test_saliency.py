@@ -147,8 +147,10 @@ def error(found: np.ndarray, expected: np.ndarray) -> float:
     return float((np.abs(found - expected)).max() / scale)
 
 
-@pytest.mark.parametrize("shared", [PREFIX, []], ids=["prefix", "alone"])
-@pytest.mark.parametrize(("of", "site"), [*(("logit", site) for site in SITES), ("loss", "mlp")])
+@pytest.mark.parametrize(
+    ("of", "site", "shared"),
+    [("logit", "attn", []), ("logit", "mlp", PREFIX), ("logit", "resid", PREFIX), ("loss", "mlp", [])],
+)
 def test_it_is_what_whole_eager_maps_give(model, of, site, shared):
     samples, weights = make_samples(len(site) + len(shared), shared=len(shared))
     if of == "loss":  # what is last predicts nothing

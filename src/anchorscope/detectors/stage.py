@@ -109,7 +109,7 @@ def _sharded(
     table = cell.begin(kind, Plan(len(ids), SHARD_ROWS), inputs, {})
 
     def traced() -> Iterator[Sample]:
-        return (sample for sample in read_samples(store, model, dataset) if sample.question.id in ids)
+        return read_samples(store, model, dataset, ids)
 
     samples = Forward(table.plan, traced)
     return Sharded(title, (table,), lambda shard: [rows(samples(shard), shard)])

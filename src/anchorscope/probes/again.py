@@ -143,8 +143,8 @@ class _Kept:
 
     def __getitem__(self, name: str) -> Sample:
         if not self._samples:
-            every = read_samples(*self._where)
-            self._samples = {each.question.id: each for each in every if each.question.id in self._wanted}
+            some = read_samples(*self._where, self._wanted)
+            self._samples = {each.question.id: each for each in some}
         return self._samples[name]
 
 

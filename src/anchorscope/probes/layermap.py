@@ -69,7 +69,7 @@ def map_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Stor
 
     def cut(shard: int) -> list[list[MapReadout]]:
         if not samples:
-            samples.extend(s for s in read_samples(store, model.name, dataset) if s.question.id in wanted)
+            samples.extend(read_samples(store, model.name, dataset, wanted))
         some = slice(shard * SAMPLES, (shard + 1) * SAMPLES)
         made = mapper(samples[some], members[some])
         return [made[point] for point in probes]

@@ -152,7 +152,7 @@ def draw_chart(
         low, high = axes.get_ylim()
         axes.set_ylim(low - 0.2 * (high - low), high)
     figure.draw_without_rendering()  # lays it out, once, so that all formats have the same layout
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)  # laid out: saved without another look
     return figure
 
 

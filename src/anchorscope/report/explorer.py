@@ -182,7 +182,7 @@ def second_rule(by: str) -> str:
 
 
 def _samples(one: Shown, dataset: str, ids: set[str]) -> dict[str, Sample]:
-    found = {each.question.id: each for each in read_samples(one.store, one.model, dataset) if each.question.id in ids}
+    found = {each.question.id: each for each in read_samples(one.store, one.model, dataset, ids)}
     if missing := ids - set(found):
         raise StoreError(f"{one.model}, {dataset}: {len(missing)} traced samples have no question", "Run it again.")
     return found

@@ -121,7 +121,7 @@ def draw_map(numbers: MapNumbers, model: str, datasets: Sequence[str]) -> Figure
         each.set_xlabel("Cut layer")
     _legend(figure, numbers, datasets)
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)  # laid out: saved without another look
     return figure
 
 

@@ -220,7 +220,7 @@ def draw_published(
             each.title.set_fontweight("bold")
     _legend(figure, datasets)
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)  # laid out: saved without another look
     return figure
 
 

@@ -162,10 +162,12 @@ class _Costs:
         alone = min(study.traces.mass, asked.traced)
         mass = shape.flops(alone * asked.sequence, asked.sequence / 2)
         looking = max(mass / machine.passes, alone * shape.weights / machine.bandwidth)
-        # 3. which samples, by every replica: all are read twice to choose, once more to trace, and again for attention
-        chosen = (6 if study.traces.mass else 3) + (study.evidence is not None)
-        chosen += 2 if study.engine.kind == "ray" else 0  # to plan
-        choosing = chosen * asked.questions / self.rates.sampling
+        # 3. which samples, by every replica: all are looked through twice to choose, once more to trace, and again for
+        # attention; on Ray to plan, too. Where samples lend tokens to each other, all are read
+        ray = study.engine.kind == "ray"
+        looks = (6 if study.traces.mass else 3) + 2 * ray
+        choosing = looks * asked.questions / self.rates.looking
+        choosing += (study.evidence is not None) * (1 + ray) * asked.questions / self.rates.sampling
         written = asked.traced * len(passes.kept) * len(study.traces.sites) * shape.layers * shape.width * shape.size
         return StageCost(
             "traces",

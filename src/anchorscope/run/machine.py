@@ -51,6 +51,8 @@ class Rates:
     """Rows/s of a set that are read and checked."""
     sampling: float = 7_200.0
     """Samples/s that are read from the tables of questions, answers, grades and spans."""
+    looking: float = 100_000.0
+    """Samples/s that are looked through for those that are traced."""
     grading: float = 6_400.0
     """Answers/s that are graded by rules."""
     finding: float = 1_000.0

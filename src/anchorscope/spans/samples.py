@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.answers.record import ANSWERS, Answer
 from anchorscope.errors import StoreError
-from anchorscope.grades.record import GRADES, Graded
+from anchorscope.grades.record import CORRECT, GRADES, Graded
 from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.spans.find import disagrees
 from anchorscope.spans.record import SPANS, Spans
@@ -30,15 +30,35 @@ class Sample:
     """Which tokens are what; `dropped` says why a sample cannot be used."""
 
 
-def read_samples(store: Store, model: str, dataset: str) -> Iterator[Sample]:
-    """The samples of one model and dataset, in order, dropped ones included."""
+def read_samples(store: Store, model: str, dataset: str, ids: Collection[str] | None = None) -> Iterator[Sample]:
+    """The samples of one model and dataset, in order, dropped ones included; those of some questions, or all."""
     cell = store.results(model, dataset)
-    tables = (store.questions(dataset).table(QUESTIONS), cell.table(ANSWERS), cell.table(GRADES), cell.table(SPANS))
+    tables = (
+        store.questions(dataset).table(QUESTIONS).rows(ids),
+        cell.table(ANSWERS).rows(ids),
+        cell.table(GRADES).rows(ids),
+        cell.table(SPANS).rows(ids),
+    )
     for question, answer, grade, spans in zip(*tables, strict=True):
         size = spans.answer[1] - spans.answer[0] if spans.answer else len(answer.answer_ids)
         if size != len(answer.answer_ids) or not question.id == answer.id == grade.id == spans.id:
-            raise StoreError(f"{cell.folder}: answers and spans do not fit together", "Run: anchorscope answer STUDY")
+            raise _unlike(cell)
         yield Sample(question, answer, grade, spans)
+
+
+def usable(store: Store, model: str, dataset: str) -> Iterator[tuple[str, bool]]:
+    """The ids of samples that can be traced and whether their answer is right, in order."""
+    cell = store.results(model, dataset)
+    grades, spans = cell.table(GRADES).values("id", "judgement"), cell.table(SPANS).values("id", "dropped")
+    for (name, judgement), (other, dropped) in zip(grades, spans, strict=True):
+        if name != other:
+            raise _unlike(cell)
+        if dropped is None and (correct := CORRECT.get(judgement)) is not None:
+            yield name, correct
+
+
+def _unlike(cell: Cell) -> StoreError:
+    return StoreError(f"{cell.folder}: answers and spans do not fit together", "Run: anchorscope answer STUDY")
 
 
 def summary(cell: Cell) -> dict[str, Any]:

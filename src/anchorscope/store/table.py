@@ -14,7 +14,7 @@ import io
 import json
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, get_args, get_ty
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -205,9 +206,20 @@ class Table(Generic[R]):
             yield from self._shard(shard, source, columns)
 
     def __iter__(self) -> Iterator[R]:
+        return self.rows()
+
+    def rows(self, ids: Collection[str] | None = None) -> Iterator[R]:
+        """All rows in order, or those with one of some ids: a row that is not asked for is never made."""
+        wanted = None if ids is None else pa.array(list(ids), pa.string())
         for batch in self.batches():
-            for row in batch.to_pylist():
+            some = batch if wanted is None else batch.filter(pc.is_in(batch["id"], value_set=wanted))
+            for row in some.to_pylist():
                 yield self.record(**row)
+
+    def values(self, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Some columns of all rows in order."""
+        for batch in self.batches(columns):
+            yield from zip(*(batch[column].to_pylist() for column in columns), strict=True)
 
     def read(self, shard: int) -> list[R]:
         """The rows of one shard."""

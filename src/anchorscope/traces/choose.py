@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from anchorscope.grades.grading import kind_of
 from anchorscope.questions.row import group_key
-from anchorscope.spans.samples import Sample, read_samples
+from anchorscope.spans.samples import Sample, read_samples, usable
 from anchorscope.store import Store
 from anchorscope.traces.clusters import Keys, clusters_of
 from anchorscope.traces.donors import Donors
@@ -30,7 +30,7 @@ class Chosen:
 
     def samples(self, store: Store, model: str, dataset: str) -> Iterator[Sample]:
         """The chosen samples, in order."""
-        return (s for s in read_samples(store, model, dataset) if s.question.id in self.clusters)
+        return read_samples(store, model, dataset, self.clusters)
 
     def row(self, sample: Sample, donors: Donors | None = None) -> Trace:
         """The row of a chosen sample."""
@@ -59,24 +59,22 @@ def choose(store: Store, model: str, dataset: str) -> Chosen:
     limits = {True: spec.correct, False: spec.wrong}
     ranks: dict[bool, list[tuple[bytes, str]]] = {True: [], False: []}
     count = {True: 0, False: 0}
-    for sample in read_samples(store, model, dataset):
-        if sample.spans.dropped is None and (correct := sample.grade.correct) is not None:
-            rank = hashlib.blake2b(f"{seed}/traces/{sample.question.id}".encode(), digest_size=8).digest()
-            ranks[correct].append((rank, sample.question.id))
-            count[correct] += 1
-            if len(ranks[correct]) > 2 * limits[correct]:  # no more is kept than may be drawn
-                ranks[correct] = sorted(ranks[correct])[: limits[correct]]
+    for name, correct in usable(store, model, dataset):
+        rank = hashlib.blake2b(f"{seed}/traces/{name}".encode(), digest_size=8).digest()
+        ranks[correct].append((rank, name))
+        count[correct] += 1
+        if len(ranks[correct]) > 2 * limits[correct]:  # no more is kept than may be drawn
+            ranks[correct] = sorted(ranks[correct])[: limits[correct]]
     drawn = {label: {name for _, name in sorted(ranked)[: limits[label]]} for label, ranked in ranks.items()}
     probability = {label: len(drawn[label]) / max(1, count[label]) for label in ranks}
     both = drawn[True] | drawn[False]
     names: list[str] = []
     keys: list[Keys] = []
     digest = hashlib.sha256()
-    for sample in read_samples(store, model, dataset):
-        if sample.question.id in both:
-            names.append(sample.question.id)
-            keys.append(_keys(sample))
-            digest.update(repr((sample.question.id, sample.grade.correct, sample.answer.answer_ids)).encode())
+    for sample in read_samples(store, model, dataset, both):
+        names.append(sample.question.id)
+        keys.append(_keys(sample))
+        digest.update(repr((sample.question.id, sample.grade.correct, sample.answer.answer_ids)).encode())
     clusters = clusters_of(keys)
     digest.update(repr(clusters.numbers).encode())
     return Chosen(dict(zip(names, clusters.numbers, strict=True)), probability, digest.hexdigest(), clusters.apart)

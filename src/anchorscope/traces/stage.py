@@ -86,16 +86,15 @@ def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Sto
         ids = list(choose(store, model.name, dataset).clusters)  # so it can be made while they are traced
         some = set(sorted(ids, key=lambda each: hashlib.blake2b(f"{seed}/mass/{each}".encode()).digest())[: spec.mass])
         rows = []
-        for sample in read_samples(store, model.name, dataset):
-            if sample.question.id in some:
-                text = [*shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
-                cuts = [Knockout(CUTS[condition], spec.into).cut(sample.spans) for condition in cutting]
-                advance(1)
-                try:
-                    masses: Any = attention_mass(model, text[: sample.spans.answer_last + 1], cuts)
-                except (RuntimeError, IndexError, ValueError):  # the model fails on it: tracing sets it aside
-                    continue
-                rows += [Mass(sample.question.id, name, each) for name, each in zip(cutting, masses, strict=True)]
+        for sample in read_samples(store, model.name, dataset, some):
+            text = [*shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
+            cuts = [Knockout(CUTS[condition], spec.into).cut(sample.spans) for condition in cutting]
+            advance(1)
+            try:
+                masses: Any = attention_mass(model, text[: sample.spans.answer_last + 1], cuts)
+            except (RuntimeError, IndexError, ValueError):  # the model fails on it: tracing sets it aside
+                continue
+            rows += [Mass(sample.question.id, name, each) for name, each in zip(cutting, masses, strict=True)]
         return rows
 
     inputs = {"traces": cell.origin(TRACES), "samples": spec.mass, "conditions": cutting, "into": spec.into}
