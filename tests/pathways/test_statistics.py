@@ -16,7 +16,7 @@ from anchorscope.pathways.intervals import resample
 from anchorscope.pathways.members import members
 from anchorscope.pathways.record import Statistic
 from anchorscope.pathways.shifts import make_donors
-from anchorscope.pathways.statistics import DRAWS, pathways, series
+from anchorscope.pathways.statistics import DRAWS, pathways, rows_of, series
 from anchorscope.store.table import schema_of
 from drawn_readouts import ALL_CONDITIONS, ORIGIN, random_readouts, readouts_of
 
@@ -25,6 +25,9 @@ ANCHORS = ("best", "quarter", "half", "three_quarters", "last")
 
 
 # ---- the definitions, in loops -------------------------------------------------------------------------------------
+
+
+NUMBERS = ("value", "low", "high", "band_low", "band_high")
 
 
 def sigma(logit):
@@ -368,6 +371,20 @@ def test_a_value_lies_in_its_own_interval():
     rows = [row for row in rows if row.value is not None and row.anchor != "best"]
     outside = [key_of(row) for row in rows if not row.low - 1e-4 <= row.value <= row.high + 1e-4]
     assert len(outside) < 0.01 * len(rows), outside
+
+
+def test_lines_side_by_side_give_the_rows_that_each_gives():
+    readouts = random_readouts(n=90, layers=4, repeats=2)
+    every = list(series(readouts, resample(readouts.clusters, readouts.repeats, 60, 0)))
+    factors = {one.key: 1 + 0.01 * number for number, one in enumerate(every)}
+    together = rows_of(every, ORIGIN, factors.__getitem__)
+    alone = [row for one in every for row in one.rows(ORIGIN, factors[one.key])]
+    assert len(together) == len(alone) > 500
+    for found, expected in zip(together, alone, strict=True):
+        numbers = [(getattr(found, name), getattr(expected, name)) for name in NUMBERS]
+        assert replace(found, **dict.fromkeys(NUMBERS)) == replace(expected, **dict.fromkeys(NUMBERS))
+        for one, other in numbers:
+            assert one is other is None or one == pytest.approx(other, rel=1e-5, abs=1e-6)
 
 
 def test_the_anchor_layer_is_chosen_anew_in_each_resample():

@@ -74,7 +74,7 @@ def interval(replicates: FloatArray) -> tuple[FloatArray, FloatArray]:
     return low, high
 
 
-def centred(replicates: FloatArray, widened: float = 1.0) -> FloatArray:
+def centred(replicates: FloatArray, widened: float | FloatArray = 1.0) -> FloatArray:
     """Replicates (1 + resample, layer) moved so that their mean is the value in row 0, and spread out from it.
 
     Where a choice is made anew in every resample, such as the best layer, replicates lie to one side of the value.
@@ -90,19 +90,18 @@ def centred(replicates: FloatArray, widened: float = 1.0) -> FloatArray:
 def band(replicates: FloatArray, value: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The 95 % band over layers: value ± c · spread, c such that 95 % of the resamples lie within it at every layer.
 
-    `replicates` (resample, layer) are centred on `value` (layer). nan at layers that have none.
+    `replicates` (resample, …, layer) are centred on `value` (…, layer): of several lines at once, each with its own c.
+    nan at layers that have none.
     """
     defined = np.isfinite(value) & np.isfinite(replicates).all(axis=0)
-    low = np.full(value.shape, np.nan)
-    high = low.copy()
     if not len(replicates) or not defined.any():
-        return low, high
-    kept = replicates[:, defined]
-    spread = np.maximum(kept.std(axis=0, ddof=1) if len(kept) > 1 else np.zeros(kept.shape[1]), 1e-12)
-    farthest = np.abs((kept - value[defined]) / spread).max(axis=1)
-    factor = np.quantile(farthest, LEVEL)
-    low[defined], high[defined] = value[defined] - factor * spread, value[defined] + factor * spread
-    return low, high
+        nothing = np.full(value.shape, np.nan)
+        return nothing, nothing.copy()
+    with np.errstate(invalid="ignore"):
+        spread = np.maximum(replicates.std(axis=0, ddof=1) if len(replicates) > 1 else np.zeros(value.shape), 1e-12)
+        farthest = np.where(defined, np.abs((replicates - value) / spread), 0).max(axis=-1)
+        reach = np.quantile(farthest, LEVEL, axis=0)[..., None] * spread
+        return np.where(defined, value - reach, np.nan), np.where(defined, value + reach, np.nan)
 
 
 def _quantile(ordered: FloatArray, last: NDArray[np.intp], q: float) -> FloatArray:

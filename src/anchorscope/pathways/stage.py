@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from anchorscope.pathways.baselines import baselines, masses, refits
 from anchorscope.pathways.intervals import resample
 from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
-from anchorscope.pathways.statistics import Part, Series, by_kind, check, parts
+from anchorscope.pathways.statistics import Part, Series, by_kind, check, parts, rows_of
 from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.record import LEFT_OUT, READOUTS
 from anchorscope.probes.recorded import Recorded, read_left_out, read_readouts
@@ -39,7 +39,7 @@ def pathways_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
         widened = widenings(recorded.readouts, read_left_out(store, model, dataset, point))
 
         def rows(some: Iterable[Series]) -> list[Statistic]:
-            return [row for one in some for row in one.rows(origin, widened.get(Family.of(one.key), 1.0))]
+            return rows_of(some, origin, lambda key: widened.get(Family.of(key), 1.0))
 
         return [row for made in every_part(recorded, resamples, seed, rows) for row in made]
 

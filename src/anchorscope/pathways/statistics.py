@@ -7,6 +7,7 @@ Differences between groups and between conditions are taken within each resample
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -82,19 +83,49 @@ class Series:
         ends = [*interval(replicates)]
         if self.by_layer:
             ends += band(np.where(self.size >= MIN_GROUP, replicates, np.nan), value)
-        for index in range(len(value)):
+        yield from self._written(origin, [value, *ends])
+
+    def _written(self, origin: Origin, columns: Sequence[FloatArray]) -> Iterator[Statistic]:
+        """The rows with these numbers: the value and the ends of its intervals, each (layer or 1,)."""
+        for index in range(len(self.size)):
             size = float(self.size[index])
-            numbers = [each[index] for each in (value, *ends)]
+            numbers = [each[index] for each in columns]
             written = tuple(None if size < MIN_GROUP or not np.isfinite(x) else float(x) for x in numbers)
             # the size is rounded down: a group of 29.6 is too small, and says 29
             yield Statistic.of(origin, self.key, index if self.by_layer else -1, written, int(size))
+
+
+def rows_of(some: Iterable[Series], origin: Origin, widened: Callable[[Key], float]) -> list[Statistic]:
+    """The rows of each series, as it gives them; lines of as many layers are computed side by side, which is faster."""
+    every = list(some)
+    # 1. lines that can stand side by side
+    alike: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+    for number, one in enumerate(every):
+        if one.by_layer:
+            alike[len(one.size), one.replicates.dtype.str].append(number)
+    # 2. their numbers: the value and the ends of its intervals, each (layer)
+    found: dict[int, list[FloatArray]] = {}
+    for (layers, _), numbers in alike.items():
+        lines = [every[number] for number in numbers]
+        together = np.concatenate([one.replicates for one in lines], axis=1)
+        factors = np.repeat([widened(one.key) for one in lines], layers).astype(together.dtype)
+        moved, shape = centred(together, factors), (len(lines), layers)
+        enough = np.concatenate([one.size for one in lines]) >= MIN_GROUP
+        bands = band(np.where(enough, moved, np.nan).reshape(-1, *shape), together[0].reshape(shape))
+        ends = (together[0].reshape(shape), *(each.reshape(shape) for each in interval(moved)), *bands)
+        found |= {number: [each[line] for each in ends] for line, number in enumerate(numbers)}
+    # 3. written down in order
+    rows: list[Statistic] = []
+    for number, one in enumerate(every):
+        rows += one._written(origin, found[number]) if one.by_layer else one.rows(origin, widened(one.key))
+    return rows
 
 
 def pathways(readouts: Readouts, origin: Origin, resamples: int = 1000, seed: int = 0) -> list[Statistic]:
     """The rows of the `pathways` table that come from read-outs alone. The same read-outs and seed give the same."""
     check(readouts)
     drawn = resample(readouts.clusters, readouts.repeats, resamples, seed)
-    return [row for one in series(readouts, drawn, seed) for row in one.rows(origin)]
+    return [row for part in parts(readouts, drawn, seed) for row in rows_of(part(), origin, lambda _: 1.0)]
 
 
 def check(readouts: Readouts) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import hstack
-from sklearn.feature_extraction.text import TfidfVectorizer
+from scipy.sparse import csr_matrix, hstack
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from anchorscope.errors import ProbeError
 from anchorscope.probes.folds import Folds
@@ -34,24 +35,31 @@ def text_only(
             f"{len(questions)} questions, {len(answers)} answers, {len(right)} labels and {len(cluster)} clusters "
             f"for folds of {samples} samples"
         )
-    columns = [np.array(list(texts), dtype=object) for texts in (questions, answers)]
+    counts = [_counted(texts) for texts in (questions, answers)]
     out = np.empty(folds.fold.shape)
-    for repeat in range(folds.repeats):
-        for fold in range(folds.count):
-            train = folds.training(repeat, fold, 0)
-            if np.isin(cluster[~train], cluster[train]).any():
-                raise ProbeError("a cluster is in training and test at once", "Make the folds from these clusters.")
-            pairs = [_tf_idf(texts[train], texts[~train]) for texts in columns]
-            fitted, tested = (hstack(side, format="csr") for side in zip(*pairs, strict=True))
+    for repeat, fold in np.ndindex(folds.repeats, folds.count):
+        train = folds.training(repeat, fold, 0)
+        if np.isin(cluster[~train], cluster[train]).any():
+            raise ProbeError("a cluster is in training and test at once", "Make the folds from these clusters.")
+        pairs = [_tf_idf(each[train], each[~train]) for each in counts]
+        fitted, tested = (hstack(side, format="csr") for side in zip(*pairs, strict=True))
+        with threadpool_limits(1):  # steps are small: threads would wait for each other
             model = LogisticRegression(class_weight="balanced", max_iter=1000).fit(fitted, right[train])
-            out[repeat, ~train] = model.decision_function(tested)
+        out[repeat, ~train] = model.decision_function(tested)
     return out
 
 
-def _tf_idf(train: NDArray[Any], test: NDArray[Any]) -> tuple[Any, Any]:
-    """Both as sparse (sample, term); texts without a single word add one column that is empty."""
-    vectoriser = TfidfVectorizer(ngram_range=(1, 2), token_pattern=WORD)
-    words = vectoriser.build_analyzer()
-    if not any(words(text) for text in train):
-        vectoriser = TfidfVectorizer(vocabulary=["no words"])
-    return vectoriser.fit_transform(train), vectoriser.transform(test)
+def _counted(texts: Sequence[str]) -> Any:
+    """Sparse (sample, term): how often each word and pair of words is in a text; texts are read once for all folds."""
+    counter = CountVectorizer(ngram_range=(1, 2), token_pattern=WORD, dtype=np.float64)
+    words = counter.build_analyzer()
+    return counter.fit_transform(texts) if any(words(text) for text in texts) else csr_matrix((len(texts), 1))
+
+
+def _tf_idf(train: Any, test: Any) -> tuple[Any, Any]:
+    """Both weighted, of the terms that training texts have; where these have none, one column that is empty."""
+    known = np.flatnonzero(train.getnnz(axis=0))
+    if not len(known):
+        return csr_matrix((train.shape[0], 1)), csr_matrix((test.shape[0], 1))
+    weigh = TfidfTransformer()
+    return weigh.fit_transform(train[:, known]), weigh.transform(test[:, known])

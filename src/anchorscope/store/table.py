@@ -33,6 +33,7 @@ from anchorscope.study.terms import ReadPoint
 
 R = TypeVar("R")
 READ_ROWS = 256  # rows decoded at a time
+LOOK_ROWS = 8192  # the same where few of them, or few columns, become Python's
 ASIDE = b"set_aside"  # in a file's metadata: which rows were set aside, and why
 FOOTER = 1 << 16  # bytes at the end of a shard that hold its footer; where they do not, all of it is read
 
@@ -194,7 +195,7 @@ class Table(Generic[R]):
         """Remove one shard, so that it is made again."""
         self.path(shard).unlink(missing_ok=True)
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str] | None = None, at_once: int = READ_ROWS) -> Iterator[pa.RecordBatch]:
         """All rows in order, some at a time. The table must be complete."""
         missing = self.missing()
         if missing:
@@ -203,31 +204,36 @@ class Table(Generic[R]):
                 "Run the stage that makes this table again; it does only what is missing.",
             )
         for shard, source in enumerate(sources([self.path(shard) for shard in range(self.plan.shards)])):
-            yield from self._shard(shard, source, columns)
+            yield from self._shard(shard, source, columns, at_once)
 
     def __iter__(self) -> Iterator[R]:
         return self.rows()
 
     def rows(self, ids: Collection[str] | None = None) -> Iterator[R]:
         """All rows in order, or those with one of some ids: a row that is not asked for is never made."""
-        wanted = None if ids is None else pa.array(list(ids), pa.string())
-        for batch in self.batches():
-            some = batch if wanted is None else batch.filter(pc.is_in(batch["id"], value_set=wanted))
-            for row in some.to_pylist():
+        if ids is None:
+            batches = self.batches()
+        else:
+            wanted = pa.array(list(ids), pa.string())
+            looked = self.batches(at_once=LOOK_ROWS)
+            batches = (batch.filter(pc.is_in(batch["id"], value_set=wanted)) for batch in looked)
+        for batch in batches:
+            for row in batch.to_pylist():
                 yield self.record(**row)
 
     def values(self, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Some columns of all rows in order."""
-        for batch in self.batches(columns):
+        for batch in self.batches(columns, LOOK_ROWS):
             yield from zip(*(batch[column].to_pylist() for column in columns), strict=True)
 
     def read(self, shard: int) -> list[R]:
         """The rows of one shard."""
         (source,) = sources([self.path(shard)])
-        return [self.record(**row) for batch in self._shard(shard, source, None) for row in batch.to_pylist()]
+        batches = self._shard(shard, source, None, READ_ROWS)
+        return [self.record(**row) for batch in batches for row in batch.to_pylist()]
 
     def _shard(
-        self, shard: int, source: Callable[[], Path | BinaryIO], columns: Sequence[str] | None
+        self, shard: int, source: Callable[[], Path | BinaryIO], columns: Sequence[str] | None, at_once: int
     ) -> Iterator[pa.RecordBatch]:
         path, expected = self.path(shard), len(self.plan.rows_of(shard))
         try:
@@ -236,7 +242,7 @@ class Table(Generic[R]):
                     raise StoreError(f"{path}: written by another version of anchorscope (its columns differ)")
                 if file.metadata.num_rows != expected and not self.look(shard).whole:
                     raise StoreError(f"{path}: has {file.metadata.num_rows} rows instead of {expected}")
-                yield from file.iter_batches(batch_size=READ_ROWS, columns=columns)
+                yield from file.iter_batches(batch_size=at_once, columns=columns)
         except (pa.ArrowException, OSError) as error:
             raise StoreError(f"{path}: damaged ({error})", "Delete this file and run the stage again.") from None
 
