@@ -216,7 +216,7 @@ def memory(work: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def share(work: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """A whole run in process: how much of its time is not spent in the model's own passes, before and after."""
+    """A whole run in process: how much of its CPU time is not spent in the model's own passes, before and after."""
     study = real_study(
         work, options.whole, {"SmolLM2-135M": "smollm2-135m"}, ("triviaqa",), probes={}, traces={"mass": 0}
     )
