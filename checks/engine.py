@@ -226,7 +226,7 @@ def share(work: Path, options: argparse.Namespace) -> dict[str, Any]:
         if checkout is None:
             continue
         ran = carried_out(path, work / f"share-{name}", SHARE, checkout)
-        found[name] = {key: value if key == "times" else round(value, 3) for key, value in ran.items()}
+        found[name] = {key: value if key == "by the clock" else round(value, 3) for key, value in ran.items()}
         print(name, found[name], flush=True)
     return found
 

@@ -44,8 +44,8 @@ def main() -> None:
     found = {
         "engine": last_line("engine", *before),
         "long prompts": last_line("engine_prompts"),
-        "large fit": last_line("engine_probes", "large", "--folder", str(WORK / "large")),
-        "cost": last_line("engine_cost", "check", "--data", str(DATA), "--runs", str(WORK / "cost"), "--clock", "wall"),
+        "large fit": last_line("engine_probes", "large", "--layers", "64", "--fitted", "1", "--folder", str(WORK)),
+        "cost": last_line("engine_cost", "check", "--data", str(DATA), "--runs", str(WORK / "cost"), "--clock", "cpu"),
     }
     if before:
         found["probes"] = last_line("engine_probes", "speed", *before)

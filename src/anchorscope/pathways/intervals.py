@@ -81,8 +81,9 @@ def centred(replicates: FloatArray, widened: float | FloatArray = 1.0) -> FloatA
     """
     with np.errstate(invalid="ignore"):
         defined = np.isfinite(replicates[1:])
-        total = np.where(defined, replicates[1:], 0).sum(axis=0)
-        mean = total / np.maximum(defined.sum(axis=0), 1)
+        # in float64: else the last digits would depend on what stands beside it
+        total = np.where(defined, replicates[1:], 0).sum(axis=0, dtype=np.float64)
+        mean = (total / np.maximum(defined.sum(axis=0), 1)).astype(replicates.dtype)
         moved: FloatArray = replicates[0] + widened * (replicates[1:] - mean)
     return moved
 

@@ -79,13 +79,9 @@ class Series:
 
     def rows(self, origin: Origin, widened: float = 1.0) -> Iterator[Statistic]:
         """A row for each layer; without numbers where the group is too small."""
-        value, replicates = self.replicates[0], centred(self.replicates, widened)
-        ends = [*interval(replicates)]
-        if self.by_layer:
-            ends += band(np.where(self.size >= MIN_GROUP, replicates, np.nan), value)
-        yield from self._written(origin, [value, *ends])
+        yield from rows_of([self], origin, lambda _: widened)
 
-    def _written(self, origin: Origin, columns: Sequence[FloatArray]) -> Iterator[Statistic]:
+    def written(self, origin: Origin, columns: Sequence[FloatArray]) -> Iterator[Statistic]:
         """The rows with these numbers: the value and the ends of its intervals, each (layer or 1,)."""
         for index in range(len(self.size)):
             size = float(self.size[index])
@@ -96,29 +92,26 @@ class Series:
 
 
 def rows_of(some: Iterable[Series], origin: Origin, widened: Callable[[Key], float]) -> list[Statistic]:
-    """The rows of each series, as it gives them; lines of as many layers are computed side by side, which is faster."""
+    """The rows of each series in order; those of as many layers are computed side by side, which is faster."""
     every = list(some)
-    # 1. lines that can stand side by side
-    alike: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+    # 1. which can stand side by side
+    alike: defaultdict[tuple[int, bool, str], list[int]] = defaultdict(list)
     for number, one in enumerate(every):
-        if one.by_layer:
-            alike[len(one.size), one.replicates.dtype.str].append(number)
+        alike[len(one.size), one.by_layer, one.replicates.dtype.str].append(number)
     # 2. their numbers: the value and the ends of its intervals, each (layer)
     found: dict[int, list[FloatArray]] = {}
-    for (layers, _), numbers in alike.items():
+    for (layers, by_layer, _), numbers in alike.items():
         lines = [every[number] for number in numbers]
         together = np.concatenate([one.replicates for one in lines], axis=1)
         factors = np.repeat([widened(one.key) for one in lines], layers).astype(together.dtype)
         moved, shape = centred(together, factors), (len(lines), layers)
-        enough = np.concatenate([one.size for one in lines]) >= MIN_GROUP
-        bands = band(np.where(enough, moved, np.nan).reshape(-1, *shape), together[0].reshape(shape))
-        ends = (together[0].reshape(shape), *(each.reshape(shape) for each in interval(moved)), *bands)
-        found |= {number: [each[line] for each in ends] for line, number in enumerate(numbers)}
+        columns = [each.reshape(shape) for each in (together[0], *interval(moved))]
+        if by_layer:
+            enough = np.concatenate([one.size for one in lines]) >= MIN_GROUP
+            columns += band(np.where(enough, moved, np.nan).reshape(-1, *shape), columns[0])
+        found |= {number: [each[line] for each in columns] for line, number in enumerate(numbers)}
     # 3. written down in order
-    rows: list[Statistic] = []
-    for number, one in enumerate(every):
-        rows += one._written(origin, found[number]) if one.by_layer else one.rows(origin, widened(one.key))
-    return rows
+    return [row for number, one in enumerate(every) for row in one.written(origin, found[number])]
 
 
 def pathways(readouts: Readouts, origin: Origin, resamples: int = 1000, seed: int = 0) -> list[Statistic]:
