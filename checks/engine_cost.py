@@ -34,7 +34,7 @@ from anchorscope.progress import printed
 from anchorscope.run import engine
 from anchorscope.run.asked import Asked, asked_of
 from anchorscope.run.cost import StageCost, costs_of
-from anchorscope.run.machine import H100, Machine, Rates, Shares, this_machine
+from anchorscope.run.machine import Machine, Rates, Shares, elsewhere, this_machine
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.run.shape import Shape, shape_of
 from anchorscope.spans.samples import read_samples
@@ -215,14 +215,18 @@ def plan(questions: int = 1_000_000) -> dict[str, Any]:
             "answers": {"backend": "vllm"},
             "map": {},
             "evidence": {},
-            "engine": {"kind": "ray", "address": "auto", "replicas": gpus // 2, "gpus_per_replica": 2},
+            "engine": {
+                "kind": "ray",
+                "address": "auto",
+                "replicas": gpus // 2,
+                "gpus_per_replica": 2,
+                "cpus_per_replica": 8,
+            },
         }
         study = Study.model_validate(fields)
         each = questions // len(TOKENS)
         asked = [Asked("Qwen3-32B", name, each, each, *some[:3], 2000, *some[3:]) for name, some in TOKENS.items()]
-        # layers on two GPUs run one after the other: of vLLM's two, each reads half of the weights
-        machine = replace(H100, replicas=gpus // 2, bandwidth=2 * H100.bandwidth)
-        costs = costs_of(study, QWEN3_32B, asked, machine)
+        costs = costs_of(study, QWEN3_32B, asked, elsewhere("h100", study.engine, vllm=True))
         hours = sum(cost.seconds for cost in costs) / 3600
         for cost in costs:
             work = f"{cost.tokens / 1e6:9.1f} M tokens {cost.flops / 1e15:9.1f} PFLOP"

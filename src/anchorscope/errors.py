@@ -47,6 +47,10 @@ class ModelError(AnchorscopeError):
     """A model folder or file that cannot be used."""
 
 
+class DeviceError(AnchorscopeError):
+    """A GPU that computes no more for this process, whatever it is asked."""
+
+
 class StoreError(AnchorscopeError):
     """A run directory that cannot be read, written or continued."""
 

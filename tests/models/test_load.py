@@ -63,9 +63,13 @@ def test_a_model_of_an_unknown_family_is_refused_before_its_weights(tmp_path: Pa
 @pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt2"])
 def test_a_model_without_weights_is_the_same_model(family: str, tmp_path: Path):
     """vLLM loads the weights itself; tables must not depend on which of the two was in memory."""
-    whole = load_tiny(family, tmp_path, dtype="bfloat16")
-    empty = load_model(whole.spec, weights=False)
-    assert empty.fingerprint == whole.fingerprint
+    load_tiny(family, tmp_path, dtype="bfloat16")
+    for settings in ("with", "without"):
+        if settings == "without":
+            (tmp_path / "generation_config.json").unlink()
+        whole = load_model(ModelSpec(id=str(tmp_path), name="m", dtype="bfloat16"))
+        empty = load_model(whole.spec, weights=False)
+        assert empty.fingerprint == whole.fingerprint
     assert empty.device == torch.device("meta")
     assert torch.equal(stop_tokens(empty), stop_tokens(whole))
 

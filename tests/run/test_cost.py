@@ -17,7 +17,7 @@ from anchorscope.probes.solver import Fits, Shared
 from anchorscope.run.asked import asked_of, judge_cost
 from anchorscope.run.cost import costs_of, fits_of
 from anchorscope.run.dryrun import expected
-from anchorscope.run.machine import H100, this_machine
+from anchorscope.run.machine import H100, elsewhere, this_machine
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.run.shape import Shape, shape_of
 from anchorscope.spans.samples import read_samples
@@ -176,6 +176,22 @@ def test_replicas_share_what_has_shards_and_nothing_else(tmp_path: Path):
         assert eight[name].seconds == one[name].seconds
 
 
+def test_on_ray_a_pool_grades_and_vllm_uses_all_gpus_of_a_replica_at_once(tmp_path: Path):
+    ray = {"kind": "ray", "replicas": 4, "gpus_per_replica": 2, "cpus_per_replica": 8}
+    study = asked_by_file(tmp_path, answers={"backend": "vllm"}, engine=ray)
+    shape = Shape(64, 5120, 25600, 8192, 1024, 151_936, 2)
+    asked = [replace(asked_of(study, study.models[0], study.datasets[0], 64), questions=1_000_000, traced=2000)]
+    there = elsewhere("h100", study.engine, vllm=True)
+    alone = replace(there, decoding=H100.decoding, bandwidth=H100.bandwidth, replicas=1, cores=1)
+    four, one = ({each.stage: each for each in costs_of(study, shape, asked, on)} for on in (there, alone))
+    assert four["answers"].seconds == pytest.approx(one["answers"].seconds / 8, rel=0.02)
+    for name in ("grades", "spans"):
+        assert four[name].seconds == pytest.approx(one[name].seconds / 4, rel=0.3), name
+    # of a fit on a GPU nothing is shared among cores, of read-outs all
+    fits, files = (four["probes"].flops / H100.fitting, 2 * four["traces"].written / H100.storage)
+    assert fits < four["probes"].seconds < one["probes"].seconds < 8 * four["probes"].seconds + files
+
+
 def test_answers_of_a_file_are_read_and_not_written(tmp_path: Path):
     study = asked_by_file(tmp_path)
     given = study.model_copy(update={"answers": AnswersSpec(source="file", file="given.jsonl")})
@@ -215,3 +231,17 @@ def test_a_dry_run_says_what_it_will_cost_and_computes_nothing(command: str, cli
     assert ("traces" in stages) == ("probes" in stages) == (command == "run")
     assert "Nothing was computed" in done.stdout
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_prices_a_machine_that_is_not_here(cli: Cli, tmp_path: Path):
+    study = asked_by_file(tmp_path)
+    (tmp_path / "s.yaml").write_text(json.dumps(study.record()))
+    done = cli("run", "s.yaml", "--dry-run", "--on", "h100")
+    assert done.returncode == 0, done.stderr
+    assert "time on h100" in done.stdout
+    assert "GPU hours" in done.stdout
+    assert "never measured" in done.stdout
+    for wrong in (("--on", "h100"), ("--dry-run", "--on", "b200")):
+        refused = cli("run", "s.yaml", *wrong)
+        assert refused.returncode == 2
+        assert "one of: h100" in refused.stderr

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope import Study
-from anchorscope.errors import AnchorscopeError, StoreError
+from anchorscope.errors import AnchorscopeError, StoreError, StudyError
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.store import Store
 from anchorscope.study import EngineSpec
@@ -85,8 +85,11 @@ def replicas() -> list[int]:
     return [int(line.split()[0]) for line in listed.splitlines() if "ray::MapWorker" in line]
 
 
-def test_killed_replicas_and_a_node_that_goes_leave_no_trace(study: Study, plain: Path, cluster, tmp_path: Path):
-    root, killed = tmp_path / "s", []
+def test_killed_replicas_and_a_node_that_goes_leave_no_trace(
+    study: Study, plain: Path, cluster, tmp_path: Path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # where no node's processes are: they find the run all the same
+    root, killed = Path("s"), []
 
     def kill() -> None:
         """A replica while answers are made, another while samples are traced; then a node goes and one comes."""
@@ -120,3 +123,10 @@ def test_what_a_replica_cannot_do_is_said_where_the_run_was_begun(study: Study, 
         Pipeline(store).answers(broken.models[0])
     assert isinstance(raised.value, StoreError)
     assert "part-000001.parquet: damaged" in str(raised.value)
+
+
+def test_a_replica_that_no_node_can_hold_is_refused_and_not_waited_for(study: Study, cluster, tmp_path: Path):
+    with pytest.raises(StudyError, match="no node has 1 cores and 16 GPUs for a replica"):
+        carry_out(study, tmp_path / "s", EngineSpec(kind="ray", gpus_per_replica=16))
+    with pytest.raises(StudyError, match="no node has 999 cores and 0 GPUs"):
+        carry_out(study, tmp_path / "s", EngineSpec(kind="ray", cpus_per_replica=999))

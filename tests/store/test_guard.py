@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.errors import ModelError, StoreError
+from anchorscope.errors import DeviceError, ModelError, StoreError
 from anchorscope.run.engine import fill
 from anchorscope.store import Cell, Guard, Kind, Plan, Sharded
-from anchorscope.store.guard import ALONE, DEATHS, TRIES
+from anchorscope.store.guard import ALONE, DEATHS, TOGETHER, TRIES
 from anchorscope.store.table import Aside
 
 
@@ -115,7 +115,7 @@ from anchorscope.store import Cell
 
 class Deadly(Model):
     def __call__(self, samples):
-        if "n6" in samples:
+        if {deadly}:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__call__(samples)
 
@@ -123,14 +123,45 @@ fill(stage(Cell(Path(sys.argv[1])), Deadly()))
 """
 
 
+def died(folder: Path, deadly: str, most: int) -> tuple[int, subprocess.CompletedProcess[str]]:
+    """How many processes died in a row, and how the one after them ended."""
+    code = DYING.format(paths=[str(Path(__file__).parent)], deadly=deadly)
+    for deaths in range(most + 1):
+        ended = subprocess.run(
+            [sys.executable, "-c", code, str(folder)], env=os.environ, capture_output=True, text=True
+        )
+        if ended.returncode != -signal.SIGKILL:
+            return deaths, ended
+    raise AssertionError("one more died")
+
+
 def test_a_sample_that_kills_its_process_is_set_aside_after_a_bounded_number_of_deaths(tmp_path: Path):
-    code = DYING.format(paths=[str(Path(__file__).parent)])
-    deaths = 0
-    while (ended := subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=os.environ)).returncode != 0:
-        assert ended.returncode == -signal.SIGKILL
-        deaths += 1
-        assert deaths <= DEATHS + ALONE
+    deaths, ended = died(tmp_path, '"n6" in samples', DEATHS + ALONE)
+    assert ended.returncode == 0
     table = Cell(tmp_path).table(ROWS)
     assert deaths == DEATHS + ALONE
     assert [row.id for row in table] == [name for name in NAMES if name != "n6"]
     assert table.look(1).aside == [Aside("n6", "the process died over it")]
+
+
+def test_samples_that_kill_their_process_together_alone_stop_the_run_and_say_so(tmp_path: Path):
+    """As where a batch does not fit into memory: none is set aside, and it is not tried for ever."""
+    deaths, ended = died(tmp_path, "len(samples) > 1", DEATHS + TOGETHER)
+    assert deaths == DEATHS + TOGETHER
+    assert ended.returncode == 1
+    assert "samples go through one by one, not together" in ended.stderr
+    assert "lower traces.memory" in ended.stderr
+
+
+class AcceleratorError(RuntimeError):
+    """Named as torch's, after which nothing more is computed in that process."""
+
+
+def test_a_lost_gpu_counts_as_a_death_and_its_sample_is_found(tmp_path: Path):
+    cell = Cell(tmp_path)
+    for _ in range(DEATHS + ALONE):  # processes, as it were: each ends
+        with pytest.raises(DeviceError, match=r"computes no more .*cannot read n5"):
+            fill(stage(cell, Model(poisoned=["n5"], error=AcceleratorError)))
+    fill(stage(cell, Model(poisoned=["n5"], error=AcceleratorError)))
+    assert cell.table(ROWS).look(1).aside == [Aside("n5", "the process died over it")]
+    assert not list((tmp_path / "rows").glob(".*"))

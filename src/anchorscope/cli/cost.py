@@ -16,21 +16,22 @@ ANSWERING = frozenset({"loading", "questions", "answers", "grades", "spans"})
 """The stages of `anchorscope answer`."""
 
 
-def print_cost(study: Study, only: Collection[str] | None = None) -> None:
-    """How many questions and tokens a run takes, and how long on this machine, stage by stage; or some stages of it."""
+def print_cost(study: Study, only: Collection[str] | None = None, on: str | None = None) -> None:
+    """How many questions and tokens a run takes, and how long, stage by stage; or some stages. `on`: else here."""
     from anchorscope.run.asked import judge_cost
     from anchorscope.run.cost import costs_of
     from anchorscope.run.dryrun import expected
 
     asked = table_of("model", "set", "questions", "shared tokens", "tokens each", "answer, about", "traced, at most")
-    stages = table_of("model", "stage", "tokens", "TFLOP", "written", "memory", "time here")
+    stages = table_of("model", "stage", "tokens", "TFLOP", "written", "memory", f"time on {on}" if on else "time here")
     for table in (asked, stages):
         for column in table.columns[2:]:
             column.justify = "right"
     # 1. what there is to do, and how fast this machine is
     with progress("counting tokens and trying products", len(study.models) * (len(study.datasets) + 1)) as advance:
-        found = [expected(study, model, advance) for model in study.models]
+        found = [expected(study, model, advance, on=on) for model in study.models]
     # 2. by set, and by stage
+    hours = 0.0
     for each in found:
         for one in each.asked:
             numbers = (f"{one.questions:,}", f"{one.shared}", f"{one.own:.1f}", f"{one.answer:.1f}", f"{one.traced:,}")
@@ -45,6 +46,7 @@ def print_cost(study: Study, only: Collection[str] | None = None) -> None:
                     size_of(int(cost.memory)) if cost.memory else "–", _time(cost.seconds),
                 )  # fmt: skip
         stages.add_row(each.model, "in all", "", "", "", "", _time(seconds))
+        hours += seconds / 3600 * study.engine.replicas * (study.engine.gpus_per_replica or 1)
     out.print(asked)
     out.print()
     out.print(stages)
@@ -56,9 +58,14 @@ def print_cost(study: Study, only: Collection[str] | None = None) -> None:
                 f"{judged.model}: the judge is asked {judged.requests:,} times, about {judged.tokens / 1e6:,.2f} M "
                 f"tokens in and at most {judged.replied / 1e6:,.2f} M out; {price}"
             )
+    if on:
+        out.print(f"{hours:,.1f} GPU hours, with all replicas held until the end.")
+        source = f"times are of an assumed {on}, which was never measured"
+    else:
+        source = "times are from some seconds of products on this machine"
     out.print(
-        "Nothing was computed. Answers are counted as long as accepted ones, and one in ten as right; times are from "
-        "some seconds of products on this machine, with the study's replicas (docs/scale.md).",
+        "Nothing was computed. Answers are counted as long as accepted ones, and one in ten as right; "
+        f"{source}, with the study's replicas (docs/scale.md).",
         style="dim",
     )
 

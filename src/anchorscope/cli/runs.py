@@ -45,6 +45,11 @@ DryRunOption = Annotated[
     ),
 ]
 
+OnOption = Annotated[
+    str | None,
+    typer.Option("--on", metavar="MACHINE", help="Of --dry-run: time on another machine, h100, instead of this one."),
+]
+
 
 def questions(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
     """Read and sample a study's questions into its run directory. Goes on where it was stopped."""
@@ -143,15 +148,21 @@ def run(
     data: DataOption = None,
     log: LogOption = None,
     dry_run: DryRunOption = False,
+    on: OnOption = None,
 ) -> None:
     """Do all of a study: answers, traces, probes, pathways, figures. Goes on where it was stopped."""
+    if on is not None:
+        from anchorscope.run.machine import ELSEWHERE
+
+        if not dry_run or on not in ELSEWHERE:
+            raise typer.BadParameter(f"goes with --dry-run, and is one of: {', '.join(ELSEWHERE)}", param_hint="--on")
     loaded = load(study, data)
     if dry_run:
         from anchorscope.cli.cost import print_cost
         from anchorscope.run.preflight import preflight
 
         preflight(loaded, runs / loaded.name, notice)
-        print_cost(loaded)
+        print_cost(loaded, on=on)
         return
     _carry_out(loaded, runs, log)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -209,7 +210,12 @@ def _empty_network(spec: ModelSpec, source: ModelSource) -> Network:
                 config, dtype=dtype_of(spec), attn_implementation=_attention(spec, source)
             )
         if "gguf_file" not in options:
-            network.generation_config = GenerationConfig.from_pretrained(folder, **options)
+            try:
+                network.generation_config = GenerationConfig.from_pretrained(folder, **options)
+            except OSError:  # not every model has such a file; transformers takes its configuration then
+                network.generation_config = GenerationConfig.from_pretrained(
+                    folder, config_file_name="config.json", _from_model_config=True, **options
+                )
     return network
 
 
@@ -272,14 +278,16 @@ def fingerprint(spec: ModelSpec, source: ModelSource, network: Network, tokenize
 def _file_hashes(place: Path) -> dict[str, str]:
     """The hash of each weight file, read whole: an edited layer changes a few bytes in the middle."""
     weights = [place] if place.is_file() else sorted([*place.glob("*.safetensors"), *place.glob("*.gguf")])
-    hashes = {}
-    for path in weights:
-        digest = hashlib.sha256()
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 24):
-                digest.update(block)
-        hashes[path.name] = digest.hexdigest()
-    return hashes
+    with ThreadPoolExecutor() as pool:  # a large model has many files, and a hash keeps one core busy
+        return dict(zip((path.name for path in weights), pool.map(_file_hash, weights), strict=True))
+
+
+def _file_hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def end_tokens(network: Network, tokenizer: Tokenizer) -> set[int]:

@@ -63,9 +63,8 @@ class Resampled:
 
     @cached_property
     def sides(self) -> tuple[tuple[BoolArray, FloatArray], ...]:
-        """Who is right and who is wrong, each with their weights (resample, sample)."""
-        weights = self.resamples.samples
-        return tuple((side, np.ascontiguousarray(weights[:, side])) for side in (self.labels, ~self.labels))
+        """Who is right and who is wrong, each with their weights (sample, resample)."""
+        return tuple((side, self.across[side]) for side in (self.labels, ~self.labels))
 
     @cached_property
     def across(self) -> FloatArray:

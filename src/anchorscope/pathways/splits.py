@@ -44,13 +44,12 @@ class Labelling:
     """(measure, sample, layer), towards the class predicted on the clean pass"""
 
     def members(self, strata: tuple[str, ...], labels: BoolArray) -> FloatArray:
-        """Who is in which stratum and group: (stratum, group Q or A, sample, layer or 1) of 0 and 1."""
-        every = np.ones_like(self.flipped)
-        correct = labels[:, None] & every
-        masks = dict(zip(STRATA, (every, self.predicted, ~self.predicted, correct, ~correct), strict=True))
-        return np.stack([[masks[name] & group for group in (self.flipped, ~self.flipped)] for name in strata]).astype(
-            np.float32
-        )
+        """Who is in which stratum and group, at an anchor layer: (stratum, group, sample) of 0 and 1."""
+        flipped, predicted = self.flipped[:, 0], self.predicted[:, 0]
+        every = np.ones_like(flipped)
+        masks = dict(zip(STRATA, (every, predicted, ~predicted, labels, ~labels), strict=True))
+        groups = flipped, ~flipped, every
+        return np.array([[masks[name] & group for group in groups] for name in strata], np.float32)
 
 
 def _signs(predicted: BoolArray) -> FloatArray:
@@ -120,12 +119,12 @@ def split(base: Resampled, shift: Shift, anchor: str | None, way: Way, strata: t
         else:
             draws = [half_labellings(base, shift, anchors, repeat, half, way == "crossed") for half in HALVES]
         for labellings in draws:
-            total.add(_one_draw(base, labellings, strata), base.resamples.repeats[:, repeat, None])
+            total.add(_one_draw(base, labellings, strata), base.resamples.repeats[:, repeat])
     return total.split()
 
 
 class Sums(NamedTuple):
-    """Sums over the samples of groups: (stratum, group, resample, layer or 1), groups Q and A, or Q, A and all."""
+    """Sums over the samples of groups: (stratum, group, layer or 1, resample), a group's resamples side by side."""
 
     number: FloatArray
     """How many samples."""
@@ -135,22 +134,23 @@ class Sums(NamedTuple):
     """What the condition does to them, with an axis for the measure in front."""
 
 
-def _one_draw(base: Resampled, labellings: Iterator[Labelling], strata: tuple[str, ...]) -> Split:
-    """The groups of one draw. Each of its labellings holds in some resamples; together they are all resamples."""
-    parts: list[Sums] = []
-    rows: list[IntArray] = []
+def _one_draw(base: Resampled, labellings: Iterator[Labelling], strata: tuple[str, ...]) -> Sums:
+    """The sums of one draw. Each of its labellings holds in some resamples; together they are all resamples."""
+    parts: list[tuple[IntArray, Sums]] = []
     for labelling in labellings:
-        everyone = len(labelling.rows) == len(base.resamples)
-        weights = base.resamples.samples if everyone else base.resamples.samples[labelling.rows]
-        sums_of = _sums_by_layer if labelling.flipped.shape[1] == base.layers else _sums_at_anchor
-        parts.append(Sums(*map(_with_all, sums_of(base, labelling, weights, strata))))
-        rows.append(labelling.rows)
-    order = np.argsort(np.concatenate(rows))
-    number, inverse, effect = (np.concatenate(each, axis=-2)[..., order, :] for each in zip(*parts, strict=True))
-    return Split(_ratio(effect, number), _ratio(inverse, inverse[:, 2:]), number[..., 0, :])
+        by_layer = labelling.flipped.shape[1] == base.layers
+        sums_of = _sums_by_layer if by_layer else _sums_at_anchor
+        parts.append((labelling.rows, sums_of(base, labelling, strata)))
+    if len(parts) == 1:
+        return parts[0][1]
+    whole = Sums(*(np.empty((*each.shape[:-1], len(base.resamples)), np.float32) for each in parts[0][1]))
+    for rows, sums in parts:
+        for every, some in zip(whole, sums, strict=True):
+            every[..., rows] = some
+    return whole
 
 
-def _sums_by_layer(base: Resampled, labelling: Labelling, weights: FloatArray, strata: tuple[str, ...]) -> Sums:
+def _sums_by_layer(base: Resampled, labelling: Labelling, strata: tuple[str, ...]) -> Sums:
     """For a label at every layer: right and wrong answers by predicted class and flip, in one product of matrices."""
     # 1. what is summed up of each sample, side by side: 1, its 1 / probability, and its effects
     samples, layers = labelling.flipped.shape
@@ -162,23 +162,27 @@ def _sums_by_layer(base: Resampled, labelling: Labelling, weights: FloatArray, s
     atoms = [one & flip for one in classes for flip in (labelling.flipped, ~labelling.flipped)]
     placed = np.stack(atoms, axis=1)[:, :, None] * columns[:, None]  # (sample, class × flip, column, layer)
     # 3. summed up in every resample, of right and wrong answers apart if a stratum asks for it
-    sides = base.sides if set(strata) & set(STRATA[3:]) else ((slice(None), weights),)
-    found = [share @ placed[side].reshape(share.shape[1], -1) for side, share in sides]
-    by_side = np.stack(found).reshape(-1, len(weights), 2, 2, 2 + len(MEASURES), layers)
-    # 4. classes and sides to strata: (stratum, resample, group, column, layer)
+    sides = base.sides if set(strata) & set(STRATA[3:]) else ((slice(None), base.across),)
+    found = [placed[side].reshape(len(counts), -1).T @ counts for side, counts in sides]
+    by_side = np.stack(found).reshape(len(found), 2, 2, *columns.shape[1:], -1)
+    # 4. classes and sides to strata: (flip, column, layer, resample) each
     by_class = by_side.sum(axis=0)
-    of = dict(zip(STRATA, (by_class.sum(axis=1), by_class[:, 0], by_class[:, 1], *by_side.sum(axis=2)), strict=False))
-    sums = np.stack([of[name] for name in strata]).transpose(3, 0, 2, 1, 4)  # (column, stratum, group, resample, layer)
+    of = dict(zip(STRATA, (by_class.sum(axis=0), *by_class, *by_side.sum(axis=1)), strict=False))
+    sums = np.empty((columns.shape[1], len(strata), len(GROUPS), layers, by_side.shape[-1]), np.float32)
+    for place, name in enumerate(strata):
+        flipped, stayed = of[name]
+        sums[:, place, 0], sums[:, place, 1] = flipped, stayed
+        np.add(flipped, stayed, out=sums[:, place, 2])
     return Sums(sums[0], sums[1], sums[2:])
 
 
-def _sums_at_anchor(base: Resampled, labelling: Labelling, weights: FloatArray, strata: tuple[str, ...]) -> Sums:
+def _sums_at_anchor(base: Resampled, labelling: Labelling, strata: tuple[str, ...]) -> Sums:
     """For one label per sample: each sample is in one atom, and strata and groups are unions of atoms.
 
     So each sample is multiplied once and not once for every stratum and group it may be in.
     """
     # 1. atoms: samples that are in the same strata and groups
-    members = labelling.members(strata, base.labels)[..., 0].reshape(2 * len(strata), -1)  # (stratum × group, sample)
+    members = labelling.members(strata, base.labels).reshape(-1, len(base.labels))  # (stratum × group, sample)
     code = 2 ** np.arange(len(members)) @ members  # (sample): in which of them it is, as the digits of a number
     _, first, atom = np.unique(code, return_index=True, return_inverse=True)
     # 2. what is summed up of each sample, side by side: 1, its 1 / probability, and its effects
@@ -186,28 +190,17 @@ def _sums_at_anchor(base: Resampled, labelling: Labelling, weights: FloatArray, 
     columns = np.vstack([np.ones_like(base.inverse), base.inverse, *effects]).T  # (sample, column)
     # 3. summed up for each atom in every resample: samples of an atom side by side, so that each is a slice
     order = np.argsort(atom, kind="stable")
-    everyone = weights is base.resamples.samples
-    ordered = base.across[order] if everyone else np.ascontiguousarray(weights.T[order])  # (sample, resample)
+    ordered = base.across[order]  # (sample, resample)
+    if len(labelling.rows) < len(base.resamples):
+        ordered = ordered[:, labelling.rows]
     columns, ends = columns[order], np.searchsorted(atom[order], np.arange(len(first) + 1))
     slices = [slice(*each) for each in pairwise(ends)]
     by_atom = np.stack([columns[each].T @ ordered[each] for each in slices])  # (atom, column, resample)
     # 4. and atoms to strata and groups
-    sums = np.tensordot(members[:, first], by_atom, 1)  # (stratum × group, column, resample)
-    sums = np.moveaxis(sums.reshape(len(strata), 2, -1, len(weights)), 2, -1)  # (stratum, group, resample, column)
-    effect = sums[..., 2:].reshape(*sums.shape[:3], len(MEASURES), -1)  # (stratum, group, resample, measure, layer)
-    return Sums(sums[..., :1], sums[..., 1:2], np.moveaxis(effect, -2, 0))
-
-
-def _with_all(sums: FloatArray) -> FloatArray:
-    """Q and A, and both together, along the group axis of (stratum, group, resample, layer or 1)."""
-    return np.concatenate([sums, sums.sum(axis=-3, keepdims=True)], axis=-3)
-
-
-def _ratio(sums: FloatArray, counts: FloatArray) -> FloatArray:
-    """Undefined (nan) where a group is empty."""
-    shape = np.broadcast_shapes(sums.shape, counts.shape)
-    ratio: FloatArray = np.divide(sums, counts, out=np.full(shape, np.nan, np.float32), where=counts > 0)
-    return ratio
+    of_atoms = members[:, first].reshape(len(strata), len(GROUPS), -1)
+    sums = np.einsum("sga,acr->csgr", of_atoms, by_atom, optimize=True)  # (column, stratum, group, resample)
+    effect = sums[2:].reshape(len(MEASURES), -1, *sums.shape[1:])  # (measure, layer, stratum, group, resample)
+    return Sums(sums[0, :, :, None], sums[1, :, :, None], np.moveaxis(effect, 1, -2))
 
 
 class _Total:
@@ -218,26 +211,33 @@ class _Total:
         self._weights: list[Any] = [0.0, 0.0]
         self._sizes: list[FloatArray] = []
 
-    def add(self, draw: Split, weight: FloatArray) -> None:
-        for index, values in enumerate((draw.mean, draw.share)):
-            defined = np.isfinite(values)
-            self._sums[index] = self._sums[index] + np.where(defined, values, 0) * weight
-            self._weights[index] = self._weights[index] + defined * weight
-        self._sizes.append(draw.size)
+    def add(self, draw: Sums, weight: FloatArray) -> None:
+        """A draw, whose weight is (resample)."""
+        of_means, of_shares = (draw.effect, draw.number), (draw.inverse, draw.inverse[:, 2:])
+        for index, (sums, counts) in enumerate((of_means, of_shares)):
+            there = counts > 0
+            self._sums[index] += sums * np.divide(weight, counts, out=np.zeros_like(counts), where=there)
+            self._weights[index] += there * weight
+        self._sizes.append(draw.number[..., 0].copy())
 
     def split(self) -> Split:
         mean, share = (_ratio(sums, weights) for sums, weights in zip(self._sums, self._weights, strict=True))
-        return Split(mean, share, np.mean(self._sizes, axis=0))
+        return Split(mean.swapaxes(-1, -2), share.swapaxes(-1, -2), np.mean(self._sizes, axis=0))
+
+
+def _ratio(sums: FloatArray, counts: FloatArray) -> FloatArray:
+    """Undefined (nan) where a group is empty in all draws."""
+    ratio: FloatArray = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    return ratio
 
 
 def mean_split(splits: Sequence[Split]) -> Split:
     """The mean over draws of donors; a draw in which a group is empty is left out of that group's mean."""
     if len(splits) == 1:
         return splits[0]
-    total = _Total()
-    for each in splits:
-        total.add(each, np.ones((1, 1), np.float32))
-    return total.split()
+    alike = np.ones(1, np.float32)
+    mean, share = (average(np.stack(each), alike) for each in zip(*((s.mean, s.share) for s in splits), strict=True))
+    return Split(mean, share, np.mean([each.size for each in splits], axis=0))
 
 
 def kappa(base: Resampled, shift: Shift, anchor: str | None) -> FloatArray:

@@ -22,7 +22,7 @@ from anchorscope.traces.passes import Passes
 
 STEPS = 20  # of conjugate gradients that a fit of probes takes, about
 LOGITS = 6  # times that logits are read or written, in float32, until a token is chosen
-VLLM_ROWS = 256  # answers that vLLM writes at a time
+VLLM_ROWS, VLLM_BLOCK = 256, 16  # answers that vLLM writes at a time; tokens of a block of its prefix cache
 BOTH = 0.4  # share of questions whose sampled answers are right and wrong
 ROW = {"questions": 230, "answers": 90, "grades": 15, "spans": 100}  # bytes of a row, as files
 BACKWARD = 3  # passes that one with gradients takes
@@ -100,8 +100,8 @@ class _Costs:
         stages = [
             StageCost("questions", asked.available / rates.reading, written=rows * ROW["questions"]),
             self.answers(),
-            StageCost("grades", rows / rates.grading, written=rows * ROW["grades"]),
-            StageCost("spans", rows / rates.finding, written=rows * ROW["spans"]),
+            StageCost("grades", self.beside(rows / rates.grading), written=rows * ROW["grades"]),
+            StageCost("spans", self.beside(rows / rates.finding), written=rows * ROW["spans"]),
             self.traces(),
             *self.probes(),
         ]
@@ -116,24 +116,31 @@ class _Costs:
     def written_answers(self, prompts: float, answers: float, rows: float) -> tuple[float, float, float]:
         """Tokens, FLOPs and seconds of so many answers, `rows` at a time, to so many prompts."""
         asked, shape, machine, most = self.asked, self.shape, self.machine, self.study.answers.max_new_tokens
-        # 1. the prompts, in passes over many tokens
-        before = prompts * asked.own
+        # 1. the prompts, in passes over many tokens; vLLM shares whole blocks of them
+        vllm = self.study.answers.backend == "vllm"
+        before = prompts * (asked.own + (asked.shared % VLLM_BLOCK if vllm else 0))
         reading = shape.flops(before, asked.shared + asked.own / 2)
         # 2. the answers: what is computed, and what is read of weights, keys and logits
         tokens = answers * asked.answer
         writing = shape.flops(tokens, asked.sequence) + shape.head_flops(tokens)
-        steps = ceil(answers / rows) * most  # some row of a batch goes on to the end
+        # some row of a batch goes on to the end; in vLLM the next answer takes the place of one that has ended
+        steps = tokens / rows if vllm else ceil(answers / rows) * most
         logits = LOGITS * 4 * shape.vocabulary * tokens
         read = steps * shape.read + tokens * asked.sequence * shape.cache
-        seconds = reading / machine.passes + logits / machine.bandwidth
+        together = max(machine.passes, machine.decoding) if vllm else machine.passes  # all GPUs of an engine
+        seconds = reading / together + logits / machine.bandwidth
         seconds += max(writing / machine.decoding, read / machine.bandwidth)
         return before + tokens, reading + writing, seconds
+
+    def rows(self, answers: float, tokens: float) -> float:
+        """How many answers are written at a time, each with its prompt of so many tokens."""
+        spec = self.study.answers
+        return min(answers, VLLM_ROWS if spec.backend == "vllm" else max(1.0, spec.batch_tokens / tokens))
 
     def answers(self) -> StageCost:
         """Greedy answers to every question; those of a file are read in one pass with their prompts."""
         asked, shape, spec = self.asked, self.shape, self.study.answers
-        together = spec.batch_tokens / (asked.own + spec.max_new_tokens)
-        rows = min(asked.questions, VLLM_ROWS if spec.backend == "vllm" else max(1.0, together))
+        rows = self.rows(asked.questions, asked.own + spec.max_new_tokens)
         if spec.source == "file":
             tokens = asked.questions * (asked.own + asked.answer)
             flops = shape.flops(tokens, asked.sequence) + shape.head_flops(asked.questions * asked.answer)
@@ -153,7 +160,7 @@ class _Costs:
     def traces(self) -> StageCost:
         """All conditions of the traced samples in one pass each; then attention, one sample at a time."""
         asked, shape, machine, study = self.asked, self.shape, self.machine, self.study
-        passes = Passes(study.traces, [0] * asked.shared, shape.layers, study.evidence)
+        passes = self.passes()
         # 1. what is computed
         tokens = asked.traced * asked.slots
         flops = shape.flops(tokens, asked.sequence)
@@ -168,7 +175,7 @@ class _Costs:
         looks = (6 if study.traces.mass else 3) + 2 * ray
         choosing = looks * asked.questions / self.rates.looking
         choosing += (study.evidence is not None) * (1 + ray) * asked.questions / self.rates.sampling
-        written = asked.traced * len(passes.kept) * len(study.traces.sites) * shape.layers * shape.width * shape.size
+        written = self.activations()
         return StageCost(
             "traces",
             self.shared_out(flops / machine.passes + written / machine.storage, asked.traced, 256) + looking + choosing,
@@ -177,6 +184,15 @@ class _Costs:
             written,
             shape.weights + 1e9 * study.traces.memory,
         )
+
+    def passes(self) -> Passes:
+        """How a sample is traced."""
+        return Passes(self.study.traces, [0] * self.asked.shared, self.shape.layers, self.study.evidence)
+
+    def activations(self) -> float:
+        """Bytes that traces write."""
+        sites, shape = len(self.study.traces.sites), self.shape
+        return self.asked.traced * len(self.passes().kept) * sites * shape.layers * shape.width * shape.size
 
     def map(self) -> StageCost:
         """One pass for every cut layer, from there on: half of the layers on average."""
@@ -198,8 +214,8 @@ class _Costs:
         spec, asked = self.study.evidence, self.asked
         assert spec is not None
         prompts = min(spec.questions, asked.traced)
-        rows = min(prompts * spec.answers, self.study.answers.batch_tokens / (asked.own + asked.answer))
-        tokens, flops, seconds = self.written_answers(prompts, prompts * spec.answers, max(1.0, rows))
+        rows = self.rows(prompts * spec.answers, asked.own + asked.answer)
+        tokens, flops, seconds = self.written_answers(prompts, prompts * spec.answers, rows)
         seconds = self.shared_out(seconds, prompts, self.study.shard_rows)
         return StageCost("sampling", seconds, tokens, flops, prompts * spec.answers * ROW["answers"] / 2)
 
@@ -221,6 +237,11 @@ class _Costs:
         shards = self.sets * max(1, ceil(rows / shard))
         return seconds * ceil(shards / self.machine.replicas) / shards
 
+    def beside(self, seconds: float) -> float:
+        """Seconds of what needs no model: on Ray a pool of as many processes as there are replicas, beside answers."""
+        spread = self.study.engine.kind == "ray"
+        return self.shared_out(seconds, self.asked.questions, self.study.shard_rows) if spread else seconds
+
     # --- probes and what is made of them
 
     def probes(self) -> list[StageCost]:
@@ -234,7 +255,8 @@ class _Costs:
         conditions = len(study.traces.conditions) + further + 1 + refits
         read = points * conditions * spec.repeats * asked.traced * shape.width * shape.layers
         words = spec.repeats * spec.folds * asked.traced / self.rates.words
-        seconds = (flops / machine.fitting + read / self.rates.numbers) / machine.cores + words
+        seconds = flops / machine.fitting + read / self.rates.numbers / machine.cores + words
+        seconds += self.activations() / machine.storage  # which are read back, layer by layer
         written = 8 * points * conditions * asked.traced * spec.repeats * len(PARTS) * shape.layers
         layer = 4 * COPIES * asked.traced * shape.width
         memory = layer * layers_at_once(asked.traced, shape.width, machine.cores)

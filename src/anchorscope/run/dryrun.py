@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anchorscope.models.load import device_of, dtype_of, load_config
 from anchorscope.models.source import find_model
 from anchorscope.run.asked import RIGHT, Asked, asked_of
-from anchorscope.run.machine import Machine, this_machine
+from anchorscope.run.machine import Machine, elsewhere, this_machine
 from anchorscope.run.shape import Shape, shape_of
 
 if TYPE_CHECKING:
@@ -27,17 +29,46 @@ class Expected:
     asked: list[Asked]
     """On each set."""
     machine: Machine
-    """Tried with products of its shape."""
+    """Tried with products of its shape, or assumed."""
 
 
-def expected(study: Study, model: ModelSpec, advance: Advance = lambda count: None, right: float = RIGHT) -> Expected:
-    """Count what a model has to do on every set, and try how fast this machine is. No weights are loaded."""
+def expected(
+    study: Study,
+    model: ModelSpec,
+    advance: Advance = lambda count: None,
+    right: float = RIGHT,
+    on: str | None = None,
+) -> Expected:
+    """Count what a model has to do on every set, and try how fast this machine is. No weights are loaded.
+
+    `on`: a machine elsewhere, by its name in machine.ELSEWHERE.
+    """
+    if on is not None and model.dtype == "auto":
+        model = model.model_copy(update={"dtype": "bfloat16"})  # which is fast there
     dtype = dtype_of(model)
     shape = shape_of(load_config(model, find_model(model, study.base)), dtype.itemsize)
     asked = []
     for dataset in study.datasets:
         asked.append(asked_of(study, model, dataset, shape.layers, right))
         advance(1)
-    here = this_machine(shape, str(dtype).removeprefix("torch."), device_of(model))
+    if on is not None:
+        machine = elsewhere(on, study.engine, study.answers.backend == "vllm")
+    else:
+        with _threads_of_a_replica(study):
+            here = this_machine(shape, str(dtype).removeprefix("torch."), device_of(model))
+        machine = replace(here, replicas=study.engine.replicas)
     advance(1)
-    return Expected(model.name, shape, asked, replace(here, replicas=study.engine.replicas))
+    return Expected(model.name, shape, asked, machine)
+
+
+@contextmanager
+def _threads_of_a_replica(study: Study) -> Iterator[None]:
+    """On Ray a replica has its own cores, of all that are here."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(min(threads, study.engine.cpus_per_replica) if study.engine.kind == "ray" else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -9,10 +9,11 @@ checks/engine_cost.py calibrate (docs/scale.md).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from anchorscope.run.shape import Shape
+from anchorscope.study import EngineSpec
 
 MANY, FEW = 2048, 64  # rows of a product: as in a pass over many tokens, and as in one that writes answers
 FITS, SAMPLES = 100, 1600  # of a step of the probes' solver
@@ -34,11 +35,11 @@ class Machine:
     storage: float
     """Bytes/s at which files are read and written, weights among them."""
     fitting: float
-    """FLOP/s of the probes' solver, on one core or on the GPU."""
+    """FLOP/s of the probes' solver, on all cores of a replica or on its GPU."""
     start: float
     """Seconds until a replica has loaded the libraries and examined its model, the reading of weights aside."""
     cores: int = 1
-    """Of a replica; layers of probes are fitted side by side."""
+    """Of a replica: layers are fitted and read out side by side."""
     replicas: int = 1
     """How many work side by side."""
 
@@ -93,10 +94,29 @@ H100 = Machine(
 )
 
 
+ELSEWHERE = {"h100": H100}
+"""Machines that a run can be priced on without having one."""
+
+
+def elsewhere(name: str, engine: EngineSpec, vllm: bool) -> Machine:
+    """A machine that is not here, as a study would use it.
+
+    Of several GPUs a replica, vLLM's compute together; layers in transformers run one after the other.
+    """
+    machine, together = ELSEWHERE[name], max(1.0, engine.gpus_per_replica or 1.0) if vllm else 1.0
+    return replace(
+        machine,
+        bandwidth=together * machine.bandwidth,
+        decoding=together * machine.decoding,
+        cores=engine.cpus_per_replica,
+        replicas=engine.replicas,
+    )
+
+
 def this_machine(
     shape: Shape, dtype: str, device: str, clock: Callable[[], float] = perf_counter, shares: Shares = SHARES
 ) -> Machine:
-    """Try products of a model's shape, for some seconds. With `clock`, by another time than the wall's."""
+    """Try products of a model's shape for some seconds, with torch's threads. `clock`: another time than the wall's."""
     import torch
 
     from anchorscope.models.speed import product_seconds

@@ -153,8 +153,7 @@ class Pipeline:
             return
         self._run(
             [
-                (Job("evidence", name, model.name, point),)
-                for point in self.study.traces.points
+                tuple(Job("evidence", name, model.name, point) for point in self.study.traces.points)
                 for model in self.study.models
                 for name in self._probed(model.name)
             ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from anchorscope.errors import AnchorscopeError
@@ -27,9 +27,9 @@ class Planned(NamedTuple):
 class Planner:
     """Plans flows without weights, in a process of its own: who begins a run holds neither tables nor models."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, dtypes: Mapping[str, str]) -> None:
         self.notices: list[str] = []
-        self.workshop = Workshop(store, silent, self.notices.append, planning=True)
+        self.workshop = Workshop(store, silent, self.notices.append, planning=True, dtypes=dtypes)
 
     def plan(self, flow: Flow) -> Any:
         """What is left to do; what is to be told; and what went wrong."""

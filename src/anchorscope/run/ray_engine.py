@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from itertools import groupby
 from threading import Thread
 from time import perf_counter
@@ -17,19 +18,22 @@ from typing import Any
 
 import numpy as np
 
-from anchorscope.errors import AnchorscopeError, StoreError
+from anchorscope.errors import AnchorscopeError, StoreError, StudyError, reason_of
 from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.run.engine import Ended, Spared, Timed
 from anchorscope.run.jobs import Flow, Job
 from anchorscope.run.planner import Planned, Planner
 from anchorscope.run.replica import Replica, Report, Task
 from anchorscope.run.tally import Tally, beat
+from anchorscope.run.workshop import begun_dtype
 from anchorscope.store import Store
-from anchorscope.store.files import remove_leftovers
-from anchorscope.study import EngineSpec
+from anchorscope.store.files import check_held, is_local, remove_leftovers
+from anchorscope.study import EngineSpec, ModelSpec
 
 SPARE_CPUS = 4  # of a cluster that is started here, beside those of the replicas: for planning, grading and Ray itself
 LIGHT = 0.5  # cores of a replica that grades and finds tokens
+PLANNED = 3  # times that a plan is made again when its process has died
+LOOK = 15.0  # seconds after which the run's lease is looked at, where nothing has ended meanwhile
 
 
 class RayEngine:
@@ -43,7 +47,9 @@ class RayEngine:
         notice: Notice = nobody,
         timed: Timed = lambda stage, seconds: None,
     ) -> None:
-        self.store, self.spec = store, spec
+        # in full: processes on nodes begin in another folder. Links stay, as a node may have other ones
+        study = store.study.based_at(store.study.base.absolute())
+        self.store, self.spec = Store(store.root.absolute() if is_local(store.root) else store.root, study), spec
         self.progress, self.notice, self.timed = progress, notice, timed
         self._planner: Any = None
         self._tally: Any = None
@@ -102,24 +108,28 @@ class RayEngine:
     def _tasks(self, flows: Sequence[Flow], ended: Ended, spared: Spared) -> dict[Flow, AnchorscopeError]:
         import ray
 
-        takes = {"num_cpus": self.spec.cpus_per_replica, "num_gpus": min(1.0, self._gpus())}
-        carry: Any = ray.remote(**takes, max_retries=-1)(_carry_out_flow)
-        waiting = {carry.remote(self.store, flow, self.spec.cpus_per_replica): flow for flow in flows}
+        gpus = min(1.0, self._gpus())
+        carry: Any = ray.remote(num_cpus=self.spec.cpus_per_replica, num_gpus=gpus, max_retries=-1)(_carry_out_flow)
+        waiting = {carry.remote(self.store, flow, self.spec.cpus_per_replica, gpus): flow for flow in flows}
         errors: dict[Flow, AnchorscopeError] = {}
         title = f"{flows[0][0].model}: {', '.join(dict.fromkeys(job.told_as for job in flows[0]))}"
-        with self.progress(title, len(flows)) as advance:
-            while waiting:
-                (done,), _ = ray.wait(list(waiting), num_returns=1)
-                flow, report = waiting.pop(done), ray.get(done)
-                self._tell(report.notices)
-                if isinstance(report.error, spared):
-                    errors[flow] = report.error
-                elif report.error is not None:
-                    for each in waiting:
-                        ray.cancel(each, force=True)
-                    raise report.error
-                advance(1)
-                ended(flow)
+        try:
+            with self.progress(title, len(flows)) as advance:
+                while waiting:
+                    some, _ = ray.wait(list(waiting), num_returns=1, timeout=LOOK)
+                    check_held(self.store.root)
+                    for done in some:
+                        flow, report = waiting.pop(done), ray.get(done)
+                        self._tell(report.notices)
+                        if isinstance(report.error, spared):
+                            errors[flow] = report.error
+                        elif report.error is not None:
+                            raise report.error
+                        advance(1)
+                        ended(flow)
+        finally:
+            for each in waiting:
+                ray.cancel(each, force=True)
         return errors
 
     # --- shards: Ray Data, a pool of replicas for each need
@@ -140,9 +150,11 @@ class RayEngine:
         total = sum(sum(each.sizes) for each in planned.values())
         told: set[str] = set()
         first, last = float("inf"), 0.0
-        with self.progress(self._title(flows, planned), total) as advance:
+        reports = self._reports(flows, tasks)
+        with self.progress(self._title(flows, planned), total) as advance, closing(reports):
             advance(total - sum(planned[task.flow].sizes[task.shard] for task in tasks))
-            for report in self._reports(flows, tasks):
+            for report in reports:
+                check_held(self.store.root)
                 self._tell(report.notices, told, str(report.flow))
                 if isinstance(report.error, spared):
                     errors[flows[report.flow]] = report.error
@@ -158,7 +170,7 @@ class RayEngine:
         remove_leftovers(self.store.root)
         return errors
 
-    def _reports(self, flows: Sequence[Flow], tasks: Sequence[Task]) -> Iterator[Report]:
+    def _reports(self, flows: Sequence[Flow], tasks: Sequence[Task]) -> Generator[Report, None, None]:
         import ray
         import ray.data
 
@@ -180,6 +192,7 @@ class RayEngine:
                     tuple(flows),
                     places,
                     self.spec.cpus_per_replica if heavy else 1,
+                    self._gpus() if heavy else 0.0,
                     self._tally if heavy else None,
                 ),
                 batch_size=1,
@@ -187,9 +200,13 @@ class RayEngine:
                 num_cpus=self.spec.cpus_per_replica if heavy else LIGHT,
                 num_gpus=self._gpus() if heavy else 0,
             )
-        for batch in dataset.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0):
-            for content in batch["report"]:
-                yield Report.unpacked(content)
+        batches = iter(dataset.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0))
+        try:
+            for batch in batches:
+                for content in batch["report"]:
+                    yield Report.unpacked(content)
+        finally:  # else replicas go on for as long as someone holds the error that ended this
+            getattr(batches, "close", lambda: None)()
 
     # --- the cluster
 
@@ -215,10 +232,37 @@ class RayEngine:
                 ) from None
             self._started = True
         if self._planner is None:
-            planner: Any = ray.remote(num_cpus=LIGHT, max_restarts=-1, max_task_retries=-1)(Planner)
-            self._planner = planner.remote(self.store)
+            self._check_room()
+            planner: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=PLANNED)(_Planner)
+            self._planner = planner.remote(self.store, self._dtypes())
             tally: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Tally)
             self._tally = tally.remote()
+
+    def _check_room(self) -> None:
+        """Refuse what no machine here can hold; say so where one that can may still join."""
+        import ray
+
+        asked = {"CPU": float(self.spec.cpus_per_replica), "GPU": self._gpus()}
+        there = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if any(all(node.get(name, 0.0) >= count for name, count in asked.items()) for node in there):
+            return
+        problem = f"no node has {asked['CPU']:g} cores and {asked['GPU']:g} GPUs for a replica"
+        if self.spec.address is None:
+            raise StudyError(problem, "Lower engine.gpus_per_replica or engine.cpus_per_replica.")
+        self.notice(f"{problem}: waiting for one to join. If none will, stop this and lower what a replica takes.")
+
+    def _dtypes(self) -> dict[str, str]:
+        """What `dtype: auto` is where replicas are: who plans may sit on another kind of machine, without a GPU."""
+        import ray
+
+        models = self.store.study.models
+        some = [each for each in models if each.dtype == "auto" and begun_dtype(self.store, each.name) is None]
+        if not some or (self.spec.address is None and not self._gpus()):  # else all are this machine
+            return {}
+        find: Any = ray.remote(num_cpus=self.spec.cpus_per_replica, num_gpus=self._gpus())(_fast_dtypes)
+        with self.progress("trying which dtype is fast", None):
+            found: dict[str, str] = ray.get(find.remote(some))
+        return found
 
     def _gpus(self) -> float:
         import ray
@@ -231,7 +275,13 @@ class RayEngine:
         """Have the planner do something; what it has to say is told, and what it raises is raised."""
         import ray
 
-        answer, notices, error = ray.get(getattr(self._planner, what).remote(*about))
+        try:
+            answer, notices, error = ray.get(getattr(self._planner, what).remote(*about))
+        except ray.exceptions.RayActorError as dead:
+            raise StoreError(
+                f"the process that plans died {PLANNED + 1} times ({reason_of(dead)})",
+                "Likely its node has too little memory. What was finished is kept: the same command goes on.",
+            ) from None
         self._tell(notices)
         if error is not None:
             raise error
@@ -253,9 +303,31 @@ class RayEngine:
         return f"{flows[0][0].model}: {stages} of {len({flow[0].dataset for flow in flows})} sets"
 
 
-def _carry_out_flow(store: Store, flow: Flow, threads: int) -> Report:
+def _carry_out_flow(store: Store, flow: Flow, threads: int, gpus: float) -> Report:
     """A flow of whole jobs, in a Ray task."""
+    _show_gpus(gpus)
     return Replica(store, threads)(Task(0, 0), flow)
+
+
+def _fast_dtypes(models: Sequence[ModelSpec]) -> dict[str, str]:
+    """Which dtype is fast here, for each model."""
+    from anchorscope.models.load import dtype_of
+
+    return {model.name: str(dtype_of(model)).removeprefix("torch.") for model in models}
+
+
+def _show_gpus(gpus: float) -> None:
+    """Hide a node's GPUs from a process that has no share of them: Ray itself shows it all."""
+    if not gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+class _Planner(Planner):
+    """Who plans has no GPU."""
+
+    def __init__(self, store: Store, dtypes: dict[str, str]) -> None:
+        _show_gpus(0)
+        super().__init__(store, dtypes)
 
 
 def _quiet() -> None:
@@ -270,7 +342,10 @@ def _quiet() -> None:
 class _Pool:
     """A replica as Ray Data calls it: one task at a time."""
 
-    def __init__(self, store: Store, flows: Sequence[Flow], places: Sequence[int], threads: int, tally: Any) -> None:
+    def __init__(
+        self, store: Store, flows: Sequence[Flow], places: Sequence[int], threads: int, gpus: float, tally: Any
+    ) -> None:
+        _show_gpus(gpus)
         self.flows, self.places = flows, places
         self.replica = Replica(store, threads)
         self.metrics = _Metrics()
@@ -292,6 +367,11 @@ class _Pool:
                 report.seconds, report.loading = report.seconds + earlier.seconds, report.loading + earlier.loading
             made.append(report.packed())
         return {**batch, "report": np.array(made, dtype=object)}
+
+    def __del__(self) -> None:
+        """What vLLM has started ends with the replica."""
+        if hasattr(self, "replica"):
+            self.replica.workshop.let_go()
 
 
 class _Metrics:

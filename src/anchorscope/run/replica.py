@@ -8,19 +8,25 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from anchorscope import errors
-from anchorscope.errors import AnchorscopeError
+from anchorscope.errors import AnchorscopeError, DeviceError, StoreError
 from anchorscope.progress import silent
 from anchorscope.run.engine import fill_shard, make
 from anchorscope.run.jobs import Job
 from anchorscope.run.workshop import Stage, Workshop
 from anchorscope.store import Sharded, Store
+from anchorscope.store.files import TEMPORARY, write_text
+
+DEATHS = 5  # processes that died over one and the same thing, and then the run stops
+GUARDED = ("answers", "traces")  # stages that find the sample over which processes die (store/guard.py)
 
 
 @dataclass(frozen=True)
@@ -89,16 +95,17 @@ class Replica:
         try:
             for job in jobs:
                 start = perf_counter()
-                stage = self._stage(job)
+                with self._counted("loading", job, task, job not in self._stages):
+                    stage = self._stage(job)
                 loaded = perf_counter()
                 report.loading += loaded - start
-                if isinstance(stage, Sharded):
-                    if not all(table.look(task.shard).whole for table in stage.tables):
-                        fill_shard(stage, task.shard, self.workshop.later(job))
-                    report.rows = len(stage.plan.rows_of(task.shard)) // stage.rows_each
-                else:
-                    make(stage)
+                with self._counted("making", job, task, job.stage not in GUARDED):
+                    report.rows = self._carried_out(job, stage, task.shard) or report.rows
                 report.seconds += perf_counter() - loaded
+        except DeviceError:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)  # whoever restarts it gives it a GPU that computes
         except AnchorscopeError as error:
             report.error = error
         except Exception:  # noqa: BLE001 said where the run was begun
@@ -106,6 +113,36 @@ class Replica:
         report.ended = time.time()
         report.notices, self.notices[:] = list(self.notices), []
         return report
+
+    def _carried_out(self, job: Job, stage: Stage, shard: int) -> int:
+        """Make a shard, or a whole table; how many samples it has."""
+        if not isinstance(stage, Sharded):
+            make(stage)
+            return 0
+        if not all(table.look(shard).whole for table in stage.tables):
+            fill_shard(stage, shard, self.workshop.later(job))
+        return len(stage.plan.rows_of(shard)) // stage.rows_each
+
+    @contextmanager
+    def _counted(self, what: str, job: Job, task: Task, counted: bool) -> Iterator[None]:
+        """Count the processes that began something and did not end it, in a file beside it: who dies says nothing."""
+        if not counted or job.model is None:
+            yield
+            return
+        point = f"-{job.point}" if job.point else ""
+        name = f".{what}-{job.stage}{point}-{task.shard:06d}{TEMPORARY}"
+        path = self.workshop.store.results(job.model, job.dataset).folder / name.replace(" ", "")
+        before = int(path.read_text(encoding="utf-8")) if path.exists() else 0
+        try:
+            if before >= DEATHS:
+                raise StoreError(
+                    f"{job.model}, {job.dataset}: {before} processes died while {what} {job.stage}",
+                    "Likely they had too little memory: give a replica more, or lower traces.memory.",
+                )
+            write_text(path, str(before + 1))
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
     def _stage(self, job: Job) -> Stage:
         """Made once: which samples are traced, say, takes a look at all of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -42,13 +42,19 @@ LATER: dict[StageName, tuple[Kind[Any], ...]] = {"answers": (GRADES, SPANS, TRAC
 class Workshop:
     """Makes the stages of a run. It loads what they need, keeps one model at a time, and examines it once.
 
-    With `planning`, no weights are loaded: stages can be planned, not carried out.
+    With `planning`, no weights are loaded: stages can be planned, not carried out. `dtypes`: what is fast where models
+    are loaded, if that is elsewhere.
     """
 
     def __init__(
-        self, store: Store, progress: Progress = silent, notice: Notice = nobody, planning: bool = False
+        self,
+        store: Store,
+        progress: Progress = silent,
+        notice: Notice = nobody,
+        planning: bool = False,
+        dtypes: Mapping[str, str] | None = None,
     ) -> None:
-        self.store, self.study = store, store.study
+        self.store, self.study, self.dtypes = store, store.study, dtypes or {}
         self.progress, self.notice, self.planning = progress, notice, planning
         self._model: Model | None = None
         self._answerer: Answerer | None = None
@@ -164,8 +170,16 @@ class Workshop:
 
     def _as_begun(self, spec: ModelSpec) -> ModelSpec:
         """With the dtype that the run was begun in: another machine may find another one fast."""
-        for dataset in self.study.datasets:
-            begun = self.store.results(spec.name, dataset.name).entry(ANSWERS)
-            if spec.dtype == "auto" and begun is not None:
-                return spec.model_copy(update={"dtype": begun["inputs"]["model"]["dtype"]})
-        return spec
+        if spec.dtype != "auto":
+            return spec
+        begun = begun_dtype(self.store, spec.name) or self.dtypes.get(spec.name)
+        return spec if begun is None else spec.model_copy(update={"dtype": begun})
+
+
+def begun_dtype(store: Store, model: str) -> str | None:
+    """The dtype in which a model's answers were begun."""
+    for dataset in store.study.datasets:
+        begun = store.results(model, dataset.name).entry(ANSWERS)
+        if begun is not None:
+            return str(begun["inputs"]["model"]["dtype"])
+    return None

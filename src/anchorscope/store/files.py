@@ -71,6 +71,12 @@ def _put(path: Remote, content: bytes) -> None:
         raise _unwritten(path, error) from None
 
 
+def check_held(root: Path) -> None:
+    """Raise where this process had a run's lease and has lost it: for who has others write there."""
+    if isinstance(root, Remote):
+        check_leases(root / "anything")
+
+
 def _unwritten(path: Path, error: OSError) -> StoreError:
     return StoreError(
         f"cannot write {path}: {error.strerror or error}", "What was finished before is kept: mend this and run again."

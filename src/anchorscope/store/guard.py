@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from anchorscope.errors import GradeError, HubError, StoreError, reason_of
+from anchorscope.errors import DeviceError, GradeError, HubError, StoreError, reason_of
 from anchorscope.store.files import write_text
 from anchorscope.store.table import Aside, Table
 
@@ -23,6 +23,8 @@ M = TypeVar("M")
 TRIES = 2  # of a shard as planned, in one process
 DEATHS = 3  # processes that died over a shard, and then its samples are tried alone
 ALONE = 2  # processes that died over one sample alone, and then it is set aside
+TOGETHER = 2  # processes that died over all that go through alone, and then the run stops
+LESS = "Likely it has too little memory: lower traces.memory or answers.batch_tokens."
 NOT_THE_SAMPLE = (StoreError, GradeError, HubError, NotImplementedError)
 
 
@@ -36,6 +38,8 @@ class _Tried:
     """The sample that is tried alone."""
     died: dict[str, int] = field(default_factory=dict)
     """How many processes died over a sample alone."""
+    together: int = 0
+    """How many processes put all that go through alone through together."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,14 @@ class Guard(Generic[T]):
         tried.begun, tried.alone = tried.begun + 1, None
         write_text(path, json.dumps(asdict(tried)))
         try:
-            return self._tried(shard, samples, work, tried, path)
-        finally:  # what raises is no death
+            made = self._tried(shard, samples, work, tried, path)
+        except DeviceError:  # a death: its process can only end
+            raise
+        except BaseException:  # what raises is none
             path.unlink(missing_ok=True)
+            raise
+        path.unlink(missing_ok=True)
+        return made
 
     def _tried(
         self, shard: int, samples: Sequence[T], work: Callable[[Sequence[T]], M], tried: _Tried, path: Path
@@ -71,6 +80,7 @@ class Guard(Generic[T]):
             except NOT_THE_SAMPLE:
                 raise
             except Exception as error:  # noqa: BLE001 whatever a model raises on a sample
+                _check_device(error)
                 failure = error
         # 2. each alone
         aside = []
@@ -85,19 +95,29 @@ class Guard(Generic[T]):
             except NOT_THE_SAMPLE:
                 raise
             except Exception as error:  # noqa: BLE001
+                _check_device(error)
                 failure = failure or error
                 aside.append(Aside(name, reason_of(error)))
         # 3. the others together; where none fails alone, or all of several do, it is not the samples
         if failure is not None and (not aside or len(aside) == len(samples) > 1):
             raise failure
         if len(aside) == len(samples) > 1:
-            raise StoreError(
-                f"{self.table.path(shard)}: every sample makes the process die",
-                "Likely it has too little memory: lower traces.memory or answers.batch_tokens.",
-            )
+            raise StoreError(f"{self.table.path(shard)}: every sample makes the process die", LESS)
+        if tried.together >= TOGETHER:
+            raise StoreError(f"{self.table.path(shard)}: samples go through one by one, not together", LESS)
+        tried.together += 1
         write_text(path, json.dumps(asdict(tried)))
         names = {each.id for each in aside}
         return work([sample for sample in samples if self.name(sample) not in names]), aside
+
+
+def _check_device(error: Exception) -> None:
+    """Raise where torch says that a GPU is lost: then all samples fail, and none of them is to blame."""
+    if any(each.__name__ == "AcceleratorError" for each in type(error).__mro__):  # by name: no torch in this room
+        raise DeviceError(
+            f"the GPU computes no more for this process ({reason_of(error)})",
+            "Run the same command again: it goes on where it was stopped, and finds the sample that does it.",
+        ) from error
 
 
 def _read(path: Path) -> _Tried:

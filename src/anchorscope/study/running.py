@@ -29,4 +29,6 @@ class EngineSpec(Spec):
         given = (self.address, self.replicas, self.gpus_per_replica, self.cpus_per_replica)
         if self.kind == "in_process" and given != (None, 1, None, 1):
             raise ValueError("address, replicas and what a replica has belong to kind: ray")
+        if self.gpus_per_replica is not None and self.gpus_per_replica > 1 and self.gpus_per_replica % 1:
+            raise ValueError("gpus_per_replica: a part of one GPU, or whole ones")
         return self

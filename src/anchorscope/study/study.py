@@ -65,6 +65,13 @@ class Study(Spec):
         return self
 
     @model_validator(mode="after")
+    def _replicas_have_their_own_gpus(self) -> Study:
+        for model in self.models:
+            if self.engine.kind == "ray" and model.device.startswith("cuda:"):
+                raise ValueError(f"models: a replica has GPUs of its own, not {model.device}; say device: cuda")
+        return self
+
+    @model_validator(mode="after")
     def _unique_names(self) -> Study:
         for kind, names in (
             ("models", [model.name for model in self.models]),

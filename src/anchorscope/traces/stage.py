@@ -83,18 +83,25 @@ def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Sto
     cutting = [condition for condition in spec.conditions if condition in CUTS]
 
     def compute(advance: Advance) -> list[Mass]:
+        import torch
+
         ids = list(choose(store, model.name, dataset).clusters)  # so it can be made while they are traced
         some = set(sorted(ids, key=lambda each: hashlib.blake2b(f"{seed}/mass/{each}".encode()).digest())[: spec.mass])
-        rows = []
+        rows, failure = [], None
         for sample in read_samples(store, model.name, dataset, some):
             text = [*shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
             cuts = [Knockout(CUTS[condition], spec.into).cut(sample.spans) for condition in cutting]
             advance(1)
             try:
                 masses: Any = attention_mass(model, text[: sample.spans.answer_last + 1], cuts)
-            except (RuntimeError, IndexError, ValueError):  # the model fails on it: tracing sets it aside
+            except (torch.OutOfMemoryError, torch.AcceleratorError):
+                raise
+            except (RuntimeError, IndexError, ValueError) as error:  # the model fails on it: tracing sets it aside
+                failure = error
                 continue
             rows += [Mass(sample.question.id, name, each) for name, each in zip(cutting, masses, strict=True)]
+        if failure is not None and not rows:  # of all of them: it is not the samples
+            raise failure
         return rows
 
     inputs = {"traces": cell.origin(TRACES), "samples": spec.mass, "conditions": cutting, "into": spec.into}

@@ -1,0 +1,94 @@
+"""A replica counts who died before it over the same thing, and does not try for ever."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from anchorscope.errors import StoreError
+from anchorscope.run import replica as module
+from anchorscope.run.jobs import Job
+from anchorscope.run.replica import DEATHS, Replica, Task
+from anchorscope.store import Store
+from tiny_study import write_study
+
+MAP = (Job("map", "north", "one"),)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    (tmp_path / "study").mkdir()
+    study = write_study(tmp_path / "study", {"one": "llama"}, {"north": (4, 4)}, name="s")
+    with Store.writing(tmp_path / "runs" / "s", study) as made:
+        return made
+
+
+def dies(store: Store, while_loading: bool) -> int:
+    """How a process ends that dies over a task, while it loads its model or afterwards."""
+
+    class Deadly(Replica):
+        def _stage(self, job):
+            if while_loading:
+                os._exit(9)
+            return None
+
+        def _carried_out(self, job, stage, shard):
+            os._exit(9)
+
+    def work() -> None:
+        Deadly(store, 1)(Task(0, 3), MAP)
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join(60)
+    return process.exitcode or 0
+
+
+@pytest.mark.parametrize(("while_loading", "said"), [(True, "loading map"), (False, "making map")])
+def test_deaths_are_counted_beside_the_run_and_bounded(store: Store, while_loading: bool, said: str):
+    assert [dies(store, while_loading) for _ in range(DEATHS)] == [9] * DEATHS
+    left = [path.name for path in store.root.rglob(".*.tmp")]
+    assert len(left) == 1
+
+    class Well(Replica):
+        def _stage(self, job):
+            return None
+
+        def _carried_out(self, job, stage, shard):
+            return 7
+
+    report = Well(store, 1)(Task(0, 3), MAP)
+    assert isinstance(report.error, StoreError)
+    assert f"one, north: {DEATHS} processes died while {said}" in str(report.error)
+    # said once: the same command tries again from the start
+    assert Well(store, 1)(Task(0, 3), MAP).rows == 7
+    assert not list(store.root.rglob(".*.tmp"))
+
+
+def test_who_goes_through_leaves_no_count(store: Store, monkeypatch):
+    counted: list[str] = []
+    monkeypatch.setattr(
+        module,
+        "write_text",
+        lambda path, text: (
+            counted.append(path.name),
+            path.parent.mkdir(parents=True, exist_ok=True),
+            path.write_text(text),
+        ),
+    )
+
+    class Well(Replica):
+        def _carried_out(self, job, stage, shard):
+            return 7
+
+    replica = Well(store, 1)
+    replica._stages[MAP[0]] = None  # loaded before
+    assert replica(Task(0, 3), MAP).error is None
+    assert counted == [".making-map-000003.tmp"]
+    replica._stages[Job("traces", "north", "one")] = None
+    counted.clear()
+    assert replica(Task(0, 3), (Job("traces", "north", "one"),)).error is None
+    assert counted == []  # its guard counts
