@@ -172,9 +172,9 @@ def calibrate(run: Measured) -> dict[str, Any]:
             slow = _said(stage, predicted(run, replace(shares, **{name: share}), rates, start)) > seconds[stage]
             low, high = (share, high) if slow else (low, share)
         shares = replace(shares, **{name: low})
-    # 3. the resamples
-    unit = _said("pathways", predicted(run, shares, rates, start))
-    rates = replace(rates, resampling=rates.resampling * unit / seconds["pathways"])
+    # 3. the resamples: what samples take of it is known from larger ones
+    lines = run.study.probes.resamples * run.shape.layers
+    rates = replace(rates, lines=lines / (seconds["pathways"] - lines * asked.traced / rates.resampling))
     return {"shares": asdict(shares), "rates": asdict(rates), "start": start}
 
 

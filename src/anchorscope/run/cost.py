@@ -265,8 +265,9 @@ class _Costs:
         return [StageCost("probes", seconds, 0.0, flops, written, memory), pathways]
 
     def resampled(self) -> float:
-        """Seconds of the statistics of one read point in all resamples."""
-        return self.study.probes.resamples * self.asked.traced * self.shape.layers / self.rates.resampling
+        """Seconds of the statistics of one read point in all resamples: of each layer, and of samples at it."""
+        each = 1 / self.rates.lines + self.asked.traced / self.rates.resampling
+        return self.study.probes.resamples * self.shape.layers * each
 
 
 def fits_of(spec: ProbeSpec, layers: int, refits: int, mirrored: bool) -> int:

@@ -62,8 +62,10 @@ class Rates:
     """Activations/s that fitted probes read out."""
     words: float = 20_000.0
     """Texts/s that the classifier of words is fitted on."""
-    resampling: float = 1.2e5
-    """Samples × layers × resamples per second from which pathways are computed; of a small run, where much is fixed."""
+    lines: float = 870.0
+    """Layers × resamples per second of which pathways are computed, however few samples there are."""
+    resampling: float = 1.2e6
+    """Samples × layers × resamples per second that pathways sum up."""
     figures: float = 10.7
     """Seconds for the charts of a model and set."""
 
