@@ -250,7 +250,7 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="an older checkout, for `share`")
     parser.add_argument("--real", action="store_true", help="real models in `identical` too: an hour")
     parser.add_argument("--each", type=int, default=48, help="questions of each set in `identical`")
-    parser.add_argument("--traced", type=int, default=48, help="questions in `speed`")
+    parser.add_argument("--traced", type=int, default=192, help="questions in `speed`")
     parser.add_argument("--rounds", type=int, default=2, help="of `speed`")
     parser.add_argument("--runs", type=int, default=4, help="with faults, three each")
     parser.add_argument("--seed", type=int, default=0, help="of the times of faults")
