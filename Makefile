@@ -15,7 +15,7 @@ types:
 
 # side by side, a file's tests in one process: they share models
 test:
-	$(PYTHON) -m pytest -n 2 --dist loadfile
+	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 verify-foundation:
 	$(PYTHON) checks/foundation.py --data ../shared/data/qa

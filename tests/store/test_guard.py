@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +23,7 @@ class Row:
     """a name"""
 
 
+FORK = multiprocessing.get_context("fork")
 ROWS = Kind("rows", Row)
 NAMES = [f"n{i}" for i in range(10)]
 
@@ -105,52 +105,51 @@ def test_an_error_a_person_can_mend_is_set_aside_too_where_others_do_well(tmp_pa
     assert cell.table(ROWS).look(2).aside == [Aside("n9", "cannot read n9 at all")]
 
 
-DYING = """
-import os, signal, sys
-from pathlib import Path
-sys.path[:0] = {paths!r}
-from test_guard import Model, stage
-from anchorscope.run.engine import fill
-from anchorscope.store import Cell
-
 class Deadly(Model):
+    """Kills its process where some samples come together."""
+
+    def __init__(self, deadly) -> None:
+        super().__init__()
+        self.deadly = deadly
+
     def __call__(self, samples):
-        if {deadly}:
+        if self.deadly(samples):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__call__(samples)
 
-fill(stage(Cell(Path(sys.argv[1])), Deadly()))
-"""
 
-
-def died(folder: Path, deadly: str, most: int) -> tuple[int, subprocess.CompletedProcess[str]]:
-    """How many processes died in a row, and how the one after them ended."""
-    code = DYING.format(paths=[str(Path(__file__).parent)], deadly=deadly)
+def died(folder: Path, deadly, most: int) -> int:
+    """How many processes died in a row, until one ended in another way."""
     for deaths in range(most + 1):
-        ended = subprocess.run(
-            [sys.executable, "-c", code, str(folder)], env=os.environ, capture_output=True, text=True
-        )
-        if ended.returncode != -signal.SIGKILL:
-            return deaths, ended
+        process = FORK.Process(target=lambda: fill(stage(Cell(folder), Deadly(deadly))))
+        process.start()
+        process.join(60)
+        if process.exitcode != -signal.SIGKILL:
+            return deaths
     raise AssertionError("one more died")
 
 
 def test_a_sample_that_kills_its_process_is_set_aside_after_a_bounded_number_of_deaths(tmp_path: Path):
-    deaths, ended = died(tmp_path, '"n6" in samples', DEATHS + ALONE)
-    assert ended.returncode == 0
+    assert died(tmp_path, lambda samples: "n6" in samples, DEATHS + ALONE) == DEATHS + ALONE
     table = Cell(tmp_path).table(ROWS)
-    assert deaths == DEATHS + ALONE
     assert [row.id for row in table] == [name for name in NAMES if name != "n6"]
     assert table.look(1).aside == [Aside("n6", "the process died over it")]
 
 
 def test_samples_that_kill_their_process_together_alone_stop_the_run_and_say_so(tmp_path: Path):
     """As where a batch does not fit into memory: none is set aside, and it is not tried for ever."""
-    deaths, ended = died(tmp_path, "len(samples) > 1", DEATHS + TOGETHER)
-    assert deaths == DEATHS + TOGETHER
-    assert ended.returncode == 1
-    assert "samples go through one by one, not together" in ended.stderr
-    assert "lower traces.memory" in ended.stderr
+
+    def together(samples) -> bool:
+        return len(samples) > 1
+
+    for _ in range(DEATHS + TOGETHER):
+        process = FORK.Process(target=lambda: fill(stage(Cell(tmp_path), Deadly(together))))
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+    with pytest.raises(StoreError, match="samples go through one by one, not together") as raised:
+        fill(stage(Cell(tmp_path), Deadly(together)))
+    assert "lower traces.memory" in raised.value.hint
 
 
 class AcceleratorError(RuntimeError):
