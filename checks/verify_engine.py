@@ -44,7 +44,9 @@ def main() -> None:
     found = {
         "engine": last_line("engine", *before),
         "long prompts": last_line("engine_prompts"),
-        "large fit": last_line("engine_probes", "large", "--layers", "64", "--fitted", "1", "--folder", str(WORK)),
+        "large fit": last_line(
+            "engine_probes", "large", "--layers", "64", "--fitted", "1", "--repeats", "1", "--folder", str(WORK)
+        ),
         "cost": last_line("engine_cost", "check", "--data", str(DATA), "--runs", str(WORK / "cost"), "--clock", "cpu"),
     }
     if before:
