@@ -13,6 +13,7 @@ from anchorscope import ModelSpec, load_study
 from anchorscope.answers.record import ANSWERS
 from anchorscope.models.load import Model, load_model
 from anchorscope.run.pipeline import Pipeline
+from anchorscope.run.stages import until
 from anchorscope.spans.record import Spans
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
@@ -90,9 +91,7 @@ def make_cases(
     path.write_text(json.dumps(study))
     made = load_study(str(path))
     with Store.writing(work / study["name"], made) as store:
-        run = Pipeline(store)
-        run.questions()
-        run.answers(made.models[0])
+        Pipeline(store).make(until(made, "answers"))
         answers = store.results(MODELS[name], sets[0]).entry(ANSWERS)
         assert answers is not None
         shared = answers["inputs"]["prompt"]["shared_ids"]

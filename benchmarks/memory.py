@@ -17,6 +17,7 @@ from cases import MODELS
 from anchorscope import load_study
 from anchorscope.progress import Advance, silent
 from anchorscope.run.pipeline import Pipeline
+from anchorscope.run.stages import until
 from anchorscope.store import Store
 from anchorscope.traces.record import TRACES
 from weights import unpacked
@@ -65,11 +66,9 @@ def main() -> None:
     with Store.writing(place, study) as store:
         peaks = Peaks()
         run = Pipeline(store, peaks)
-        run.questions()
+        run.make(until(study, "answers" if options.answers else "traces"))
         if options.answers:
-            run.answers(study.models[0])
             return
-        run.traces(study.models[0])
         traced = store.results(MODELS[name], "popqa").table(TRACES).plan.rows
     found = {"traced": traced, "before_mb": peaks.before, "peak_mb": peaks.now(), "seconds": round(run.times["traces"])}
     print(json.dumps(found))

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from anchorscope.report.drawing import FAINT, STYLE
+from anchorscope.report.draw.lines import FAINT, STYLE
 
 COLOURS = {"SmolLM2-135M": "#125ea8", "Gemma-3-270m": "#d12d2c"}
 

@@ -25,6 +25,7 @@ from anchorscope.answers.record import ANSWERS
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.compare import compared
 from anchorscope.detectors.scored import measured
+from anchorscope.evidence.ledger import write_ledger
 from anchorscope.evidence.record import EVIDENCE
 from anchorscope.evidence.stage import evidence_stage
 from anchorscope.grades.stage import grades_stage
@@ -33,11 +34,10 @@ from anchorscope.pathways.record import MAPSTATS, PATHWAYS
 from anchorscope.pathways.stage import pathways_stage
 from anchorscope.progress import printed, told
 from anchorscope.questions.record import QUESTIONS
-from anchorscope.report.detectors import write_comparison
-from anchorscope.run.claims import write_ledger
-from anchorscope.run.engine import fill, make
+from anchorscope.report.draw.detectors import write_comparison
 from anchorscope.spans.record import SPANS
 from anchorscope.store import Kind, Store
+from anchorscope.store.fill import fill, make
 from made_up_cell import ASKED, MODELS, NAME, POINT, RIGHT, SETS, SMALL, Drawn, Size, put
 from made_up_texts import Texts
 

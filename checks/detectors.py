@@ -19,30 +19,31 @@ import numpy as np
 import torch
 
 from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.compare import MEAN, by_error, compared, kinds_of_error, lookup, mean_auroc
-from anchorscope.detectors.detector import Card, Detector
+from anchorscope.detectors.compare import MEAN, by_error, compared, kinds_of_error, lookup
+from anchorscope.detectors.crossfit import WIDENED, Labelled, cross_scored, folds_for, pooled
+from anchorscope.detectors.detector import Card, FittedDetector
 from anchorscope.detectors.drift import drift_of, moments_of
-from anchorscope.detectors.evaluate import WIDENED, Labelled, cross_scored, folds_for
-from anchorscope.detectors.fitting import fit_detector, recalibrated
-from anchorscope.detectors.generalise import carried, learning
-from anchorscope.detectors.inputs import Inputs, States
-from anchorscope.detectors.live import Live, apart, reader_of, refused, witness_of
-from anchorscope.detectors.measures import Estimate, estimate
-from anchorscope.detectors.promises import Promise, choose_threshold, rates
+from anchorscope.detectors.fit import fit_detector, recalibrated
+from anchorscope.detectors.inputs import Inputs, States, states_among
 from anchorscope.detectors.scored import measured, read_scores
+from anchorscope.detectors.session import Session, about_of, apart, reader_of, refused, witness_of
+from anchorscope.detectors.tables import read_labelled
+from anchorscope.detectors.thresholds import Promise, choose_threshold, rates
 from anchorscope.detectors.training import area
 from anchorscope.models.load import Model, load_model
 from anchorscope.models.prompts import Prompter
-from anchorscope.pathways.intervals import resample
+from anchorscope.pathways.intervals import Estimate, estimate, mean_auroc, resample
 from anchorscope.probes.logistic import balanced_log_loss
 from anchorscope.progress import printed, told
-from anchorscope.run.detect import about_of, labelled, pooled
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Kind, Store
 from anchorscope.study import ModelSpec
+from anchorscope.study.terms import StateName
 from anchorscope.traces.record import TRACES
+from generalise import carried, learning
 
 SHUFFLED = "scores_shuffled"
+CLEAN = StateName("clean", "mlp", "answer_last")
 ONLY: str | None = None  # the model that is meant; None: all
 
 
@@ -96,7 +97,7 @@ def world(size: int, rng: np.random.Generator, rate: float, layers: int = 3, wid
     states = rng.normal(size=(layers, size, width)) + sign[None, :, None] * directions
     inputs = Inputs(
         [str(i) for i in range(size)], [""] * size, [""] * size, {},
-        {"clean/mlp/answer_last": States.held(states.astype(np.float32))},
+        {CLEAN: States.held(states.astype(np.float32))},
     )  # fmt: skip
     return Labelled(inputs, right, np.arange(size), np.ones(size))
 
@@ -145,7 +146,7 @@ def coverage(repeats: int = 100, size: int = 400) -> dict[str, Any]:
         samples = world(size, np.random.default_rng([7, seed]), 0.5, layers=6, width=24)
         scores = cross_scored(samples, fitters, folds_for(samples, 2, 5, seed), seed)
         drawn = resample(samples.clusters, 2, 500, seed)
-        each = {name: mean_auroc(scores[name], ~samples.right, drawn) for name in names}
+        each = {name: mean_auroc(samples.right, scores[name][:, :, None], drawn)[:, 0] for name in names}
         for name in names:
             found[name].append(estimate(each[name], WIDENED))
         found["difference"].append(estimate(each["stack"] - each["single_layer"], WIDENED))
@@ -175,21 +176,23 @@ def latency(store: Store, rounds: int = 10) -> dict[str, Any]:
     return out
 
 
-def without_card(store: Store, model: Model, dataset: str, kind: str) -> Detector:
+def without_card(store: Store, model: Model, dataset: str, kind: str) -> FittedDetector:
     """A detector fitted on all traced samples of a cell, without the nested fits that its card would take."""
-    samples = labelled(store, model.name, dataset)
+    samples = read_labelled(store, model.name, dataset)
     prompter = Prompter(model.tokenizer, store.study.prompt_for(model.spec), model.wants_bos)
     about, witness = about_of(model, prompter, "mlp", store.study), witness_of(model, prompter, ["mlp"])
     training = samples.training(np.arange(len(samples.right)))
     fitted = catalogue()[kind].fitter.fit(training)
     card = Card(kind, kind, [dataset], 0, 0, samples.base_rate, (0, 0, 0), (0, 0, 0), {}, {}, ())
-    moments = moments_of(samples.inputs, [name for name in fitted.needs if "/" in name])
-    return Detector(fitted, about, card, moments, samples.base_rate, witness=dict(witness))
+    moments = moments_of(samples.inputs, states_among(fitted.needs))
+    return FittedDetector(fitted, about, card, moments, samples.base_rate, witness=dict(witness))
 
 
 def _latency(store: Store, spec: ModelSpec, dataset: str, rounds: int) -> dict[str, Any]:
     model = load_model(spec, store.study.base)
-    lives = {kind: Live(without_card(store, model, dataset, kind), model) for kind in ("stack", "combined", "causal")}
+    lives = {
+        kind: Session(without_card(store, model, dataset, kind), model) for kind in ("stack", "combined", "causal")
+    }
     reader = lives["stack"].reader
 
     def plain(some: list[str]) -> Any:
@@ -201,7 +204,7 @@ def _latency(store: Store, spec: ModelSpec, dataset: str, rounds: int) -> dict[s
     }
     out = {}
     for batch in (1, 16):
-        rows = labelled(store, spec.name, dataset).inputs.questions[: rounds * batch]
+        rows = read_labelled(store, spec.name, dataset).inputs.questions[: rounds * batch]
         times: dict[str, list[float]] = {way: [] for way in ways}
         for start in range(0, len(rows), batch):
             some = list(rows[start : start + batch])
@@ -224,14 +227,14 @@ def reloading(store: Store) -> dict[str, Any]:
     """Scores of detectors that were saved and loaded, on the samples of a run."""
     out = {}
     model, dataset = cells_of(store, "traces")[0]
-    inputs = labelled(store, model, dataset).inputs
+    inputs = read_labelled(store, model, dataset).inputs
     spec = next(each for each in store.study.models if each.name == model)
     loaded = load_model(spec, store.study.base)
     for kind in ("single_layer", "stack", "causal", "mixture", "combined", "everything", "text_only", "confidence"):
         detector = without_card(store, loaded, dataset, kind)
         with tempfile.TemporaryDirectory() as folder:
             detector.save(Path(folder) / "d")
-            again = Detector.load(Path(folder) / "d")
+            again = FittedDetector.load(Path(folder) / "d")
         out[kind] = bool(np.array_equal(again.logits(inputs), detector.logits(inputs)))
     print(out)
     return out
@@ -244,7 +247,7 @@ def drift(store: Store, test: int = 240) -> dict[str, Any]:
     """
     model, dataset = cells_of(store, "traces")[-1]
     spec = next(each for each in store.study.models if each.name == model)
-    samples = labelled(store, model, dataset)
+    samples = read_labelled(store, model, dataset)
     out: dict[str, Any] = {}
     half = np.random.default_rng(3).random(int(samples.clusters.max()) + 1) < 0.5
     rows = np.flatnonzero(half[samples.clusters])
@@ -294,7 +297,7 @@ LABELS = (100, 200, 500, 1000, 1900)
 
 
 def _sets(store: Store, model: str) -> dict[str, Labelled]:
-    return {name: labelled(store, each, name) for each, name in cells_of(store, "traces") if each == model}
+    return {name: read_labelled(store, each, name) for each, name in cells_of(store, "traces") if each == model}
 
 
 def transfer(store: Store) -> dict[str, Any]:
@@ -352,7 +355,7 @@ def cost(store: Store) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for model, dataset in cells_of(store, "traces"):
         ids = {row.id for row in store.results(model, dataset).table(TRACES)}
-        layers = labelled(store, model, dataset).inputs.state("clean/mlp/answer_last").layers
+        layers = read_labelled(store, model, dataset).inputs.state(CLEAN).layers
         counts = []
         for sample in read_samples(store, model, dataset):
             if sample.question.id in ids:

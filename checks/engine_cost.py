@@ -28,15 +28,16 @@ import numpy as np
 import torch
 
 from anchorscope.answers.record import ANSWERS
+from anchorscope.cost.machine import Machine, Rates, Shares, elsewhere, this_machine
+from anchorscope.cost.model_shape import ModelShape, shape_of
+from anchorscope.cost.stages import StageCost, costs_of
+from anchorscope.cost.workload import Workload, asked_of
 from anchorscope.models.load import load_config
 from anchorscope.models.source import find_model
 from anchorscope.progress import printed
 from anchorscope.run import engine
-from anchorscope.run.asked import Asked, asked_of
-from anchorscope.run.cost import StageCost, costs_of
-from anchorscope.run.machine import Machine, Rates, Shares, elsewhere, this_machine
 from anchorscope.run.pipeline import Pipeline
-from anchorscope.run.shape import Shape, shape_of
+from anchorscope.run.stages import until
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
 from anchorscope.study import Study
@@ -50,7 +51,7 @@ SEEN = {"model": "smollm2-135m", "sets": ["triviaqa"], "questions": 450, "wrong"
 SPEEDS = ("passes", "decoding", "bandwidth", "fitting")  # of a machine: what products tell
 UNSEEN = {"model": "gemma-3-270m", "sets": ["hotpotqa"], "questions": 350, "wrong": 150, "repeats": 3}
 
-QWEN3_32B = Shape(64, 5120, 25_600, 64 * 128, 8 * 128, 151_936, 2)
+QWEN3_32B = ModelShape(64, 5120, 25_600, 64 * 128, 8 * 128, 151_936, 2)
 PRICE = 2.5  # dollars a GPU and hour: assumed
 # tokens of the four sets as SmolLM2's tokenizer counts them, with evidence: shared, own, answer, slots, cut, within
 TOKENS = {
@@ -67,9 +68,9 @@ class Measured:
 
     study: Study
     """What was asked."""
-    shape: Shape
+    shape: ModelShape
     """Of its model."""
-    asked: list[Asked]
+    asked: list[Workload]
     """What was expected of each set."""
     machine: Machine
     """As products were tried beside the run: of their speed all, not a share."""
@@ -105,9 +106,7 @@ def carried_out(study: Study, runs: Path, clock: Callable[[], float]) -> Measure
     vars(engine)["perf_counter"] = clock  # by which stages are timed
     with Store.writing(runs / study.name, study) as store:
         pipeline = Pipeline(store, printed)
-        pipeline.questions()
-        pipeline.traces(spec)
-        pipeline.pathways(spec)
+        pipeline.make(until(study, "pathways"))
         start = clock()
         pipeline.figures()
         pipeline.times["figures"] = clock() - start
@@ -225,7 +224,7 @@ def plan(questions: int = 1_000_000) -> dict[str, Any]:
         }
         study = Study.model_validate(fields)
         each = questions // len(TOKENS)
-        asked = [Asked("Qwen3-32B", name, each, each, *some[:3], 2000, *some[3:]) for name, some in TOKENS.items()]
+        asked = [Workload("Qwen3-32B", name, each, each, *some[:3], 2000, *some[3:]) for name, some in TOKENS.items()]
         costs = costs_of(study, QWEN3_32B, asked, elsewhere("h100", study.engine, vllm=True))
         hours = sum(cost.seconds for cost in costs) / 3600
         for cost in costs:

@@ -63,11 +63,11 @@ def cell(samples: int, width: int, layers: int) -> dict[str, list[float]]:
     from anchorscope.pathways import stage
     from anchorscope.pathways.record import Origin
     from anchorscope.pathways.widening import Family, widenings
+    from anchorscope.probes.fitter import ProbeFitter
     from anchorscope.probes.folds import make_folds
     from anchorscope.probes.jackknife import jackknife_layer, jackknife_layers, make_groups
     from anchorscope.probes.readouts import Readouts
     from anchorscope.probes.recorded import LeftOut, Recorded
-    from anchorscope.probes.stage import Fitter
     from anchorscope.probes.text_only import text_only
     from anchorscope.study import ProbeSpec
     from anchorscope.study.terms import DEFAULT_CONDITIONS, ReadPoint
@@ -91,7 +91,7 @@ def cell(samples: int, width: int, layers: int) -> dict[str, list[float]]:
         return states[conditions.index(condition), layer]
 
     # 2. probes
-    fitter: Any = Fitter(labels, clusters, folds, spec, 0)
+    fitter: Any = ProbeFitter(labels, clusters, folds, spec, 0)
     answer = timed("answer", lambda: fitter(read, layers, conditions))
     last = len(conditions) - 1
     question = timed("question", lambda: fitter(lambda _, layer: states[last, layer], layers, ["clean"], parts=1))
@@ -171,8 +171,8 @@ def large(args: argparse.Namespace) -> dict[str, Any]:
     """Fit probes of some layers of a cell that lies on disk."""
     from safetensors import safe_open
 
+    from anchorscope.probes.fitter import ProbeFitter
     from anchorscope.probes.folds import make_folds
-    from anchorscope.probes.stage import Fitter
     from anchorscope.study import ProbeSpec
 
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
@@ -196,7 +196,7 @@ def large(args: argparse.Namespace) -> dict[str, Any]:
         folds = make_folds(labels, clusters, spec.repeats, spec.folds, 0)
         count = min(args.fitted, args.layers)
         clock = time.perf_counter()
-        fitted = Fitter(labels, clusters, folds, spec, 0)(read, count, ["clean"])
+        fitted = ProbeFitter(labels, clusters, folds, spec, 0)(read, count, ["clean"])
         seconds = time.perf_counter() - clock
     assert np.isfinite(fitted.logits).all()
     return {

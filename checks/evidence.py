@@ -18,11 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from anchorscope.evidence.claims import CLAIMS, PAIRS, TOGETHER
+from anchorscope.evidence.experiments import experiments
 from anchorscope.evidence.ledger import ledger, verdicts_of, weighed
 from worlds import Cell, World
 
 KINDS = ("two", "one", "none")
+CLAIMS = [claim for each in experiments() for claim in each.claims]
+TOGETHER = [claim for each in experiments() for claim in each.together]
+PAIRS = [claim for each in experiments() for claim in each.pairs]
 TRUTH: dict[str, tuple[bool, bool, bool]] = {
     "beyond_permuted": (True, True, False),
     "survives": (True, True, False),

@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 
 from anchorscope import AnchorscopeError, DatasetSpec, load_study
 from anchorscope.questions.definition import known_sets
-from anchorscope.questions.stage import open_set, survey
+from anchorscope.questions.question_set import open_set
+from anchorscope.questions.stage import survey
 from anchorscope.run.studyfile import known_studies
 
 COMMAND = [sys.executable, "-m", "anchorscope.cli"]

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from anchorscope.pathways.record import PATHWAYS, Key
 from anchorscope.probes.recorded import read_readouts
-from anchorscope.report.interactive import datasets_of, points_of, shown_of
+from anchorscope.report.page.chart_data import datasets_of, points_of, shown_of
 from anchorscope.store import Store
 from anchorscope.traces.record import TRACES
 from browser import Browser

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anchorscope.report.published import read_described, write_published
-from anchorscope.report.redraw import FIRST, redraw, statistics_of, studies_in
+from published import read_described, write_published
+from redraw import FIRST, redraw, statistics_of, studies_in
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MADE = {

@@ -27,9 +27,9 @@ from anchorscope.models.prompts import Prompter
 from anchorscope.pathways.headline import headlines
 from anchorscope.pathways.record import Key, Origin, Statistic
 from anchorscope.pathways.statistics import pathways
+from anchorscope.probes.fitter import ProbeFitter
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.readouts import Readouts
-from anchorscope.probes.stage import Fitter
 from anchorscope.progress import silent
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.store import Store
@@ -215,7 +215,7 @@ def null(runs: Path) -> dict[str, Any]:
 
         for name, target, read in (("real", labels, real), ("shuffled", shuffled, real), ("noise", labels, noise)):
             folds = make_folds(target, clusters, 5, 5, 0)
-            fitted = Fitter(target, clusters, folds, store.study.probes, 0)(read, layers, conditions)
+            fitted = ProbeFitter(target, clusters, folds, store.study.probes, 0)(read, layers, conditions)
             share = np.array([r.probability for r in rows])
             readouts = Readouts(target, clusters, share, tuple(conditions), fitted.logits, fitted.drift)
             rows_of = pathways(readouts, Origin(model.name, "triviaqa", POINT), 500)

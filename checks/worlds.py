@@ -17,10 +17,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.evidence.anchored import Groups
 from anchorscope.evidence.curves import chart_lines
 from anchorscope.evidence.donors import donor_lines
 from anchorscope.evidence.groups import (
-    Groups,
     awareness_lines,
     boundary_lines,
     saliency_lines,
@@ -28,16 +28,16 @@ from anchorscope.evidence.groups import (
 )
 from anchorscope.evidence.lines import Lines, curves_of
 from anchorscope.evidence.mirror import mirror_lines
-from anchorscope.evidence.record import Line
+from anchorscope.evidence.record import EvidenceLine
 from anchorscope.evidence.support import support_lines
 from anchorscope.evidence.transfer import knowing_lines
-from anchorscope.evidence.within import Answered, within_lines
+from anchorscope.evidence.within import SampledReadouts, within_lines
 from anchorscope.pathways.intervals import Auroc, Resamples, resample
 from anchorscope.pathways.shifts import resampled, shift_of
 from anchorscope.pathways.splits import split
+from anchorscope.probes.fitter import ProbeFitter
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.readouts import Readouts, read_out_some
-from anchorscope.probes.stage import Fitter
 from anchorscope.study import ProbeSpec
 
 Kind = Literal["two", "one", "none"]
@@ -120,7 +120,7 @@ class Cell:
         """All lines of the cell."""
         return curves_of(self.rows())
 
-    def rows(self) -> Iterator[Line]:
+    def rows(self) -> Iterator[EvidenceLine]:
         """As the table has them."""
         world, rng, n = self.world, self.rng, self.world.samples
         every = np.arange(n)
@@ -141,7 +141,7 @@ class Cell:
         # 1. probes and read-outs
         folds = make_folds(self.labels, self.clusters, 1, 4, self.seed)
         spec = ProbeSpec(repeats=1, folds=4, strengths=[1e-3, 1e-2])
-        fitter = Fitter(self.labels, self.clusters, folds, spec, self.seed)
+        fitter = ProbeFitter(self.labels, self.clusters, folds, spec, self.seed)
         fitted = fitter(lambda c, layer: passes[c][:, layer].astype(np.float32), LAYERS, list(passes))  # type: ignore[arg-type]
         count = len(CONDITIONS)
         readouts = Readouts(
@@ -181,7 +181,7 @@ class Cell:
             made.append(self.moved(x, 0.05))
         return made
 
-    def _answered(self, probes: Any, folds: Any) -> Answered:
+    def _answered(self, probes: Any, folds: Any) -> SampledReadouts:
         """Three right and three wrong answers to each of 300 questions."""
         rows = np.repeat(np.arange(300), 6)
         sign = np.tile([1.0, 1.0, 1.0, -1.0, -1.0, -1.0], 300)
@@ -200,9 +200,9 @@ class Cell:
         logits = [read_out_some(probes[k], x[:, :, k], folds, rows)[:, 0] for k in range(LAYERS)]
         stacked = np.stack(logits, axis=-1).transpose(2, 0, 1, 3)  # (condition, repeat, answer, layer)
         ones = np.ones(len(rows))
-        return Answered(rows, sign > 0, told, ones, ones, list(passes), stacked)
+        return SampledReadouts(rows, sign > 0, told, ones, ones, list(passes), stacked)
 
-    def _mirror(self, fitter: Fitter, drawn: Resamples) -> Iterator[Line]:
+    def _mirror(self, fitter: ProbeFitter, drawn: Resamples) -> Iterator[EvidenceLine]:
         """Behind the answer both routes end: the question's and the answer's."""
         every = np.arange(self.world.samples)
         noise = self.rng.normal(size=self.noise.shape)
@@ -215,7 +215,7 @@ class Cell:
         names = ("mirror_clean", *list(passes)[1:])
         yield from mirror_lines(self.labels, dict(zip(names, read.logits[:, :, 0], strict=True)), drawn)
 
-    def _knowing(self, every: Array, drawn: Resamples) -> Iterator[Line]:
+    def _knowing(self, every: Array, drawn: Resamples) -> Iterator[EvidenceLine]:
         """Question-only states: with two pathways the model's own say more of it than another's."""
         own, other = (self.rng.normal(size=(len(every), WIDTH)).astype(np.float32) for _ in range(2))
         hard = (self.sign + self.rng.normal(size=len(every))).astype(np.float32)  # what is hard for every model

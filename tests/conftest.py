@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -10,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+os.environ["COLUMNS"] = "200"  # before the command line is loaded: its lines are as wide in every test
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is loaded: processes side by side take a core each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -88,10 +91,15 @@ Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    """Run the installed command in a process of its own, in an empty folder."""
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run the command in an empty folder: in this process, or in one of its own where it talks to a hub."""
 
-    def run(*arguments: str, hub: Hub | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, hub: Hub | None = None, process: bool = False, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        if hub is None and not process and not env:
+            monkeypatch.chdir(tmp_path)
+            return in_process(*arguments)
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "ANCHORSCOPE"))}
         endpoint = hub.url if hub else "http://127.0.0.1:9"  # nothing listens on the discard port
         clean |= {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": endpoint, "COLUMNS": "200", **env}
@@ -99,6 +107,24 @@ def cli(tmp_path: Path) -> Cli:
         return subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=120)
 
     return run
+
+
+def in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What the command prints and its exit code, as a process of its own would give them, without its start."""
+    from anchorscope.cli import main
+
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setattr(sys, "argv", ["anchorscope", *arguments])
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def assert_mendable(done: subprocess.CompletedProcess[str], *words: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anchorscope.answers.answerer import Answerer
 from anchorscope.answers.record import Answer
-from anchorscope.answers.stage import Answerer, answers_stage
+from anchorscope.answers.stage import answers_stage
 from anchorscope.grades.record import Graded
 from anchorscope.grades.stage import grades_stage
 from anchorscope.models.load import Model
@@ -14,10 +15,10 @@ from anchorscope.probes.stage import readouts_stage
 from anchorscope.progress import Progress, silent
 from anchorscope.questions.record import Question
 from anchorscope.questions.stage import questions_stage
-from anchorscope.run.engine import fill, make
 from anchorscope.spans import Spans
 from anchorscope.spans.stage import spans_stage
 from anchorscope.store import Sharded, Store, Table
+from anchorscope.store.fill import fill, make
 from anchorscope.study import DatasetSpec
 from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.record import Trace

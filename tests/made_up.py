@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from anchorscope.detectors.catalogue import BETAS, raised
-from anchorscope.detectors.evaluate import Labelled
+from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Inputs, States
+from anchorscope.study.terms import StateName
 
 SHOWS = {
     "clean/mlp/answer_last": 0.7,
@@ -32,10 +33,11 @@ def make_samples(
     rng = np.random.default_rng(seed)
     right = rng.random(size) < 0.45
     sign = np.where(right, 1.0, -1.0)
-    names = {**shows, **{raised(span, b, "mlp"): 0.5 for span in ("question", "answer", "control") for b in BETAS}}
+    named = {StateName.parse(name): strength for name, strength in shows.items()}
+    names = {**named, **{raised(span, b, "mlp"): 0.5 for span in ("question", "answer", "control") for b in BETAS}}
     states = {}
     for name, strength in names.items():
-        deep = 1 if name.startswith("text") else layers
+        deep = 1 if name.condition == "text" else layers
         direction = rng.normal(size=(deep, 1, width)) / np.sqrt(width)
         noise = rng.normal(size=(deep, size, width))
         states[name] = States.held((noise + strength * sign[None, :, None] * direction * 2 + 3).astype(np.float32))

@@ -26,7 +26,7 @@ COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 SHELL = set("|&;<>$`*?")
 LOADED = (
     "torch", "transformers", "sklearn.linear_model", "scipy.stats", "pyarrow.parquet", "matplotlib.figure", "datasets",
-    "anchorscope.cli", "anchorscope.run.pipeline", "anchorscope.run.detectfile", "anchorscope.run.onesample",
+    "anchorscope.cli", "anchorscope.run.pipeline", "anchorscope.detectors.answers_file", "anchorscope.api.trace",
 )  # fmt: skip
 
 

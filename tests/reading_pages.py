@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from anchorscope.report.packed import KINDS
+from anchorscope.report.page.pack import KINDS
 
 TYPES = {name: kind for kind, name in KINDS.items()}
 MISSING = -32768

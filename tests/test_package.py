@@ -45,8 +45,8 @@ def test_no_room_loops_over_shards():
     # the engine, and what reads tables and files of activations
     assert loops == {
         "detectors/tables.py",
-        "run/engine.py",
-        "run/planner.py",
+        "run/ray/planner.py",
+        "store/fill.py",
         "store/table.py",
         "traces/activations.py",
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope import Study
-from anchorscope.answers.stage import Answerer
+from anchorscope.answers.answerer import Answerer
 from anchorscope.models.load import Model
 from anchorscope.store import Store
 from conftest import write_jsonl

@@ -31,16 +31,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from anchorscope.detectors.detector import Detector
+    from anchorscope.api.probe import Probe
+    from anchorscope.api.run import Run
+    from anchorscope.api.run_study import doctor, open_run, run_study
+    from anchorscope.api.trace import trace
     from anchorscope.detectors.record import Verdict
+    from anchorscope.detectors.session import Detector
     from anchorscope.errors import AnchorscopeError
     from anchorscope.models.load import Model
     from anchorscope.models.opened import open_model
-    from anchorscope.report.onesample import TracedSample
-    from anchorscope.run.estimator import Probe
-    from anchorscope.run.library import doctor, open_run, run_study
-    from anchorscope.run.onesample import trace
-    from anchorscope.run.opened import Run
+    from anchorscope.report.draw.sample import TracedSample
     from anchorscope.run.studyfile import load_study
     from anchorscope.spans.asked import Asked
     from anchorscope.study import DatasetSpec, ModelSpec, PromptSpec, Sites, Study
@@ -51,24 +51,24 @@ _PLACES = {
     "Asked": "spans.asked",
     "CutPrompt": "traces.cutting",
     "DatasetSpec": "study",
-    "Detector": "detectors.detector",
+    "Detector": "detectors.session",
     "Model": "models.load",
     "ModelSpec": "study",
-    "Probe": "run.estimator",
+    "Probe": "api.probe",
     "PromptSpec": "study",
-    "Run": "run.opened",
+    "Run": "api.run",
     "Sites": "study",
     "Study": "study",
-    "TracedSample": "report.onesample",
+    "TracedSample": "report.draw.sample",
     "Verdict": "detectors.record",
     "cut": "traces.cutting",
-    "doctor": "run.library",
+    "doctor": "api.run_study",
     "load_study": "run.studyfile",
     "open_model": "models.opened",
-    "open_run": "run.library",
-    "run_study": "run.library",
+    "open_run": "api.run_study",
+    "run_study": "api.run_study",
     "tokens": "traces.cutting",
-    "trace": "run.onesample",
+    "trace": "api.trace",
 }
 
 __all__ = [

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from anchorscope import Study
 from anchorscope.answers import sampled
+from anchorscope.answers.answerer import Answerer
 from anchorscope.answers.generate import Generated, Generator, draw, stop_tokens, uniforms
 from anchorscope.answers.record import ANSWERS, SAMPLED, Sampled
 from anchorscope.answers.sampled import sampled_stage
-from anchorscope.answers.stage import Answerer
 from anchorscope.answers.vllm import VllmGenerator, seed_of
 from anchorscope.errors import StoreError
 from anchorscope.models.load import Model

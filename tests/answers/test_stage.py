@@ -7,8 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from anchorscope import Study
+from anchorscope.answers.answerer import Answerer
 from anchorscope.answers.record import ANSWERS
-from anchorscope.answers.stage import Answerer, too_few
+from anchorscope.answers.stage import too_few
 from anchorscope.spans.find import EMPTY_ANSWER
 from anchorscope.spans.samples import read_samples, summary, usable
 from anchorscope.store import Store
@@ -130,7 +131,7 @@ def test_a_broken_file_of_answers_is_refused_with_the_place(rows, words: str, cl
     write_jsonl(tmp_path / "given.jsonl", rows)
     study = study_of(tmp_path, rows=3, answers={"source": "file", "file": "given.jsonl"})
     (tmp_path / "s.yaml").write_text(json.dumps(study.record()))
-    assert_mendable(cli("answer", "s.yaml"), words)
+    assert_mendable(cli("run", "s.yaml", "--until", "answers"), words)
 
 
 def test_what_generates_is_made_on_first_need_and_serves_every_dataset(tmp_path: Path):
@@ -152,11 +153,11 @@ def test_too_few_right_answers_are_said_with_what_would_be_enough():
 def test_from_a_study_to_samples_in_colour(cli: Cli, tmp_path: Path):
     save_tiny("gemma3_text", tmp_path / "model")
     (tmp_path / "s.yaml").write_text(json.dumps(study_of(tmp_path).record()))
-    done = cli("answer", "s.yaml", "--dry-run")
+    done = cli("run", "s.yaml", "--until", "answers", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "Nothing was computed" in done.stdout
     assert not (tmp_path / "runs").exists()
-    done = cli("answer", "s.yaml")
+    done = cli("run", "s.yaml", "--until", "answers")
     assert done.returncode == 0, done.stderr
     assert "tiny, numbers: " in done.stdout
     assert "probes want 300" in done.stderr

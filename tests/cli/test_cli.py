@@ -24,7 +24,7 @@ def study_file(folder: Path, rows: int = 30, **fields: object) -> Path:
 def test_from_nothing_to_the_questions_of_a_run(cli: Cli, tmp_path: Path):
     study_file(tmp_path)
     assert cli("validate", "s.yaml").returncode == 0
-    done = cli("questions", "s.yaml")
+    done = cli("run", "s.yaml", "--until", "questions")
     assert done.returncode == 0, done.stderr
     assert "nq: 20 of 30 questions" in done.stdout
     assert cli("status", "runs/s").returncode == 0
@@ -51,29 +51,31 @@ def test_init_writes_a_file_that_is_valid(cli: Cli, tmp_path: Path):
 
 def test_a_changed_study_is_refused_with_the_difference(cli: Cli, tmp_path: Path):
     study_file(tmp_path)
-    assert cli("questions", "s.yaml").returncode == 0
+    assert cli("run", "s.yaml", "--until", "questions").returncode == 0
     study_file(tmp_path, seed=1)
-    assert_mendable(cli("questions", "s.yaml"), "holds a run of another version of this study", "seed: 0 → 1")
+    assert_mendable(
+        cli("run", "s.yaml", "--until", "questions"), "holds a run of another version of this study", "seed: 0 → 1"
+    )
 
 
 def test_what_a_user_can_get_wrong_is_said_without_a_traceback(cli: Cli, tmp_path: Path):
     study_file(tmp_path)
     assert_mendable(cli("validate", "smal-models"), "did you mean 'small-models'?")
     assert_mendable(cli("sets", "poqa"), "there is no question set 'poqa'; did you mean 'popqa'?")
-    assert_mendable(cli("questions", "s.yaml", "--runs", "s.yaml"), "cannot write")
-    assert_mendable(cli("questions", "small-models", "--data", "."), "holds no popqa.jsonl")
+    assert_mendable(cli("run", "s.yaml", "--until", "questions", "--runs", "s.yaml"), "cannot write")
+    assert_mendable(cli("run", "small-models", "--until", "questions", "--data", "."), "holds no popqa.jsonl")
     assert_mendable(cli("status", "."), "is not a run")
     (tmp_path / "p.yaml").write_text("name: p\nmodels: [a/b]\ndatasets:\n  - {set: nq, path: no.jsonl}\n")
     assert_mendable(cli("validate", "p.yaml"), "p.yaml:4: datasets[0]: there is no file no.jsonl")
     (tmp_path / "d.jsonl").write_text('{"question": "q", "answers": ["a"]}\n{"question": \n')
-    assert_mendable(cli("questions", "s.yaml"), "d.jsonl:2: not JSON")
+    assert_mendable(cli("run", "s.yaml", "--until", "questions"), "d.jsonl:2: not JSON")
     assert_mendable(cli("sets", ""), "its name is empty")
     assert_mendable(cli("validate", "x" * 300), "File name too long")
     (tmp_path / "big.yaml").write_text(f"name: b\nmodels: [a/b]\ndatasets: [nq]\nseed: {'9' * 4000}\n")
     assert_mendable(cli("validate", "big.yaml"), "seed")
     (tmp_path / "runs2").mkdir()
     (tmp_path / "runs2" / "s").write_text("a file")
-    assert_mendable(cli("questions", "s.yaml", "--runs", "runs2"), "Not a directory")
+    assert_mendable(cli("run", "s.yaml", "--until", "questions", "--runs", "runs2"), "Not a directory")
     assert cli("validate").returncode == 2
     assert cli("nonsense").returncode == 2
 
@@ -88,7 +90,7 @@ def test_text_from_a_file_cannot_drive_the_terminal(cli: Cli, tmp_path: Path):
     assert "[red]" in done.stdout  # nor is it taken for markup
     study = {"name": "s", "description": hostile, "models": ["a/b" + hostile], "datasets": ["d.yaml"]}
     (tmp_path / "h.yaml").write_text(json.dumps(study | {"models": [{"id": "a/" + hostile, "name": "n"}]}))
-    for command in (["validate", "h.yaml"], ["questions", "h.yaml"], ["status", "runs/s"]):
+    for command in (["validate", "h.yaml"], ["run", "h.yaml", "--until", "questions"], ["status", "runs/s"]):
         done = cli(*command)
         assert "\x1b" not in done.stdout + done.stderr
 
@@ -114,8 +116,10 @@ def test_ctrl_c_says_that_nothing_is_lost(tmp_path: Path):
         sys.executable,
         "-m",
         "anchorscope.cli",
-        "questions",
+        "run",
         str(tmp_path / "s.yaml"),
+        "--until",
+        "questions",
         "--runs",
         str(tmp_path / "r"),
     ]

@@ -12,22 +12,23 @@ import torch
 from typer.testing import CliRunner
 
 import anchorscope
-from anchorscope.answers.stage import Answerer
+from anchorscope.answers.answerer import Answerer
+from anchorscope.api.detectors import fit_run, prepare
 from anchorscope.cli import app
-from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.crossfit import pooled
 from anchorscope.detectors.inputs import Inputs
-from anchorscope.detectors.live import Live, refused
-from anchorscope.detectors.promises import parse_promise
-from anchorscope.detectors.record import EXTRAS
+from anchorscope.detectors.record import EXTRAS, EvalPlan
+from anchorscope.detectors.session import Detector, Session, refused
 from anchorscope.detectors.tables import read_labelled
+from anchorscope.detectors.thresholds import parse_promise
 from anchorscope.errors import DetectorError
 from anchorscope.models.load import Model, load_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.probes.logistic import fit_temperature
-from anchorscope.run.detect import Plan, fit_run, pooled, prepare
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
 from anchorscope.study import PromptSpec
+from anchorscope.study.terms import StateName
 from anchorscope.traces.record import TRACES
 from anchorscope.traces.tracer import read_plain
 from conftest import write_jsonl
@@ -36,7 +37,7 @@ from tiny import load_tiny
 from tiny_study import write_samples, write_study
 
 SET = "north"
-CLEAN = "clean/mlp/answer_last"
+CLEAN = StateName("clean", "mlp", "answer_last")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
             model = load_model(spec)
             answerer = write_samples(model, store)
             write_traces(model, answerer.prompter.shared_ids, SET, store)
-        prepare(store, study.models[0], Plan(other="two", answers=3), [SET])
+        prepare(store, EvalPlan(other="two", answers=3), ["one"], [SET])
     first = load_model(study.models[0])
     return Made(folder, Store.open(folder / "run"), first, Answerer(first, study))
 
@@ -91,7 +92,7 @@ def test_extras_are_what_plain_passes_give(made: Made, samples: list[Sample]) ->
         sample = samples[i]
         ids, (start, end) = whole(made, sample), sample.spans.answer
         mean = read_plain(made.model, ids, list(range(start, end)), ["mlp"])["mlp"].mean(dim=1).numpy()
-        got = np.stack([inputs.state("clean/mlp/answer_mean").layer(k)[i] for k in range(len(mean))])
+        got = np.stack([inputs.state(CLEAN._replace(position="answer_mean")).layer(k)[i] for k in range(len(mean))])
         np.testing.assert_allclose(got, mean, atol=1e-5)
         # P(True), with the whole text in one pass
         asked = made.model.tokenizer("\nIs this answer true or false? It is", add_special_tokens=False).input_ids
@@ -104,16 +105,16 @@ def test_extras_are_what_plain_passes_give(made: Made, samples: list[Sample]) ->
 
 def test_raised_attention_is_in_the_states(made: Made) -> None:
     inputs = read_labelled(made.store, "one", SET).inputs
-    more, less = (inputs.state(f"raised_question:{b}/mlp/answer_last").layer(1) for b in ("+2", "-1"))
+    raised = {beta: CLEAN._replace(condition=f"raised_question:{beta}") for beta in ("+2", "-1")}
+    more, less = (inputs.state(name).layer(1) for name in raised.values())
     assert np.abs(more - less).max() > 1e-4
-    np.testing.assert_allclose(
-        inputs.state("raised_question:+2/mlp/answer_last").layer(0).shape, inputs.state(CLEAN).layer(0).shape
-    )
+    np.testing.assert_allclose(inputs.state(raised["+2"]).layer(0).shape, inputs.state(CLEAN).layer(0).shape)
 
 
 def test_another_models_states_and_agreement_are_there(made: Made) -> None:
     inputs = read_labelled(made.store, "one", SET).inputs
-    assert inputs.has(["other/mlp/prompt_last", "other/mlp/answer_last", "agreement", "entropy"])
+    others = [StateName("other", "mlp", position) for position in ("prompt_last", "answer_last")]
+    assert inputs.has([*others, "agreement", "entropy"])
     assert (inputs.number("agreement") >= 0).all()
 
 
@@ -140,8 +141,8 @@ def test_what_is_said_while_answering_is_what_is_said_of_the_answer(
 ) -> None:
     detector: Detector = request.getfixturevalue(kind)
     questions = [f"Which river of north is near the tower {i}?" for i in range(6)]
-    answered = Live(detector, made.model).answer(questions, route=True)
-    given = Live(detector, made.model).score(questions, [each.answer for each in answered], route=True)
+    answered = Session(detector, made.model).answer(questions, route=True)
+    given = Session(detector, made.model).score(questions, [each.answer for each in answered], route=True)
     for each, verdict in zip(answered, given, strict=True):
         assert each.verdict.decision == verdict.decision
         if each.verdict.score is not None and verdict.score is not None:
@@ -162,7 +163,7 @@ def test_saved_and_loaded_scores_are_identical(stack: Detector, causal: Detector
         detector.save(tmp_path / f"d{place}")
         again = Detector.load(tmp_path / f"d{place}")
         np.testing.assert_array_equal(again.logits(inputs), detector.logits(inputs))
-        assert again.score(inputs) == detector.score(inputs)
+        assert again.judge(inputs) == detector.judge(inputs)
         assert again.card == detector.card
         assert again.threshold == detector.threshold
     with pytest.raises(DetectorError, match="no detector that can be read"):
@@ -182,7 +183,7 @@ def test_every_form_is_saved_and_loaded(name: str, made: Made, tmp_path: Path) -
 
 
 def test_who_is_refused(stack: Detector, made: Made, tmp_path: Path) -> None:
-    prompter = Live(stack, made.model).reader.prompter
+    prompter = Session(stack, made.model).reader.prompter
     assert refused(stack, made.model, prompter) is None
     about = stack.about
 
@@ -205,12 +206,12 @@ def test_who_is_refused(stack: Detector, made: Made, tmp_path: Path) -> None:
             weight += 0.05 * torch.randn_like(weight)
     same = replace(stack, about=replace(about, model={**about.model, "tokenizer": edited.fingerprint["tokenizer"]}))
     with pytest.raises(DetectorError, match="another model, revision or quantisation"):
-        Live(same, edited)
+        Session(same, edited)
     no_site = replace(stack, about=replace(about, site="attn"))
     inputs = read_labelled(made.store, "one", SET).inputs
     bare = Inputs(inputs.ids, inputs.questions, inputs.answers, inputs.numbers, {})
     with pytest.raises(anchorscope.AnchorscopeError, match="have no clean/mlp/answer_last"):
-        no_site.score(bare)
+        no_site.judge(bare)
 
 
 def test_what_cannot_be_said_is_not_passed(stack: Detector, made: Made) -> None:
@@ -225,14 +226,14 @@ def test_what_cannot_be_said_is_not_passed(stack: Detector, made: Made) -> None:
 
     far = {name: States(each.layers, lambda k, each=each: 50 * each.layer(k)) for name, each in inputs.states.items()}
     odd = Inputs(inputs.ids, inputs.questions, inputs.answers, inputs.numbers, far)
-    assert all("unlike" in each.reason for each in stack.score(odd))
-    usual = [each.decision for each in stack.score(inputs)]
+    assert all("unlike" in each.reason for each in stack.judge(odd))
+    usual = [each.decision for each in stack.judge(inputs)]
     assert usual.count("cannot say") <= 0.05 * len(usual)
 
 
 def test_probabilities_move_with_the_base_rate(causal: Detector, made: Made) -> None:
     inputs = read_labelled(made.store, "one", SET).inputs
-    low, high = (causal.at(rate).score(inputs) for rate in (0.1, 0.9))
+    low, high = (causal.at(rate).judge(inputs) for rate in (0.1, 0.9))
     pairs = [(a.p_wrong, b.p_wrong) for a, b in zip(low, high, strict=True) if a.p_wrong is not None]
     assert all(a < b for a, b in pairs)
     with pytest.raises(DetectorError, match="base rate"):
@@ -283,7 +284,7 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     verdicts = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
     assert len(verdicts) == 100
-    assert {each["verdict"] for each in verdicts} <= {"flag", "pass", "cannot say"}
+    assert {each["decision"] for each in verdicts} <= {"flag", "pass", "cannot say"}
     done = run.invoke(app, ["detect", "check", kept, str(file), "-m", model, "-o", str(tmp_path / "again")])
     assert done.exit_code == 0, done.output
     assert "Recalibrated" in done.output

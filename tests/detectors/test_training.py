@@ -9,9 +9,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.detectors.training import INNER, Training, areas, fit_small, ridge_logistic
+from anchorscope.study.terms import StateName
 from made_up import make_samples
 
-NAME = "clean/mlp/answer_last"
+NAME = StateName("clean", "mlp", "answer_last")
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,15 @@ from itertools import product
 import numpy as np
 import pytest
 
+from anchorscope.evidence.anchored import Groups, difference
 from anchorscope.evidence.dip import dip_within
 from anchorscope.evidence.donors import donor_lines, variance_parts
-from anchorscope.evidence.groups import Groups, awareness_lines, difference
-from anchorscope.evidence.lines import Name, bins_of, curves_of
+from anchorscope.evidence.groups import awareness_lines
+from anchorscope.evidence.lines import LineName, bins_of, curves_of
 from anchorscope.evidence.mirror import mirror_lines
 from anchorscope.evidence.support import _difference, support_lines
 from anchorscope.evidence.transfer import shared_rows
-from anchorscope.evidence.within import Answered, Pairs, within_lines
+from anchorscope.evidence.within import Pairs, SampledReadouts, within_lines
 from anchorscope.pathways.intervals import resample
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.readouts import Readouts
@@ -27,11 +28,13 @@ def rng():
     return np.random.default_rng(5)
 
 
-def answered(rng, conditions=("clean", "knockout", "matched_question", "control_question", "answer_only")) -> Answered:
+def answered(
+    rng, conditions=("clean", "knockout", "matched_question", "control_question", "answer_only")
+) -> SampledReadouts:
     sizes = rng.integers(1, 6, size=QUESTIONS)
     question = np.repeat(np.arange(QUESTIONS), sizes)
     n = len(question)
-    return Answered(
+    return SampledReadouts(
         question,
         rng.random(n) < 0.5,
         rng.normal(size=n),
@@ -42,7 +45,7 @@ def answered(rng, conditions=("clean", "knockout", "matched_question", "control_
     )
 
 
-def slow_w(answers: Answered, scores) -> float:
+def slow_w(answers: SampledReadouts, scores) -> float:
     """The mean over questions with both kinds of the share of pairs that are ranked right."""
     shares = []
     for q in range(QUESTIONS):
@@ -61,12 +64,12 @@ def test_w_is_the_mean_share_of_pairs_of_one_question(rng):
     for c, name in enumerate(answers.conditions):
         for layer in range(LAYERS):
             wanted = np.mean([slow_w(answers, answers.logits[c, r, :, layer]) for r in range(REPEATS)])
-            assert lines[Name("within", "w", name)].value[layer] == pytest.approx(wanted, abs=1e-5)
-    lost = lines[Name("within", "w_lost", "knockout")].value
-    both = [lines[Name("within", "w", name)].value for name in ("clean", "knockout")]
+            assert lines[LineName("within", "w", name)].value[layer] == pytest.approx(wanted, abs=1e-5)
+    lost = lines[LineName("within", "w_lost", "knockout")].value
+    both = [lines[LineName("within", "w", name)].value for name in ("clean", "knockout")]
     np.testing.assert_allclose(lost, both[0] - both[1], atol=1e-6)
-    assert lines[Name("within", "w_logprob")].value[0] == pytest.approx(slow_w(answers, answers.logprob), abs=1e-5)
-    assert lines[Name("within", "w_times")].value[0] == pytest.approx(slow_w(answers, answers.times), abs=1e-5)
+    assert lines[LineName("within", "w_logprob")].value[0] == pytest.approx(slow_w(answers, answers.logprob), abs=1e-5)
+    assert lines[LineName("within", "w_times")].value[0] == pytest.approx(slow_w(answers, answers.times), abs=1e-5)
 
 
 def test_a_question_only_score_gives_one_half(rng):
@@ -133,9 +136,9 @@ def test_a_shift_that_all_donors_share_has_no_spread_over_donors(rng):
     drawn = resample(np.arange(n), 1, 30, 0)
     labels = rng.random(n) < 0.5
     lines = curves_of(donor_lines(labels, clean, patched, None, np.arange(n) // 6, drawn, 0))
-    assert np.abs(lines[Name("donors", "spread_over_donors")].value).max() < 1e-6
-    np.testing.assert_allclose(lines[Name("donors", "share_sample")].value, 1.0, atol=1e-6)
-    np.testing.assert_allclose(lines[Name("donors", "kappa_donors")].value, 1.0, atol=1e-6)
+    assert np.abs(lines[LineName("donors", "spread_over_donors")].value).max() < 1e-6
+    np.testing.assert_allclose(lines[LineName("donors", "share_sample")].value, 1.0, atol=1e-6)
+    np.testing.assert_allclose(lines[LineName("donors", "kappa_donors")].value, 1.0, atol=1e-6)
 
 
 def test_samples_without_donors_are_left_out(rng):
@@ -148,7 +151,7 @@ def test_samples_without_donors_are_left_out(rng):
     far = patched.copy()
     far[:, :, :30] += 1000
     one, other = (
-        curves_of(donor_lines(labels, clean, each, None, blocks, drawn, 0))[Name("donors", "spread_over_donors")]
+        curves_of(donor_lines(labels, clean, each, None, blocks, drawn, 0))[LineName("donors", "spread_over_donors")]
         for each in (patched, far)
     )
     assert one.n == 30
@@ -168,7 +171,7 @@ def test_the_mirrors_interaction_is_what_both_lose_beyond_the_sum(rng):
         for name, values in logits.items()
     }
     wanted = area["mirror_both"] - area["mirror_question"] - area["mirror_answer"] + area["mirror_clean"]
-    np.testing.assert_allclose(lines[Name("mirror", "interaction")].value, wanted, atol=1e-5)
+    np.testing.assert_allclose(lines[LineName("mirror", "interaction")].value, wanted, atol=1e-5)
 
 
 def test_equal_support_compares_right_and_wrong_answers_of_one_tenth(rng):
@@ -191,7 +194,7 @@ def test_equal_support_compares_right_and_wrong_answers_of_one_tenth(rng):
     drawn = resample(np.arange(n), 1, 20, 0)
     support = {"clean": np.zeros(n), "knockout": -loss}
     lines = curves_of(support_lines(labels, loss, np.zeros(n), support, drawn))
-    whole, left = (lines[Name("support", "signal_lost", name)].value[0] for name in ("", "equal_support"))
+    whole, left = (lines[LineName("support", "signal_lost", name)].value[0] for name in ("", "equal_support"))
     assert whole > 0.7
     assert abs(left) < 0.15
 
@@ -248,7 +251,7 @@ def test_awareness_is_beyond_confidence_only_where_states_tell(rng):
     found = []
     for states in (blind, telling):
         lines = curves_of(awareness_lines(groups, states, readouts.clusters, folds, drawn, 0))
-        found.append(lines[Name("awareness", "auroc_at_equal_logit")].value[0])
+        found.append(lines[LineName("awareness", "auroc_at_equal_logit")].value[0])
     assert abs(found[0] - 0.5) < 0.12
     assert found[1] > 0.9
 

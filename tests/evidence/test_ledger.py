@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from anchorscope.errors import StoreError
-from anchorscope.evidence.claims import CLAIMS, PAIRS, TOGETHER, Claim, Measured
+from anchorscope.evidence.claim import Claim, ClaimMeasure
+from anchorscope.evidence.experiments import experiments
 from anchorscope.evidence.ledger import changes, holm, ledger, read_ledger, to_json, verdicts_of, weighed
-from anchorscope.evidence.lines import Name, curves_of, line
+from anchorscope.evidence.lines import LineName, curves_of, line
+
+CLAIMS = [claim for each in experiments() for claim in each.claims]
+TOGETHER = [claim for each in experiments() for claim in each.together]
+PAIRS = [claim for each in experiments() for claim in each.pairs]
 
 
 def draws(value: float, spread: float, seed: int = 0, count: int = 400) -> np.ndarray:
@@ -25,7 +30,7 @@ def claim(threshold: float, side: str) -> Claim:
 
 
 def verdict(value: float, threshold: float, side: str, spread: float = 1.0, n: int = 100) -> str:
-    one = weighed(claim(threshold, side), "m", "d", Measured([draws(value, spread)], n))
+    one = weighed(claim(threshold, side), "m", "d", ClaimMeasure([draws(value, spread)], n))
     return verdicts_of([one])[0].verdict
 
 
@@ -47,21 +52,21 @@ def test_a_verdict_depends_on_which_side_of_the_threshold_the_interval_lies(valu
 def test_too_few_and_not_measured_cannot_be_told():
     assert verdict(50.0, 2.0, "above", n=29) == "cannot tell"
     assert verdicts_of([weighed(claim(1, "above"), "m", "d", None)])[0].verdict == "cannot tell"
-    broken = weighed(claim(1, "above"), "m", "d", Measured([np.array([np.nan, 1.0])], 100))
+    broken = weighed(claim(1, "above"), "m", "d", ClaimMeasure([np.array([np.nan, 1.0])], 100))
     assert verdicts_of([broken])[0].value is None
 
 
 def test_all_parts_must_lie_beyond_the_threshold():
     good, bad = draws(9, 1), draws(-9, 1)
-    both = verdicts_of([weighed(claim(0, "above"), "m", "d", Measured([good, bad], 100))])[0]
+    both = verdicts_of([weighed(claim(0, "above"), "m", "d", ClaimMeasure([good, bad], 100))])[0]
     assert both.verdict == "does not hold"
     assert both.value == pytest.approx(-9)  # the part that is worst for the claim
-    assert verdicts_of([weighed(claim(0, "above"), "m", "d", Measured([good, good], 100))])[0].verdict == "holds"
+    assert verdicts_of([weighed(claim(0, "above"), "m", "d", ClaimMeasure([good, good], 100))])[0].verdict == "holds"
 
 
 def test_a_band_over_many_points_is_harder_to_hold():
     points = [draws(2.3, 1, seed) for seed in range(30)]
-    one, many = (Measured(points, 100, at_once=each) for each in (False, True))
+    one, many = (ClaimMeasure(points, 100, at_once=each) for each in (False, True))
     assert verdicts_of([weighed(claim(0, "above"), "m", "d", one)])[0].verdict == "holds"
     assert verdicts_of([weighed(claim(0, "above"), "m", "d", many)])[0].verdict == "cannot tell"
 
@@ -78,8 +83,8 @@ def test_holm_against_the_slow_way():
 
 
 def test_more_claims_make_each_harder_to_hold():
-    strong = weighed(claim(0, "above"), "m", "d", Measured([draws(2.4, 1)], 100))
-    weak = [weighed(claim(0, "above"), "m", "d", Measured([draws(0.1, 1, s)], 100)) for s in range(20)]
+    strong = weighed(claim(0, "above"), "m", "d", ClaimMeasure([draws(2.4, 1)], 100))
+    weak = [weighed(claim(0, "above"), "m", "d", ClaimMeasure([draws(0.1, 1, s)], 100)) for s in range(20)]
     assert verdicts_of([strong])[0].verdict == "holds"
     assert verdicts_of([strong, *weak])[0].verdict == "cannot tell"
 
@@ -120,8 +125,8 @@ def test_shapes_are_told_apart(q, falls, recovers, declines):
 
 def test_a_trough_that_follows_the_anchor_is_none():
     one = lines([-10, -30, -55, -55, -54, -40])
-    one[Name("chart", "delta_p_last", "knockout", "Q")] = lines([-10, -20, -25, -30, -40, -60])[
-        Name("chart", "delta_p", "knockout", "Q")
+    one[LineName("chart", "delta_p_last", "knockout", "Q")] = lines([-10, -20, -25, -30, -40, -60])[
+        LineName("chart", "delta_p", "knockout", "Q")
     ]
     said = {each.claim: each.verdict for each in ledger({"m": {"d": one}})}
     assert said["recovers"] == "does not hold"
@@ -129,7 +134,7 @@ def test_a_trough_that_follows_the_anchor_is_none():
 
 def test_a_shape_cannot_be_told_where_the_first_curve_has_too_few_and_others_have_enough():
     one = lines([-10, -30, -55, -55, -54, -40])
-    first = Name("chart", "delta_p", "knockout", "Q")
+    first = LineName("chart", "delta_p", "knockout", "Q")
     one[first] = replace(one[first], n=29)
     said = {each.claim: each.verdict for each in ledger({"m": {"d": one}})}
     assert said["q_falls"] == said["recovers"] == said["declines"] == "cannot tell"
@@ -147,5 +152,5 @@ def test_a_ledger_is_kept_and_held_against_another(tmp_path: Path):
     assert "m, d, recovers: holds → does not hold" in changes(kept, other)
     assert changes(kept, verdicts[1:]) == [f"m, d, {kept[0].claim}: {kept[0].verdict} → not there"]
     path.write_text("{}")
-    with pytest.raises(StoreError, match="no ledger"):
+    with pytest.raises(StoreError, match="cannot be read, or damaged"):
         read_ledger(path)

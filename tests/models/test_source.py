@@ -76,7 +76,7 @@ def test_what_the_hub_answers_is_said_in_words(hub: Hub, cli: Cli, tmp_path: Pat
         (tmp_path / "s.yaml").write_text(f"name: s\nmodels: [{model}]\ndatasets: [own.yaml]\n")
         (tmp_path / "own.yaml").write_text("name: own\nfile: d.csv\nfields: {question: q, answers: a}\n")
         (tmp_path / "d.csv").write_text("q,a\nx?,y\n")
-        return cli("validate", "s.yaml", "--reach", hub=hub, **env)
+        return cli("validate", "s.yaml", "--reach", hub=hub, process=True, **env)
 
     config = json.dumps(config_of("llama")).encode()
     hub.repos["models/o/good"] = Repo({"config.json": config})

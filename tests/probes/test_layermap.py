@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from sklearn.metrics import roc_auc_score
 
 import anchorscope.probes.layermap as layermap_module
-import anchorscope.run.workshop as workshop_module
+import anchorscope.run.context as context_module
 from anchorscope import Study
 from anchorscope.errors import StudyError
 from anchorscope.models.load import load_model
@@ -27,12 +27,13 @@ from anchorscope.probes.probe import load_probes
 from anchorscope.probes.readouts import read_out, read_out_some
 from anchorscope.probes.record import MAPS, mapped
 from anchorscope.probes.recorded import read_readouts
-from anchorscope.run.engine import fill
 from anchorscope.run.pipeline import Pipeline
+from anchorscope.run.stages import until
 from anchorscope.run.status import status_of
 from anchorscope.run.studyfile import load_study
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
+from anchorscope.store.fill import fill
 from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.knockout import Knockout
@@ -198,11 +199,10 @@ def test_a_second_run_loads_no_model_and_a_lost_shard_is_made_again_the_same(don
 
     with Store.writing(store.root, study) as writing:
         with monkeypatch.context() as patch:
-            patch.setattr(workshop_module, "load_model", no_model)
-            for spec in study.models:
-                Pipeline(writing).map(spec)
+            patch.setattr(context_module, "load_model", no_model)
+            Pipeline(writing).make(until(study, "map"))
         table.path(1).unlink()
-        Pipeline(writing).map(study.models[0])
+        Pipeline(writing).make(until(study, "map"))
     assert table.path(1).read_bytes() == before
 
 

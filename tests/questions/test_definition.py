@@ -97,7 +97,7 @@ def test_the_set_is_read_from_a_hub_through_the_real_client(name: str, hub: Hub,
     assert definition.hub is not None
     hub.repos[f"datasets/{definition.hub.id}"] = repo_of(name)
     (tmp_path / "s.yaml").write_text(f"name: s\nmodels: [a/b]\ndatasets: [{name}]\n")
-    done = cli("questions", "s.yaml", hub=hub)
+    done = cli("run", "s.yaml", "--until", "questions", hub=hub)
     assert done.returncode == 0, done.stderr
     table = pq.read_table(tmp_path / "runs" / "s" / "questions" / name / "questions" / "part-000000.parquet")
     (row,) = table.to_pylist()
@@ -120,7 +120,7 @@ def test_what_the_hub_refuses_is_said_in_words(hub: Hub, cli: Cli, tmp_path: Pat
     assert_mendable(cli("sets", study("{id: o/d, split: tset}"), hub=hub), "tset", "validation")
     assert_mendable(cli("sets", study("{id: o/d, config: other, split: t}"), hub=hub), "nq_open")
     assert_mendable(cli("sets", study("{id: o/d, split: t, revision: v9}"), hub=hub), "no such revision")
-    assert_mendable(cli("sets", "popqa"), "the hub is out of reach")
+    assert_mendable(cli("sets", "popqa", process=True), "the hub is out of reach")
     assert_mendable(cli("sets", "popqa", HF_HUB_OFFLINE="1"), "the hub is out of reach", "offline mode")
 
 
@@ -155,8 +155,9 @@ def test_a_broken_file_on_the_hub_is_a_readable_error(hub: Hub, cli: Cli, tmp_pa
 def test_a_run_begun_at_one_commit_is_finished_at_it(hub: Hub, cli: Cli, tmp_path: Path):
     hub.repos["datasets/google-research-datasets/nq_open"] = repo_of("nq")
     (tmp_path / "s.yaml").write_text("name: s\nmodels: [a/b]\ndatasets: [nq]\n")
-    assert cli("questions", "s.yaml", hub=hub).returncode == 0
-    assert cli("questions", "s.yaml").returncode == 0  # complete: the hub, out of reach now, is not asked
+    assert cli("run", "s.yaml", "--until", "questions", hub=hub).returncode == 0
+    again = cli("run", "s.yaml", "--until", "questions", process=True)
+    assert again.returncode == 0, again.stderr  # complete: the hub, out of reach now, is not asked
 
 
 def test_a_local_folder_does_not_stand_in_for_the_hub(hub: Hub, cli: Cli, tmp_path: Path):

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from anchorscope.errors import AnchorscopeError, QuestionsError
 from anchorscope.questions import file_rows as files
 from anchorscope.questions.file_rows import FileRows
-from anchorscope.questions.stage import open_set, survey
+from anchorscope.questions.question_set import open_set
+from anchorscope.questions.stage import survey
 from anchorscope.study import DatasetSpec
 
 ROWS = [{"id": f"q{i}", "question": f"Où est n° {i}?", "answers": ["a", "b"]} for i in range(5)]

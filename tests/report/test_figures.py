@@ -21,11 +21,11 @@ from PIL import Image
 from anchorscope import AnchorscopeError
 from anchorscope.pathways.lookup import collect
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.caption import caption
 from anchorscope.report.charts import CHARTS
-from anchorscope.report.drawing import draw_chart, style
+from anchorscope.report.draw.lines import draw_chart, style
+from anchorscope.report.draw.palette import A_COLOURS, Q_COLOURS, looks
 from anchorscope.report.figures import draw
-from anchorscope.report.palette import A_COLOURS, Q_COLOURS, looks
+from anchorscope.report.text.caption import caption
 from anchorscope.study.terms import ReadPoint
 from figure_rows import MODELS, SETS, number, numbers
 

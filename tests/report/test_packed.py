@@ -8,8 +8,8 @@ import zlib
 import numpy as np
 import pytest
 
-from anchorscope.report.packed import MISSING, Pack, Words
-from anchorscope.report.page import in_script, without_folders
+from anchorscope.report.page.pack import MISSING, Pack, SharedTexts
+from anchorscope.report.page.render import in_script, without_folders
 from reading_pages import Opened
 
 
@@ -65,7 +65,7 @@ def test_what_stands_in_a_script_cannot_end_it():
     written = in_script({"a": "</script><!-- & \u2028"})
     assert "<" not in written
     assert "\u2028" not in written
-    words = Words()
+    words = SharedTexts()
     assert [words(each) for each in "xyx"] == [0, 1, 0]
     assert words.all == ["x", "y"]
 

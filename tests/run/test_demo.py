@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import anchorscope.report.saved as files_module
-import anchorscope.traces.doctor as doctor_module
+import anchorscope.report.draw.files as files_module
 from anchorscope import ModelSpec, Study
 from anchorscope.cli import app
 from anchorscope.errors import ModelError, QuestionsError
@@ -18,6 +17,7 @@ from anchorscope.questions.definition import known_sets
 from anchorscope.report.charts import CHARTS
 from anchorscope.run.demo import MIXED, demo_sets, demo_study, words
 from anchorscope.run.status import status_of
+from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
 from anchorscope.traces.doctor import CHECKS
@@ -124,8 +124,8 @@ def test_a_sound_model_passes_every_check_with_exit_code_0(speaker: Model):
 
 
 def test_a_failed_check_is_named_with_advice_and_exit_code_1(speaker: Model, monkeypatch):
-    real = doctor_module.find_spans
-    monkeypatch.setattr(doctor_module, "find_spans", lambda *args: replace(real(*args), exact_question=[]))
+    real = SampleMaker.spans
+    monkeypatch.setattr(SampleMaker, "spans", lambda *args: replace(real(*args), exact_question=[]))
     result = command("doctor", speaker.spec.id)
     assert result.exit_code == 1
     assert [name for name, mark in checks_of(result).items() if mark == "FAILED"] == ["spans"]

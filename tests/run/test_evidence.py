@@ -15,12 +15,12 @@ import pytest
 
 from anchorscope import Study
 from anchorscope.answers.record import SAMPLED
-from anchorscope.evidence.lines import Name, lines_of
+from anchorscope.evidence.lines import LineName, lines_of
 from anchorscope.evidence.record import EVIDENCE
 from anchorscope.pathways.record import PATHWAYS, Key
 from anchorscope.probes.record import PROMPTS, SALIENCY, WITHIN
 from anchorscope.probes.recorded import read_readouts
-from anchorscope.report.interactive import wanted
+from anchorscope.report.page.chart_data import wanted
 from anchorscope.run.status import status_of
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
@@ -78,9 +78,9 @@ def test_every_experiment_has_its_lines(done: Done):
     experiments = {name.experiment for name in lines}
     wanted = {"chart", "donors", "mirror", "support", "answer_only", "stability", "shift", "transfer", "awareness"}
     assert wanted <= experiments
-    assert all(np.isfinite(lines[Name("mirror", "interaction")].value))
+    assert all(np.isfinite(lines[LineName("mirror", "interaction")].value))
     assert {name.condition for name in lines if name.experiment == "transfer"} == {"own", "south"}
-    assert lines[Name("awareness", "own_ahead", "two")].n > 30
+    assert lines[LineName("awareness", "own_ahead", "two")].n > 30
 
 
 def test_the_ledger_is_kept_printed_and_expected(done: Done, tmp_path: Path):

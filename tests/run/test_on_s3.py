@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import anchorscope.report.saved as saved_module
+import anchorscope.report.draw.files as saved_module
 from anchorscope import open_run
 from anchorscope.cli import app
 from anchorscope.errors import AnchorscopeError, StoreError

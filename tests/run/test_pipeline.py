@@ -15,8 +15,8 @@ from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
 import anchorscope.probes.stage as probing_module
-import anchorscope.run.pipeline as pipeline_module
-import anchorscope.run.workshop as workshop_module
+import anchorscope.report.figures as figures_module
+import anchorscope.run.context as context_module
 from anchorscope import Study
 from anchorscope.answers.record import ANSWERS
 from anchorscope.cli import app
@@ -37,6 +37,7 @@ from anchorscope.probes.text_only import text_only
 from anchorscope.report.charts import CHARTS
 from anchorscope.report.figures import write_figures
 from anchorscope.run.pipeline import Pipeline
+from anchorscope.run.stages import until
 from anchorscope.run.status import expected, status_of
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
@@ -131,8 +132,8 @@ def test_a_second_run_computes_nothing_and_touches_nothing(done: Done, monkeypat
         raise AssertionError("a complete run loads no model")
 
     before = {name: path.stat().st_mtime_ns for name, path in files(done.store.root).items()}
-    monkeypatch.setattr(workshop_module, "load_model", no_model)
-    monkeypatch.setattr(pipeline_module, "write_figures", lambda *where: [])  # drawn anew always; the next test
+    monkeypatch.setattr(context_module, "load_model", no_model)
+    monkeypatch.setattr(figures_module, "write_figures", lambda *where: [])  # drawn anew always; the next test
     notices: list[str] = []
     with Store.writing(done.store.root, done.study) as store:
         run = Pipeline(store, notice=notices.append)
@@ -194,7 +195,7 @@ def test_a_model_that_fails_its_examination_is_not_traced(done: Done, tmp_path: 
     def refuse(*args: object) -> None:
         raise ModelError("tiny fails the check 'plain'")
 
-    monkeypatch.setattr(workshop_module, "require_health", refuse)
+    monkeypatch.setattr("anchorscope.traces.doctor.require_health", refuse)
     study = done.study.model_copy(update={"datasets": done.study.datasets[1:2]}).based_at(done.folder)
     with Store.writing(tmp_path / "run", study) as store:
         with pytest.raises(ModelError, match="fails the check"):
@@ -397,7 +398,7 @@ def test_the_memory_of_a_batch_may_change_and_both_plans_are_kept(done: Done, tm
     before = cell.entry(TRACES)
     cell.table(TRACES).remove(0)
     with Store.writing(root, smaller) as store:
-        Pipeline(store).traces(smaller.models[0])
+        Pipeline(store).make(until(smaller, "traces"), [smaller.models[0].name])
     after = cell.entry(TRACES)
     assert after["facts"] == before["facts"]
     (other,) = after["also"]
@@ -419,9 +420,7 @@ def test_a_run_goes_on_in_the_dtype_it_was_begun_in(done: Done, tmp_path: Path, 
     for fast in ("bfloat16", "float32"):
         monkeypatch.setattr("anchorscope.models.speed.fastest_dtype", lambda device, fast=fast: fast)
         with Store.writing(tmp_path / "run", study) as store:
-            pipeline = Pipeline(store)
-            pipeline.questions()
-            pipeline.answers(spec)
+            Pipeline(store).make(until(study, "answers"))
             cell = store.results(spec.name, study.datasets[0].name)
             entry = cell.entry(ANSWERS)
             assert entry["inputs"]["model"]["dtype"] == "bfloat16"

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import threading
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from anchorscope import Study
+from anchorscope.api.detectors import compare_run
+from anchorscope.detectors.record import EvalPlan
 from anchorscope.errors import AnchorscopeError, StoreError, StudyError
+from anchorscope.progress import silent
 from anchorscope.run.pipeline import Pipeline
+from anchorscope.run.stages import until
 from anchorscope.store import Store
 from anchorscope.study import EngineSpec
 from tiny_study import write_study
@@ -55,14 +61,20 @@ def cluster() -> Iterator[object]:
 @pytest.fixture(scope="module")
 def plain(study: Study, tmp_path_factory) -> Path:
     """The run in this process, on one thread as a replica has."""
+    root = tmp_path_factory.mktemp("plain") / "s"
+    with one_thread():
+        carry_out(study, root)
+    return root
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    root = tmp_path_factory.mktemp("plain") / "s"
-    carry_out(study, root)
+    yield
     torch.set_num_threads(threads)
-    return root
 
 
 def carry_out(study: Study, root: Path, engine: EngineSpec | None = None) -> list[str]:
@@ -111,16 +123,34 @@ def test_killed_replicas_and_a_node_that_goes_leave_no_trace(
     assert content(root) == content(plain)
 
 
+def test_detectors_are_compared_on_ray_as_in_process(study: Study, plain: Path, cluster, tmp_path: Path):
+    """Their stages are stages like others: the same bytes, wherever they are carried out."""
+    plan = EvalPlan(repeats=1, detectors=("single_layer", "causal", "agreement"), answers=2)
+    roots = []
+    for engine in (EngineSpec(), EngineSpec(kind="ray", replicas=2)):
+        roots.append(tmp_path / engine.kind / "s")
+        shutil.copytree(plain, roots[-1])
+        asked = study.model_copy(update={"engine": engine}).based_at(study.base)
+        with one_thread(), Store.writing(roots[-1], asked) as store:
+            compare_run(store, plan, ["one"], list(SETS), silent, lambda text: None)
+    assert {"one/north/extras_states/part-000000.safetensors", "one/south/scores/part-000000.parquet"} <= set(
+        content(roots[0])
+    )
+    assert content(roots[0]) == content(roots[1])
+
+
 def test_what_a_replica_cannot_do_is_said_where_the_run_was_begun(study: Study, plain: Path, cluster, tmp_path: Path):
     broken = study.model_copy(update={"datasets": study.datasets[:1]}).based_at(study.base)
     root = tmp_path / "s"
     with Store.writing(root, broken) as store:
-        Pipeline(store).questions()
-    (root / "questions/north/questions/part-000001.parquet").write_bytes(b"PAR1 and then nothing")
+        Pipeline(store).make(until(broken, "questions"))
+    shard = root / "questions/north/questions/part-000001.parquet"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:4] + bytes(200) + whole[204:])  # its end, by which it is known to be whole, is left
     engine = EngineSpec(kind="ray", replicas=1)
     asked = broken.model_copy(update={"engine": engine}).based_at(study.base)
     with Store.writing(root, asked) as store, pytest.raises(AnchorscopeError) as raised:
-        Pipeline(store).answers(broken.models[0])
+        Pipeline(store).make(until(broken, "answers"))
     assert isinstance(raised.value, StoreError)
     assert "part-000001.parquet: damaged" in str(raised.value)
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from anchorscope.errors import StoreError
-from anchorscope.run import replica as module
-from anchorscope.run.jobs import Job
-from anchorscope.run.replica import DEATHS, Replica, Task
-from anchorscope.store import Store
+from anchorscope.run.ray import replica as module
+from anchorscope.run.ray.replica import CRASHES, Replica, Task
+from anchorscope.run.stages import named
+from anchorscope.store import Job, Sharded, Store
 from tiny_study import write_study
 
-MAP = (Job("map", "north", "one"),)
+MAP = (Job(named("map"), "north", "one"),)
+TRACES = (Job(named("traces"), "north", "one"),)
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def dies(store: Store, while_loading: bool) -> int:
 
 @pytest.mark.parametrize(("while_loading", "said"), [(True, "loading map"), (False, "making map")])
 def test_deaths_are_counted_beside_the_run_and_bounded(store: Store, while_loading: bool, said: str):
-    assert [dies(store, while_loading) for _ in range(DEATHS)] == [9] * DEATHS
+    assert [dies(store, while_loading) for _ in range(CRASHES)] == [9] * CRASHES
     left = [path.name for path in store.root.rglob(".*.tmp")]
     assert len(left) == 1
 
@@ -62,7 +63,7 @@ def test_deaths_are_counted_beside_the_run_and_bounded(store: Store, while_loadi
 
     report = Well(store, 1)(Task(0, 3), MAP)
     assert isinstance(report.error, StoreError)
-    assert f"one, north: {DEATHS} processes died while {said}" in str(report.error)
+    assert f"one, north: {CRASHES} processes crashed while {said}" in str(report.error)
     # said once: the same command tries again from the start
     assert Well(store, 1)(Task(0, 3), MAP).rows == 7
     assert not list(store.root.rglob(".*.tmp"))
@@ -88,7 +89,7 @@ def test_who_goes_through_leaves_no_count(store: Store, monkeypatch):
     replica._stages[MAP[0]] = None  # loaded before
     assert replica(Task(0, 3), MAP).error is None
     assert counted == [".making-map-000003.tmp"]
-    replica._stages[Job("traces", "north", "one")] = None
+    replica._stages[TRACES[0]] = Sharded("tracing", (), lambda shard: [], guarded=True)
     counted.clear()
-    assert replica(Task(0, 3), (Job("traces", "north", "one"),)).error is None
+    assert replica(Task(0, 3), TRACES).error is None
     assert counted == []  # its guard counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anchorscope import Study
-from anchorscope.run.command import remember_command
+from anchorscope.run.progress_file import remember_command
 from anchorscope.run.status import expected, status_of
 from anchorscope.store import Store
 from filling import write_questions
@@ -23,8 +23,8 @@ def test_every_table_of_every_model_and_set_is_expected(make_study, tmp_path: Pa
     one = [name for part, name in tables if part == "one/popqa"]
     assert one == [
         "answers", "grades", "spans", "traces", "mass", "text_only",
-        "readouts-mlp-final", "left_out-mlp-final", "pathways-mlp-final",
-        "readouts-resid-final", "left_out-resid-final", "pathways-resid-final",
+        "readouts-mlp-final", "readouts-resid-final", "left_out-mlp-final", "left_out-resid-final",
+        "pathways-mlp-final", "pathways-resid-final",
     ]  # fmt: skip
 
     with Store.writing(tmp_path / "run", study) as store:
@@ -36,5 +36,5 @@ def test_every_table_of_every_model_and_set_is_expected(make_study, tmp_path: Pa
     assert any("Go on with:  the command that began the run" in note for note in status.notes)
     remember_command(tmp_path / "run", ["anchorscope", "run", "my study.yaml"])
     assert any("Go on with:  anchorscope run 'my study.yaml'" in note for note in status_of(store).notes)
-    remember_command(tmp_path / "run", ["anchorscope", "questions", "s.yaml", "--data", "qa"])
+    remember_command(tmp_path / "run", ["anchorscope", "run", "s.yaml", "--until", "answers", "--data", "qa"])
     assert any("Go on with:  anchorscope run s.yaml --data qa" in note for note in status_of(store).notes)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from anchorscope.errors import DeviceError, ModelError, StoreError
-from anchorscope.run.engine import fill
 from anchorscope.store import Cell, Guard, Kind, Plan, Sharded
-from anchorscope.store.guard import ALONE, DEATHS, TOGETHER, TRIES
+from anchorscope.store.fill import fill
+from anchorscope.store.guard import ALONE, CRASHED, TOGETHER, TRIES
 from anchorscope.store.table import Aside
 
 
@@ -127,8 +127,8 @@ def dies(folder: Path, deadly) -> bool:
 
 
 def test_a_sample_that_kills_its_process_is_set_aside_after_a_bounded_number_of_deaths(tmp_path: Path):
-    killed = [dies(tmp_path, lambda samples: "n6" in samples) for _ in range(DEATHS + ALONE + 1)]
-    assert killed == [True] * (DEATHS + ALONE) + [False]
+    killed = [dies(tmp_path, lambda samples: "n6" in samples) for _ in range(CRASHED + ALONE + 1)]
+    assert killed == [True] * (CRASHED + ALONE) + [False]
     table = Cell(tmp_path).table(ROWS)
     assert [row.id for row in table] == [name for name in NAMES if name != "n6"]
     assert table.look(1).aside == [Aside("n6", "the process died over it")]
@@ -140,7 +140,7 @@ def test_samples_that_kill_their_process_together_alone_stop_the_run_and_say_so(
     def together(samples) -> bool:
         return len(samples) > 1
 
-    assert all(dies(tmp_path, together) for _ in range(DEATHS + TOGETHER))
+    assert all(dies(tmp_path, together) for _ in range(CRASHED + TOGETHER))
     with pytest.raises(StoreError, match="samples go through one by one, not together") as raised:
         fill(stage(Cell(tmp_path), Deadly(together)))
     assert "lower traces.memory" in raised.value.hint
@@ -152,7 +152,7 @@ class AcceleratorError(RuntimeError):
 
 def test_a_lost_gpu_counts_as_a_death_and_its_sample_is_found(tmp_path: Path):
     cell = Cell(tmp_path)
-    for _ in range(DEATHS + ALONE):  # processes, as it were: each ends
+    for _ in range(CRASHED + ALONE):  # processes, as it were: each ends
         with pytest.raises(DeviceError, match=r"computes no more .*cannot read n5"):
             fill(stage(cell, Model(poisoned=["n5"], error=AcceleratorError)))
     fill(stage(cell, Model(poisoned=["n5"], error=AcceleratorError)))

@@ -192,7 +192,8 @@ def test_a_writer_killed_at_random_moments_leaves_what_an_undisturbed_one_does(t
     write_jsonl(tmp_path / "d.jsonl", plain_rows(4_000))
     study = {"name": "s", "models": ["a/b"], "datasets": [{"set": "nq", "path": "d.jsonl"}], "shard_rows": 50}
     (tmp_path / "s.yaml").write_text(json.dumps(study))
-    command = [sys.executable, "-m", "anchorscope.cli", "questions", str(tmp_path / "s.yaml"), "--runs"]
+    words = ["run", str(tmp_path / "s.yaml"), "--until", "questions", "--runs"]
+    command = [sys.executable, "-m", "anchorscope.cli", *words]
     subprocess.run([*command, str(tmp_path / "calm")], check=True, capture_output=True)
 
     rng, kills = random.Random(0), 0

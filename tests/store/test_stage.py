@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from anchorscope.errors import ProbeError
-from anchorscope.run.engine import fill, make
 from anchorscope.store import Cell, Forward, Kind, Plan, Sharded, Whole
+from anchorscope.store.fill import fill, make
 
 
 @dataclass(frozen=True)

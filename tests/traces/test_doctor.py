@@ -16,6 +16,7 @@ from anchorscope import PromptSpec
 from anchorscope.errors import ModelError
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
+from anchorscope.spans.make import SampleMaker
 from anchorscope.traces.doctor import CHECKS, Doctor, require_health
 from anchorscope.traces.knockout import NOTHING, Cut
 from anchorscope.traces.layout import Layout
@@ -112,8 +113,8 @@ def clean_keys_hidden(monkeypatch):
 
 @pytest.fixture
 def zero_width_spans(monkeypatch):
-    real = doctor_module.find_spans
-    monkeypatch.setattr(doctor_module, "find_spans", lambda *args: replace(real(*args), exact_question=[]))
+    real = SampleMaker.spans
+    monkeypatch.setattr(SampleMaker, "spans", lambda *args: replace(real(*args), exact_question=[]))
 
 
 @pytest.fixture

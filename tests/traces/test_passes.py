@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import anchorscope.traces.stage as stage_module
-from anchorscope.answers.stage import Answerer
+from anchorscope.answers.answerer import Answerer
 from anchorscope.models.load import load_model
 from anchorscope.models.prompts import closing_id
 from anchorscope.spans.samples import read_samples

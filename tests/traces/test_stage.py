@@ -14,7 +14,7 @@ import torch
 
 import anchorscope.traces.stage as activations_module
 from anchorscope import ModelSpec
-from anchorscope.answers.stage import Answerer
+from anchorscope.answers.answerer import Answerer
 from anchorscope.errors import StoreError
 from anchorscope.models.load import Model, load_model
 from anchorscope.run.status import status_of

@@ -75,7 +75,7 @@ class GivenAnswers:
         return replace(question, context=given.context) if given and given.context else question
 
 
-class Reader:
+class GivenReader:
     """Makes a model read given answers."""
 
     def __init__(self, generator: Generator, prompter: Prompter) -> None:

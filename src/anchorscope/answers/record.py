@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
+from anchorscope.store.stage import StageDef
 from anchorscope.store.table import Kind
 
 
@@ -66,3 +67,10 @@ class Sampled:
 
 
 SAMPLED = Kind("sampled", Sampled)
+
+STAGES = (
+    StageDef(
+        "answers", (ANSWERS,), "anchorscope.answers.stage:stage_of", after=("questions",), needs="generation",
+        repeatable=False,
+    ),
+)  # fmt: skip

@@ -11,7 +11,7 @@ from rich.text import Text
 from anchorscope.cli.console import RunArgument, clean, out, path_of, table_of
 
 if TYPE_CHECKING:
-    from anchorscope.evidence.record import Verdict
+    from anchorscope.evidence.record import ClaimVerdict
 
 STYLES = {"holds": "green", "does not hold": "red", "cannot tell": "yellow"}
 SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
@@ -31,9 +31,8 @@ def claims(
     as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as JSON.")] = False,
 ) -> None:
     """Say claim by claim what holds for the models of a run, with the numbers; kept as RUN/claims.json."""
-    from anchorscope.evidence.ledger import changes, read_ledger
+    from anchorscope.evidence.ledger import changes, read_ledger, write_ledger
     from anchorscope.evidence.record import LEDGER
-    from anchorscope.run.claims import write_ledger
     from anchorscope.store import Store
 
     expected = read_ledger(expect) if expect else None
@@ -58,7 +57,7 @@ def claims(
         out.print(f"All {len(expected)} verdicts are as expected.", style="green")
 
 
-def _print(verdicts: list[Verdict]) -> None:
+def _print(verdicts: list[ClaimVerdict]) -> None:
     """The verdicts on one model, or pair: a row for each claim, a column for each set."""
     sets = list(dict.fromkeys(each.dataset for each in verdicts if each.dataset != "all"))
     table = table_of("claim", "holds if", *(sets or ["all sets"]))
@@ -75,7 +74,7 @@ def _print(verdicts: list[Verdict]) -> None:
     out.print(table)
 
 
-def _cell(verdict: Verdict) -> Text:
+def _cell(verdict: ClaimVerdict) -> Text:
     """The sign, the value and its interval."""
     if verdict.value is None or verdict.low is None or verdict.high is None:
         return Text(f"? n = {verdict.n}", style="dim")

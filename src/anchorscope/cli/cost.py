@@ -8,28 +8,30 @@ from typing import TYPE_CHECKING
 from anchorscope.cli.console import out, progress, size_of, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Sequence
 
+    from anchorscope.store import StageDef
     from anchorscope.study import Study
 
-ANSWERING = frozenset({"loading", "questions", "answers", "grades", "spans"})
-"""The stages of `anchorscope answer`."""
 
+def print_cost(study: Study, stages: Sequence[StageDef] | None = None, on: str | None = None) -> None:
+    """How many questions and tokens a run takes, and how long, stage by stage; `stages`: of these only.
 
-def print_cost(study: Study, only: Collection[str] | None = None, on: str | None = None) -> None:
-    """How many questions and tokens a run takes, and how long, stage by stage; or some stages. `on`: else here."""
-    from anchorscope.run.asked import judge_cost
-    from anchorscope.run.cost import costs_of
-    from anchorscope.run.dryrun import expected
+    `on`: on this machine elsewhere, instead of here.
+    """
+    from anchorscope.cost.estimate import estimate_model
+    from anchorscope.cost.stages import costs_of
+    from anchorscope.cost.workload import judge_cost
 
     asked = table_of("model", "set", "questions", "shared tokens", "tokens each", "answer, about", "traced, at most")
-    stages = table_of("model", "stage", "tokens", "TFLOP", "written", "memory", f"time on {on}" if on else "time here")
-    for table in (asked, stages):
+    only = None if stages is None else {"loading", *(stage.title for stage in stages)}
+    costs = table_of("model", "stage", "tokens", "TFLOP", "written", "memory", f"time on {on}" if on else "time here")
+    for table in (asked, costs):
         for column in table.columns[2:]:
             column.justify = "right"
     # 1. what there is to do, and how fast this machine is
     with progress("counting tokens and trying products", len(study.models) * (len(study.datasets) + 1)) as advance:
-        found = [expected(study, model, advance, on=on) for model in study.models]
+        found = [estimate_model(study, model, advance, on=on) for model in study.models]
     # 2. by set, and by stage
     hours = 0.0
     for each in found:
@@ -40,16 +42,16 @@ def print_cost(study: Study, only: Collection[str] | None = None, on: str | None
         for cost in costs_of(study, each.shape, each.asked, each.machine):
             if only is None or cost.stage in only:
                 seconds += cost.seconds
-                stages.add_row(
+                costs.add_row(
                     each.model, cost.stage, _some(cost.tokens / 1e6, " M"), _some(cost.flops / 1e12),
                     size_of(int(cost.written)) if cost.written else "–",
                     size_of(int(cost.memory)) if cost.memory else "–", _time(cost.seconds),
                 )  # fmt: skip
-        stages.add_row(each.model, "in all", "", "", "", "", _time(seconds))
+        costs.add_row(each.model, "in all", "", "", "", "", _time(seconds))
         hours += seconds / 3600 * study.engine.replicas * (study.engine.gpus_per_replica or 1)
     out.print(asked)
     out.print()
-    out.print(stages)
+    out.print(costs)
     # 3. the judge
     for model in study.models:
         if judged := judge_cost(study, model):

@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Detectors: is this answer wrong, on which route does that rest, and what does the score promise?",
 )
-Source = Annotated[
+RunOrFile = Annotated[
     Path,
     typer.Argument(
         metavar="RUN|FILE",
@@ -54,7 +54,7 @@ Reads = Annotated[
 
 @app.command()
 def fit(
-    source: Source,
+    source: RunOrFile,
     save: Annotated[
         Path,
         typer.Option(
@@ -86,9 +86,9 @@ def fit(
     ] = None,
 ) -> None:
     """Fit a detector on a run's traced answers, or on a file of labelled ones, and save it with its card."""
-    from anchorscope.detectors.promises import parse_promise
-    from anchorscope.run.detect import fit_run
-    from anchorscope.run.detectfile import fit_file
+    from anchorscope.api.detectors import fit_run
+    from anchorscope.detectors.answers_file import fit_file
+    from anchorscope.detectors.thresholds import parse_promise
 
     promise = parse_promise(at_most, 1 - confidence) if at_most else None
     quiet()
@@ -150,16 +150,17 @@ def compare(
     """Compare all detectors on a run, everything chosen inside training folds: a table and a figure."""
     import pyarrow.parquet as pq
 
+    from anchorscope.api.detectors import compare_run, published
     from anchorscope.detectors.catalogue import catalogue
-    from anchorscope.report.detectors import write_comparison
-    from anchorscope.run.detect import Plan, compare_run, published
+    from anchorscope.detectors.record import EvalPlan
+    from anchorscope.report.draw.detectors import write_comparison
     from anchorscope.store import Store
     from anchorscope.store.files import write_whole
 
     store, models, sets = _chosen(run, model, dataset)
     if not light:
         quiet()
-    plan = Plan(repeats, tuple(detector or ()), other, embedder, samples, light, store.study.seed)
+    plan = EvalPlan(repeats, tuple(detector or ()), other, embedder, samples, light, store.study.seed)
     with resumable(), Store.writing(store.root, store.study) as held:
         rows = compare_run(held, plan, models, sets, progress, notice)
     folder = save or store.root / "detectors"
@@ -184,8 +185,8 @@ def score(
     ] = None,
 ) -> None:
     """Score the answers of a file: flag, pass or cannot say, one line of JSON each."""
-    from anchorscope.detectors.detector import Detector
-    from anchorscope.run.detectfile import score_file, verdict_record
+    from anchorscope.detectors.answers_file import score_file, verdict_line
+    from anchorscope.detectors.session import Detector
     from anchorscope.store.files import write_text
 
     loaded = Detector.load(detector)
@@ -194,7 +195,7 @@ def score(
     lines = []
     for line, verdict in score_file(loaded, answers, model, progress):
         counts[verdict.decision] = counts.get(verdict.decision, 0) + 1
-        lines.append(verdict_record(line, verdict))
+        lines.append(verdict_line(line, verdict))
         if save is None:
             typer.echo(lines[-1])
     if save is not None:
@@ -216,8 +217,8 @@ def check(
     ] = None,
 ) -> None:
     """Do new answers look like those it was fitted on, and does it still fit this model? 100 labels recalibrate it."""
-    from anchorscope.detectors.detector import Detector
-    from anchorscope.run.detectfile import check_file
+    from anchorscope.detectors.answers_file import check_file
+    from anchorscope.detectors.session import Detector
 
     loaded = Detector.load(detector)
     quiet()

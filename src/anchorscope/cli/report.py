@@ -35,7 +35,7 @@ def report(
     stores = [Store.open(run) for run in runs]
     path = into or runs[0] / "report.html"
     with progress("reading", None):
-        from anchorscope.run.page import write_page
+        from anchorscope.report.page.render import write_page
     write_page(stores, path, not no_text, progress)
     out.print(f"{clean(path)}  ({size_of(path.stat().st_size)})")
     out.print("Open it with a browser; nothing else is needed.", style="dim")

@@ -40,7 +40,7 @@ def show(
         anything = True
         out.print(sample.text())
     if not anything:
-        raise StoreError("there is nothing to show yet", "Run: anchorscope answer STUDY")
+        raise StoreError("there is nothing to show yet", "Run: anchorscope run STUDY --until answers")
     out.print(
         "\n[bold cyan]exact question tokens[/], [bold magenta]exact answer tokens[/]; "
         "p: the probability that the model gave to the whole answer",
@@ -53,7 +53,7 @@ def status(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something is missing.")] = False,
 ) -> None:
     """Say what a run has, how far it is where it is under way, what is missing, and what to do next."""
-    from anchorscope.run.live import snapshot_of
+    from anchorscope.run.progress_file import snapshot_of
     from anchorscope.run.status import status_of
     from anchorscope.store import Store
 

@@ -27,7 +27,7 @@ from anchorscope.errors import StoreError
 
 if TYPE_CHECKING:
     from anchorscope.pathways.headline import Number
-    from anchorscope.store import Store
+    from anchorscope.store import StageDef, Store
     from anchorscope.study import Study
 
 ModelOption = Annotated[
@@ -47,68 +47,18 @@ DryRunOption = Annotated[
 
 OnOption = Annotated[
     str | None,
-    typer.Option("--on", metavar="MACHINE", help="Of --dry-run: time on another machine, h100, instead of this one."),
+    typer.Option(
+        "--on", metavar="MACHINE", help="With --dry-run, estimate the time on MACHINE (h100) instead of this one."
+    ),
 ]
-
-
-def questions(study: StudyArgument, runs: RunsOption = Path("runs"), data: DataOption = None) -> None:
-    """Read and sample a study's questions into its run directory. Goes on where it was stopped."""
-    from anchorscope.questions.record import QUESTIONS
-    from anchorscope.questions.stage import questions_stage
-    from anchorscope.run.engine import fill
-    from anchorscope.store import Store
-
-    loaded = load(study, data)
-    root = runs / loaded.name
-    with resumable(), Store.writing(root, loaded) as store:
-        _remember(root)
-        for dataset in loaded.datasets:
-            stage = questions_stage(dataset, store, progress)
-            fill(stage, progress)
-            rows, facts = stage.plan.rows, (store.questions(dataset.name).entry(QUESTIONS) or {})["facts"]
-            short = dataset.sample is not None and rows < dataset.sample
-            note = f" ({dataset.sample:,} were asked for; the set has no more)" if short else ""
-            out.print(f"{dataset.name}: {rows:,} of {facts['available']:,} questions{note}")
-    out.print(f"Look at it with:  anchorscope status {clean(root)}", style="dim")
-
-
-def answer(
-    study: StudyArgument,
-    runs: RunsOption = Path("runs"),
-    data: DataOption = None,
-    dry_run: DryRunOption = False,
-) -> None:
-    """Let every model answer, grade the answers and find the exact tokens. Goes on where it was stopped."""
-    from anchorscope.run.preflight import preflight
-    from anchorscope.store import Store
-
-    loaded = load(study, data)
-    root = runs / loaded.name
-    preflight(loaded, root, notice)
-    if dry_run:
-        from anchorscope.cli.cost import ANSWERING, print_cost
-
-        print_cost(loaded, ANSWERING)
-        return
-    with resumable(), Store.writing(root, loaded) as store:
-        _remember(root)
-        with progress("starting", None):
-            from anchorscope.run.pipeline import Pipeline
-            from anchorscope.spans.samples import summary
-
-            quiet()
-
-        def done(stage: str, model: str, dataset: str) -> None:
-            print_summary(model, dataset, summary(store.results(model, dataset)))
-
-        pipeline = Pipeline(store, progress, notice, done)
-        try:
-            pipeline.questions()
-            for spec in loaded.models:
-                pipeline.answers(spec)
-        finally:
-            pipeline.close()
-    out.print(f"Look at them with:  anchorscope show {clean(root)}", style="dim")
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="STAGE",
+        help="Stop behind a stage: questions, answers (with grades and exact tokens), traces, … Default: all stages.",
+    ),
+]
 
 
 def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
@@ -146,61 +96,92 @@ def run(
     study: StudyArgument,
     runs: RunsOption = Path("runs"),
     data: DataOption = None,
+    until: UntilOption = None,
     log: LogOption = None,
     dry_run: DryRunOption = False,
     on: OnOption = None,
 ) -> None:
-    """Do all of a study: answers, traces, probes, pathways, figures. Goes on where it was stopped."""
+    """Carry out a study: answers, traces, probes, pathways, figures. The same command resumes a stopped run."""
     if on is not None:
-        from anchorscope.run.machine import ELSEWHERE
+        from anchorscope.cost.machine import ELSEWHERE
 
         if not dry_run or on not in ELSEWHERE:
             raise typer.BadParameter(f"goes with --dry-run, and is one of: {', '.join(ELSEWHERE)}", param_hint="--on")
     loaded = load(study, data)
     if dry_run:
         from anchorscope.cli.cost import print_cost
-        from anchorscope.run.preflight import preflight
 
-        preflight(loaded, runs / loaded.name, notice)
-        print_cost(loaded, on=on)
+        stages = _preflight(loaded, runs / loaded.name, until)
+        print_cost(loaded, stages if until else None, on)
         return
-    _carry_out(loaded, runs, log)
+    _carry_out(loaded, runs, log, until)
 
 
-def _carry_out(study: Study, runs: Path, log: Path | None = None) -> Store:
+def _preflight(study: Study, root: Path, until: str | None) -> list[StageDef]:
+    """The stages that are wanted, once everything that they need is known to be there."""
+    from anchorscope.run import stages
     from anchorscope.run.preflight import preflight
+
+    wanted = stages.until(study, until) if until else stages.stages_of(study)
+    preflight(study, root, notice, wanted)
+    return wanted
+
+
+def _carry_out(study: Study, runs: Path, log: Path | None = None, until: str | None = None) -> Store:
     from anchorscope.store import Store
 
     root = runs / study.name
     with resumable():
-        preflight(study, root, notice)
+        wanted = _preflight(study, root, until)
     with resumable(), Store.writing(root, study) as store:
         _remember(root)
         with progress("starting", None):
             from anchorscope.run.pipeline import Pipeline
             from anchorscope.spans.samples import summary
 
-            quiet()
+            if any(stage.heavy for stage in wanted):
+                quiet()
 
         def done(stage: str, model: str, dataset: str) -> None:
+            if stage == "questions":
+                _print_questions(store, dataset)
             if stage == "answers":
                 print_summary(model, dataset, summary(store.results(model, dataset)))
 
         start = time.perf_counter()
         pipeline = Pipeline(store, progress, notice, done, log)
-        written = pipeline()
-        _print_headlines(store)
+        written = pipeline(until)
+        if not until:
+            _print_headlines(store)
         times = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in pipeline.times.items() if seconds >= 0.5)
         out.print(f"{time.perf_counter() - start:.0f} s" + (f": {times}" if times else ""), style="dim")
-    pictures = sorted({path.parent for path in written})
-    for folder in pictures:
+    for folder in sorted({path.parent for path in written}):
         out.print(f"The charts are in:  {clean(folder)}", style="dim", soft_wrap=True)
+    if until:
+        out.print(f"See what the run has:  anchorscope status {clean(root)}", style="dim", soft_wrap=True)
+    if until == "answers":
+        out.print(f"Look at the answers:  anchorscope show {clean(root)}", style="dim", soft_wrap=True)
     return store
+
+
+def _print_questions(store: Store, dataset: str) -> None:
+    """One line: how many questions were drawn, and which were left out."""
+    from anchorscope.questions.record import QUESTIONS
+
+    entry = store.questions(dataset).entry(QUESTIONS)
+    spec = next(each for each in store.study.datasets if each.name == dataset)
+    assert entry is not None
+    rows, facts = entry["rows"], entry["facts"]
+    short = spec.sample is not None and rows < spec.sample
+    note = f" ({spec.sample:,} were asked for; the set has no more)" if short else ""
+    left_out = sum(facts["left_out"].values())
+    note += f"; {left_out:,} left out, as they are examples of the prompt" if left_out else ""
+    out.print(f"{dataset}: {rows:,} of {facts['available']:,} questions{note}")
 
 
 def _remember(root: Path) -> None:
     """Keep the command for `status`, as one types it."""
-    from anchorscope.run.command import remember_command
+    from anchorscope.run.progress_file import remember_command
 
     remember_command(root, ["anchorscope", *sys.argv[1:]])
 
@@ -272,4 +253,4 @@ def demo(
     out.print(words(sum(row.correct for row in traced), len(traced)))
 
 
-COMMANDS = (run, questions, answer, demo, models)
+COMMANDS = (run, demo, models)

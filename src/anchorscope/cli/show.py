@@ -18,7 +18,7 @@ QUESTION_STYLE, ANSWER_STYLE = "bold cyan", "bold magenta"
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownSample:
     """One sample to be shown."""
 
     model: str
@@ -55,7 +55,7 @@ class Shown:
         return ("  unanswered", "yellow") if grade.judgement is None else (f"  wrong: {accepted}", "red")
 
 
-def samples(store: Store, model: str | None, dataset: str | None, count: int, grade: str) -> Iterator[Shown]:
+def samples(store: Store, model: str | None, dataset: str | None, count: int, grade: str) -> Iterator[ShownSample]:
     """Some samples of each model and dataset there is, in order."""
     models, datasets = [m.name for m in store.study.models], [d.name for d in store.study.datasets]
     for name, known in ((model, models), (dataset, datasets)):
@@ -71,7 +71,7 @@ def samples(store: Store, model: str | None, dataset: str | None, count: int, gr
                 if shown == count:
                     break
                 if grade in ("any", sample.grade.judgement):
-                    yield Shown(each, part, shown == 0, sample)
+                    yield ShownSample(each, part, shown == 0, sample)
                     shown += 1
 
 

@@ -16,7 +16,7 @@ from anchorscope.cli.console import DataOption, StudyArgument, clean, load, out,
 from anchorscope.errors import AnchorscopeError, StudyError, printable
 
 if TYPE_CHECKING:
-    from anchorscope.questions.stage import QuestionSet
+    from anchorscope.questions.question_set import QuestionSet
     from anchorscope.study import ModelSpec
 
 _SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -64,7 +64,7 @@ def validate(
 ) -> None:
     """Check a study: every key and value, local files, and with --reach every model and set."""
     from anchorscope.questions.file_rows import FileRows
-    from anchorscope.questions.stage import open_set
+    from anchorscope.questions.question_set import open_set
 
     loaded = load(study, data)
     table = table_of("", "name", "from", "found" if reach else "")
@@ -110,7 +110,7 @@ def sets(
 ) -> None:
     """List the question sets, or look into one: its definition and first questions."""
     from anchorscope.questions.definition import known_sets, load_set
-    from anchorscope.questions.stage import open_set
+    from anchorscope.questions.question_set import open_set
     from anchorscope.study import DatasetSpec
 
     if name is None:

@@ -7,26 +7,26 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
-from anchorscope.detectors.inputs import Floats, Inputs
-from anchorscope.detectors.linear import Linear, Numbers, Recipe, Source
+from anchorscope.detectors.inputs import Floats, Inputs, Need
+from anchorscope.detectors.linear import Linear, NumbersOnly, ReadoutSource, Recipe
 from anchorscope.detectors.mixture import Mixture, MixtureOfProbes, PathwayReweighting
-from anchorscope.detectors.text import TextOnly, Words
+from anchorscope.detectors.text import TextOnly, WordScorer
 from anchorscope.detectors.training import Training
 from anchorscope.errors import StudyError, did_you_mean
-from anchorscope.study.terms import Site
+from anchorscope.study.terms import Site, StateName
 
 BETAS = (-1.0, 1.0, 2.0)
 """What is added to attention scores of raised tokens."""
 
-Side = Literal["question", "answer", "text", "confidence", "samples", "states"]
+LooksAt = Literal["question", "answer", "text", "confidence", "samples", "states"]
 """What a detector looks at. `question`: nothing of the answer; `states`: the model's own states of it."""
 
 
-class Fitted(Protocol):
-    """A fitted detector: applied to samples, and saved."""
+class Scorer(Protocol):
+    """What a fitted detector scores samples with: it is applied to them, and saved."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """The states and numbers it looks at."""
 
     @property
@@ -47,14 +47,14 @@ class Fitted(Protocol):
         """Everything else, as JSON."""
 
 
-class Fitter(Protocol):
+class ScorerFitter(Protocol):
     """A way to fit a detector."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """States and numbers without which it cannot be fitted."""
 
-    def fit(self, training: Training) -> Fitted:
+    def fit(self, training: Training) -> Scorer:
         """Fit it on a training set."""
 
 
@@ -65,33 +65,35 @@ class Entry(NamedTuple):
     """By which it is chosen."""
     title: str
     """What tables call it."""
-    side: Side
+    side: LooksAt
     """What it looks at."""
-    fitter: Fitter
+    fitter: ScorerFitter
     """How it is fitted."""
     passes: str
     """What it takes beside generating the answer."""
 
 
-FORMS: dict[str, Any] = {"linear": Linear, "mixture": Mixture, "words": Words}
+FORMS: dict[str, Any] = {"linear": Linear, "mixture": Mixture, "words": WordScorer}
 
 CONFIDENCE = ("logprob_mean", "logprob_min", "logprob_sum", "log_tokens")
 SAMPLED = ("agreement", "entropy")
 
 
-def raised(span: str, beta: float, site: Site) -> str:
+def raised(span: str, beta: float, site: Site) -> StateName:
     """What states are called in which the read position attends more, or less, to a span."""
-    return f"raised_{span}:{beta:+g}/{site}/answer_last"
+    return StateName(f"raised_{span}:{beta:+g}", site, "answer_last")
 
 
 def catalogue(site: Site = "mlp") -> dict[str, Entry]:
     """All detectors of states at a site, by name, in the order of tables."""
-    clean, knockout = f"clean/{site}/answer_last", f"knockout/{site}/answer_last"
-    asked, mean, after = f"clean/{site}/prompt_last", f"clean/{site}/answer_mean", f"clean/{site}/after_answer"
-    others = f"other/{site}/prompt_last", f"other/{site}/answer_last"
+    clean, knockout = (StateName(condition, site, "answer_last") for condition in ("clean", "knockout"))
+    asked, mean, after = (StateName("clean", site, each) for each in ("prompt_last", "answer_mean", "after_answer"))
+    others = [StateName("other", site, each) for each in ("prompt_last", "answer_last")]
+    resid = StateName("clean", "resid", "answer_last")
+    words = [StateName("text", "embedding", each) for each in ("question", "both")]
 
-    def one(states: str) -> Recipe:
-        return Recipe((Source(states),), layers="best")
+    def one(states: StateName) -> Recipe:
+        return Recipe((ReadoutSource(states),), layers="best")
 
     def reweighting(span: str) -> PathwayReweighting:
         names = {each: tuple(raised(each, beta, site) for beta in BETAS) for each in (span, "answer")}
@@ -99,32 +101,38 @@ def catalogue(site: Site = "mlp") -> dict[str, Entry]:
 
     numbers = (*CONFIDENCE, "support", "p_true")
     every = (*numbers, *SAMPLED)
-    both = (Source(clean), Source(clean, knockout))
-    all_states = (*both, Source(asked), Source(mean), Source(after), Source("clean/resid/answer_last"))
-    heard = (Source(clean), Source(mean), Source(asked))
+    both = (ReadoutSource(clean), ReadoutSource(clean, knockout))
+    all_states = (
+        *both,
+        ReadoutSource(asked),
+        ReadoutSource(mean),
+        ReadoutSource(after),
+        ReadoutSource(resid),
+    )
+    heard = (ReadoutSource(clean), ReadoutSource(mean), ReadoutSource(asked))
     none, pass_, cut = "nothing", "one short pass", "one pass under the knockout"
     entries = [
-        Entry("logprob_mean", "mean log-probability", "confidence", Numbers(("logprob_mean",)), none),
-        Entry("logprob_min", "min log-probability", "confidence", Numbers(("logprob_min",)), none),
-        Entry("length", "length", "confidence", Numbers(("log_tokens",)), none),
-        Entry("confidence", "log-probabilities and length", "confidence", Numbers(CONFIDENCE), none),
-        Entry("p_true", "P(True)", "confidence", Numbers(("p_true",)), pass_),
-        Entry("agreement", "sampled agreement", "samples", Numbers(("agreement",)), "sampled answers"),
-        Entry("entropy", "semantic entropy", "samples", Numbers(("entropy",)), "sampled answers"),
+        Entry("logprob_mean", "mean log-probability", "confidence", NumbersOnly(("logprob_mean",)), none),
+        Entry("logprob_min", "min log-probability", "confidence", NumbersOnly(("logprob_min",)), none),
+        Entry("length", "length", "confidence", NumbersOnly(("log_tokens",)), none),
+        Entry("confidence", "log-probabilities and length", "confidence", NumbersOnly(CONFIDENCE), none),
+        Entry("p_true", "P(True)", "confidence", NumbersOnly(("p_true",)), pass_),
+        Entry("agreement", "sampled agreement", "samples", NumbersOnly(("agreement",)), "sampled answers"),
+        Entry("entropy", "semantic entropy", "samples", NumbersOnly(("entropy",)), "sampled answers"),
         Entry("question_text", "question, TF-IDF", "question", TextOnly(("questions",)), "no model"),
-        Entry("question_embedding", "question, embedding", "question", one("text/embedding/question"), "an embedder"),
+        Entry("question_embedding", "question, embedding", "question", one(words[0]), "an embedder"),
         Entry("question_only", "question-only probe", "question", one(asked), none),
-        Entry("question_stack", "question-only, all layers", "question", Recipe((Source(asked),)), none),
+        Entry("question_stack", "question-only, all layers", "question", Recipe((ReadoutSource(asked),)), none),
         Entry("question_other", "question, another model", "question", one(others[0]), "another model"),
         Entry("text_only", "text-only, TF-IDF", "text", TextOnly(), "no model"),
-        Entry("text_embedding", "text-only, embedding", "text", one("text/embedding/both"), "an embedder"),
+        Entry("text_embedding", "text-only, embedding", "text", one(words[1]), "an embedder"),
         Entry("other_states", "another model's states", "text", one(others[1]), "another model"),
-        Entry("answer_only", "answer-only probe", "answer", one(f"answer_only/{site}/answer_last"), pass_),
+        Entry("answer_only", "answer-only probe", "answer", one(clean._replace(condition="answer_only")), pass_),
         Entry("single_layer", "single-layer probe", "states", one(clean), none),
         Entry("answer_mean", "mean over answer tokens", "states", one(mean), none),
         Entry("after_answer", "token behind the answer", "states", one(after), none),
-        Entry("stack", "all-layer stack", "states", Recipe((Source(clean),)), none),
-        Entry("joint", "all layers, one probe", "states", Recipe((Source(clean),), layers="joint"), none),
+        Entry("stack", "all-layer stack", "states", Recipe((ReadoutSource(clean),)), none),
+        Entry("joint", "all layers, one probe", "states", Recipe((ReadoutSource(clean),), layers="joint"), none),
         Entry("mixture", "Mixture-of-Probes", "states", MixtureOfProbes(clean, knockout), none),
         Entry("mixture_random", "– random gate", "states", MixtureOfProbes(clean, knockout, "random"), none),
         Entry("mixture_plain", "– plain experts", "states", MixtureOfProbes(clean, knockout, experts="plain"), none),

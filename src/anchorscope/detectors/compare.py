@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from anchorscope.detectors import measures
+from anchorscope.detectors import metrics
 from anchorscope.detectors.catalogue import Entry
-from anchorscope.detectors.evaluate import WIDENED, Labelled
+from anchorscope.detectors.crossfit import WIDENED, Labelled
 from anchorscope.detectors.inputs import Floats
 from anchorscope.detectors.record import Comparison
 from anchorscope.pathways.baselines import within_strata
-from anchorscope.pathways.intervals import Resamples, average, resample
+from anchorscope.pathways.intervals import estimate, mean_auroc, resample
+from anchorscope.study.terms import MIN_GROUP
 
 BASELINE = "single_layer"
 COVERAGES = (0.2, 0.5, 0.8)
@@ -28,7 +29,7 @@ MEAN = "mean over cells"
 
 
 @dataclass(frozen=True)
-class Measured:
+class CellMeasures:
     """What was measured of the detectors of one cell, in every resample."""
 
     model: str
@@ -58,7 +59,7 @@ def measure(
     relations: Sequence[str | None] = (),
     resamples: int = 1000,
     seed: int = 0,
-) -> Measured:
+) -> CellMeasures:
     """Measure all detectors of a cell; scores (repeat, sample) are logits that the answer is right."""
     repeats = len(next(iter(scores.values())))
     drawn = resample(samples.clusters, repeats, resamples, seed)
@@ -67,17 +68,17 @@ def measure(
     auroc: dict[str, Floats] = {}
     more: dict[tuple[str, str], Floats] = {}
     for name, each in scores.items():
-        auroc[name] = mean_auroc(each, wrong, drawn)
+        auroc[name] = mean_auroc(samples.right, each[:, :, None], drawn)[:, 0]
         score = -each.mean(axis=0)
         p_wrong = expit(score + logit(samples.base_rate))
-        more[name, "auprc"] = measures.auprc(score, wrong, natural)
-        more[name, "fpr_at_95_tpr"] = measures.fpr_at_tpr(score, wrong, drawn.samples, 0.95)
-        more[name, "tpr_at_1_fpr"] = measures.tpr_at_fpr(score, wrong, drawn.samples, 0.01)
-        more[name, "auarc"] = measures.auarc(score, wrong, natural)
-        more[name, "prr"] = measures.prr(score, wrong, natural)
-        more[name, "ece"] = measures.ece(p_wrong, wrong, natural)
-        more[name, "brier"] = measures.brier(p_wrong, wrong, natural)
-        risks = measures.risk_coverage(score, wrong, natural, COVERAGES)
+        more[name, "auprc"] = metrics.auprc(score, wrong, natural)
+        more[name, "fpr_at_95_tpr"] = metrics.fpr_at_tpr(score, wrong, drawn.samples, 0.95)
+        more[name, "tpr_at_1_fpr"] = metrics.tpr_at_fpr(score, wrong, drawn.samples, 0.01)
+        more[name, "auarc"] = metrics.auarc(score, wrong, natural)
+        more[name, "prr"] = metrics.prr(score, wrong, natural)
+        more[name, "ece"] = metrics.ece(p_wrong, wrong, natural)
+        more[name, "brier"] = metrics.brier(p_wrong, wrong, natural)
+        risks = metrics.risk_coverage(score, wrong, natural, COVERAGES)
         for place, coverage in enumerate(COVERAGES):
             more[name, f"risk_at_{100 * coverage:.0f}"] = risks[:, place]
         if len({each for each in relations if each}) > 1:
@@ -86,17 +87,10 @@ def measure(
             more[name, "auroc_within_relation"] = within[:, 0].astype(np.float64)
     asked = {name: values[0] for name, values in auroc.items() if entries[name].side == "question"}
     best = max(asked, key=lambda name: asked[name]) if asked else None
-    return Measured(model, dataset, len(wrong), auroc, more, best)
+    return CellMeasures(model, dataset, len(wrong), auroc, more, best)
 
 
-def mean_auroc(scores: Floats, wrong: NDArray[np.bool_], drawn: Resamples) -> Floats:
-    """(1 + resample): AUROC, mean over the repeats of a resample. Scores (repeat, sample): higher is right."""
-    each = np.stack([measures.auroc(-row, wrong, drawn.samples) for row in scores])  # (repeat, row)
-    values: Floats = average(each, drawn.repeats.T.astype(np.float64)).astype(np.float64)
-    return values
-
-
-def compared(cells: Sequence[Measured], widened: float = WIDENED) -> list[Comparison]:
+def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Comparison]:
     """All rows of the table: of each cell, and of the mean over cells. p-values are Holm's over detectors."""
     rows: list[Comparison] = []
     for cell in cells:
@@ -114,15 +108,15 @@ def compared(cells: Sequence[Measured], widened: float = WIDENED) -> list[Compar
     return rows
 
 
-def _means(where: tuple[str, str], cells: Sequence[Measured], widened: float) -> list[Comparison]:
+def _means(where: tuple[str, str], cells: Sequence[CellMeasures], widened: float) -> list[Comparison]:
     """The mean over cells, of detectors that all of them have."""
     names = [name for name in cells[0].auroc if all(name in cell.auroc for cell in cells)]
-    mean = {name: measures.average_over_cells([cell.auroc[name] for cell in cells]) for name in names}
+    mean = {name: metrics.average_over_cells([cell.auroc[name] for cell in cells]) for name in names}
     rows = _rows(where, "auroc", mean, widened)
     rows += _differences(where, f"auroc_minus_{BASELINE}", _against(mean), widened)
     gains = {name: [cell.beyond(name) for cell in cells] for name in names}
     beyond = {
-        name: measures.average_over_cells([each for each in some if each is not None])
+        name: metrics.average_over_cells([each for each in some if each is not None])
         for name, some in gains.items()
         if all(each is not None for each in some)
     }
@@ -140,17 +134,17 @@ def _rows(where: tuple[str, str], what: str, values: Mapping[str, Floats], widen
 
 
 def _row(where: tuple[str, str], name: str, what: str, values: Floats, widened: float) -> Comparison:
-    value, low, high = (float(each) for each in measures.estimate(values, widened))
+    value, low, high = (float(each) for each in estimate(values, widened))
     if what != "prr":  # a share: its interval, centred on the value, may reach beyond
         low, high = (float(np.clip(each, 0, 1)) for each in (low, high))
     return Comparison(*where, name, what, value, low, high, float("nan"))
 
 
 def _differences(where: tuple[str, str], what: str, values: Mapping[str, Floats], widened: float) -> list[Comparison]:
-    adjusted = measures.holm({name: measures.p_value(each, widened) for name, each in values.items() if each.any()})
+    adjusted = metrics.holm({name: metrics.p_value(each, widened) for name, each in values.items() if each.any()})
     rows = []
     for name, each in values.items():
-        value, low, high = measures.estimate(each, widened)
+        value, low, high = estimate(each, widened)
         p = float(adjusted.get(name, float("nan")))
         rows.append(Comparison(*where, name, what, float(value), float(low), float(high), p))
     return rows
@@ -165,10 +159,10 @@ def by_error(
     for each in dict.fromkeys(kinds):
         rows = np.flatnonzero(samples.right | (kind == each))
         wrong = ~samples.right[rows]
-        if each and min(wrong.sum(), (~wrong).sum()) >= 30:
+        if each and min(wrong.sum(), (~wrong).sum()) >= MIN_GROUP:
             drawn = resample(samples.clusters[rows], len(next(iter(scores.values()))), 500, seed)
             for name, values in scores.items():
-                out[name, each] = mean_auroc(values[:, rows], wrong, drawn)
+                out[name, each] = mean_auroc(~wrong, values[:, rows, None], drawn)[:, 0]
     return out
 
 

@@ -1,7 +1,7 @@
-"""A detector as people use it: fitted, saved and loaded, and asked for verdicts.
+"""A detector without its model: fitted, saved and loaded, and asked for verdicts on what was read.
 
-It belongs to one model, prompt template, dtype, site and position, and refuses anything else. `score` makes verdicts;
-what needs the model itself (reading an answer, or answering) is in live.py.
+It belongs to one model, prompt template, dtype, site and position. What needs the model itself, reading an answer or
+answering, is in session.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,17 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from scipy.special import expit, logit
 
-from anchorscope.detectors.catalogue import FORMS, Fitted
+from anchorscope.detectors.catalogue import FORMS, Scorer
 from anchorscope.detectors.drift import Moments
-from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.inputs import Floats, Inputs, Need
 from anchorscope.detectors.linear import Linear
-from anchorscope.detectors.promises import Promise, Threshold
 from anchorscope.detectors.record import Decision, Route, Verdict
+from anchorscope.detectors.thresholds import Promise, Threshold
 from anchorscope.errors import DetectorError
 from anchorscope.store.files import path_of, write_bytes, write_text
+from anchorscope.study.terms import StateName
 
-if TYPE_CHECKING:
-    from anchorscope.detectors.live import Answered, ModelLike
-
+D = TypeVar("D", bound="FittedDetector")
 FORMAT = 1
 FAINT = 0.2  # parts of a logit that are smaller together than this name no route
 
@@ -106,19 +105,19 @@ class Card:
 class Parts:
     """How the logit of a linear detector is told apart into what the question adds and what the answer does."""
 
-    clean: str
+    clean: StateName
     """States of the clean pass."""
-    knockout: str
+    knockout: StateName
     """The same under the knockout."""
     means: Sequence[tuple[float, float]]
     """Of the whole fit and each variant: the mean question's and answer's part over training samples."""
 
 
 @dataclass(frozen=True)
-class Detector:
-    """A fitted detector."""
+class FittedDetector:
+    """A fitted detector, which knows no model."""
 
-    fitted: Fitted
+    fitted: Scorer
     """What computes logits."""
     about: About
     """What it belongs to."""
@@ -138,42 +137,17 @@ class Detector:
     """States of a known text, (layer, width): by them a model is told from another, whatever it calls itself."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """The states and numbers it looks at."""
         return self.fitted.needs
 
-    def at(self, base_rate: float) -> Detector:
+    def at(self: D, base_rate: float) -> D:
         """The same at another base rate."""
         if not 0 < base_rate < 1:
             raise DetectorError(f"a base rate of {base_rate} is no share of wrong answers", "Give one between 0 and 1.")
         return replace(self, base_rate=base_rate)
 
     # --- verdicts
-
-    @overload
-    def score(self, of: Inputs) -> list[Verdict]: ...
-    @overload
-    def score(self, of: ModelLike, question: str, answer: str, **given: Any) -> Verdict: ...
-    @overload
-    def score(self, of: ModelLike, question: Sequence[str], answer: Sequence[str], **given: Any) -> list[Verdict]: ...
-    def score(self, of: Any, question: Any = None, answer: Any = None, **given: Any) -> Any:
-        """Verdicts on samples that were read, or on a model's answers to questions.
-
-        `of`: what was read, or a model (as `open_model` takes it). `question` and `answer`: texts, or lists of them.
-        `given`: tokenizer, for a model object; route, whether the route is told too, which takes a second pass.
-        """
-        if isinstance(of, Inputs):
-            return self.judge(of)
-        from anchorscope.detectors.live import score
-
-        return score(self, of, question, answer, **given)
-
-    def answer(self, model: ModelLike, question: str | Sequence[str], **given: Any) -> Answered | list[Answered]:
-        """Let a model answer, and judge the answer while it is written. `question`: a text, or a list of them."""
-        from anchorscope.detectors.live import answer
-
-        made: Answered | list[Answered] = answer(self, model, question, **given)
-        return made
 
     def logits(self, inputs: Inputs) -> Floats:
         """(sample): the logit that the answer is wrong, at a base rate of one half."""
@@ -193,22 +167,39 @@ class Detector:
                     most = self.moments.tokens
                     said[place] = f"it is too long: {tokens:.0f} tokens, and training answers had {most} at most"
         layers, routes = self._by_layer(inputs), self.routes(inputs)
-        limit = self.threshold.value if self.threshold is not None else None
         return [
-            self._verdict(float(score), reason, limit, layers[:, place], routes[place] if routes else None)
+            self._verdict(float(score), reason, layers[:, place], routes[place] if routes else None)
             for place, (score, reason) in enumerate(zip(scores, said, strict=True))
         ]
 
-    def _verdict(self, score: float, reason: str, limit: float | None, layers: Floats, route: Route | None) -> Verdict:
+    @property
+    def score_threshold(self) -> float | None:
+        """The score above which an answer is flagged; None: the promise cannot be kept.
+
+        Without a promise, an answer is flagged where it is more likely wrong than right.
+        """
+        return self.threshold.value if self.threshold is not None else 0.0 - float(logit(self.base_rate))
+
+    def p_wrong(self, score: float) -> float:
+        """The probability that an answer of this score is wrong, at the base rate."""
+        return float(expit(score + logit(self.base_rate)))
+
+    def cannot_say(self, reason: str, score: float | None = None) -> Verdict:
+        """The verdict on an answer of which nothing can be said."""
+        limit = self.score_threshold
+        p_limit = None if limit is None else self.p_wrong(limit)
+        return Verdict("cannot say", reason, None, p_limit, self.base_rate, score, limit)
+
+    def _verdict(self, score: float, reason: str, layers: Floats, route: Route | None) -> Verdict:
         if reason or not np.isfinite(score):
-            return Verdict("cannot say", reason or "its score is not a number", None, self.base_rate, None, limit)
-        if self.threshold is not None and limit is None:
-            why = f"no threshold keeps the promise: {self.threshold.reason}"
-            return Verdict("cannot say", why, None, self.base_rate, score, None)
-        p = float(expit(score + logit(self.base_rate)))
-        flagged = score > limit if limit is not None else p > 0.5
-        decision: Decision = "flag" if flagged else "pass"
-        return Verdict(decision, "", p, self.base_rate, score, limit, route, tuple(float(each) for each in layers))
+            return self.cannot_say(reason or "its score is not a number")
+        limit = self.score_threshold
+        if limit is None:
+            why = self.threshold.reason if self.threshold is not None else ""
+            return self.cannot_say(f"no threshold keeps the promise: {why}", score)
+        decision: Decision = "flag" if score > limit else "pass"
+        numbers = (self.p_wrong(score), self.p_wrong(limit), self.base_rate, score, limit)
+        return Verdict(decision, "", *numbers, route, tuple(float(each) for each in layers))
 
     def _by_layer(self, inputs: Inputs) -> Floats:
         """(layer, sample): what each layer adds to the score, all states together."""
@@ -249,7 +240,7 @@ class Detector:
             "card": asdict(self.card),
             "base_rate": self.base_rate,
             "threshold": _told(self.threshold),
-            "parts": asdict(self.parts) if self.parts else None,
+            "parts": _parts_record(self.parts) if self.parts else None,
             "shift": list(self.shift),
         }
         record_file = stem.with_name(stem.name + ".json")
@@ -261,7 +252,7 @@ class Detector:
         return record_file
 
     @classmethod
-    def load(cls, path: str | Path) -> Detector:
+    def load(cls: type[D], path: str | Path) -> D:
         """A detector that was kept."""
         stem = path_of(str(path).removesuffix(".json").removesuffix(".safetensors"))
         try:
@@ -283,7 +274,7 @@ class Detector:
                 Moments.load(parts["moments"], record["moments"]),
                 record["base_rate"],
                 threshold,
-                Parts(split["clean"], split["knockout"], [(a, b) for a, b in split["means"]]) if split else None,
+                _parts(split) if split else None,
                 (record["shift"][0], record["shift"][1]),
                 parts["witness"],
             )
@@ -291,11 +282,20 @@ class Detector:
             raise DetectorError(f"{stem}: no detector that can be read ({error})", "Fit it again.") from None
 
 
+def _parts_record(parts: Parts) -> dict[str, Any]:
+    return {"clean": str(parts.clean), "knockout": str(parts.knockout), "means": parts.means}
+
+
+def _parts(record: Mapping[str, Any]) -> Parts:
+    clean, knockout = (StateName.parse(record[name]) for name in ("clean", "knockout"))
+    return Parts(clean, knockout, [(question, answer) for question, answer in record["means"]])
+
+
 def _told(threshold: Threshold | None) -> dict[str, Any] | None:
     return {**threshold._asdict(), "promise": threshold.promise._asdict()} if threshold is not None else None
 
 
-def parts_of(fit: Linear, inputs: Inputs, clean: str, knockout: str) -> tuple[Floats, Floats]:
+def parts_of(fit: Linear, inputs: Inputs, clean: StateName, knockout: StateName) -> tuple[Floats, Floats]:
     """(sample) each: what the attention to the question adds to the logit, and what is there without it.
 
     A linear detector says w·clean + v·knockout + b = w·(clean − knockout) + (w + v)·knockout + b.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.study.terms import StateName
 
 FAR = 0.995  # of the training samples lie nearer than what is called unlike them
 
@@ -19,9 +20,9 @@ FAR = 0.995  # of the training samples lie nearer than what is called unlike the
 class Moments:
     """Mean and spread of training states, and how far samples lie from them."""
 
-    mean: Mapping[str, NDArray[np.float32]]
+    mean: Mapping[StateName, NDArray[np.float32]]
     """By the name of the states, (layer, width)."""
-    scale: Mapping[str, NDArray[np.float32]]
+    scale: Mapping[StateName, NDArray[np.float32]]
     """Likewise, the inverse of the spread; 0 where a feature does not vary."""
     farthest: float
     """A sample farther than this is unlike the training samples."""
@@ -55,17 +56,17 @@ class Moments:
     @classmethod
     def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Moments:
         """From what `tensors` and `settings` gave."""
-        parts: dict[str, dict[str, NDArray[Any]]] = {"mean": {}, "scale": {}}
-        for name, each in tensors.items():
+        parts: dict[str, dict[StateName, NDArray[Any]]] = {"mean": {}, "scale": {}}
+        for name, tensor in tensors.items():
             part, own = name.split("|", 1)
-            parts[part][own] = each
+            parts[part][StateName.parse(own)] = tensor
         return cls(parts["mean"], parts["scale"], settings["farthest"], settings["tokens"])
 
 
-def moments_of(inputs: Inputs, names: Sequence[str]) -> Moments:
+def moments_of(inputs: Inputs, names: Sequence[StateName]) -> Moments:
     """Of training samples, for the states of these names."""
-    mean: dict[str, NDArray[np.float32]] = {}
-    scale: dict[str, NDArray[np.float32]] = {}
+    mean: dict[StateName, NDArray[np.float32]] = {}
+    scale: dict[StateName, NDArray[np.float32]] = {}
     for name in names:
         states = inputs.state(name)
         means, scales = [], []

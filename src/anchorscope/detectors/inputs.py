@@ -1,7 +1,7 @@
 """What a detector sees of some samples: states, numbers and texts. Never a label.
 
-States go by names such as `clean/mlp/answer_last`, as activations do in their files; `answer_mean` is the mean over the
-answer's tokens, and what begins with `other` is another model's. They are read a layer at a time.
+States go by the names that activations have in their files, such as `clean/mlp/answer_last`, and are read a layer at a
+time.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.errors import ProbeError, did_you_mean
+from anchorscope.study.terms import StateName
 
 Floats = NDArray[np.floating[Any]]
-Rows = NDArray[np.integer[Any]]
+RowIndex = NDArray[np.integer[Any]]
+Need = StateName | str
+"""What a detector looks at: states, or a number by its name."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class States:
     """How many layers there are."""
     read: Callable[[int], NDArray[np.float32]]
     """From a layer to (sample, width), of all samples that were kept."""
-    rows: Rows | None = None
+    rows: RowIndex | None = None
     """Which of these samples are meant; None: all."""
 
     def layer(self, layer: int) -> NDArray[np.float32]:
@@ -35,7 +38,7 @@ class States:
         states = self.read(layer)
         return states if self.rows is None else states[self.rows]
 
-    def of(self, rows: Rows) -> States:
+    def of(self, rows: RowIndex) -> States:
         """Those of some samples."""
         return States(self.layers, self.read, rows if self.rows is None else self.rows[rows])
 
@@ -57,7 +60,7 @@ class Inputs:
     """What was answered."""
     numbers: Mapping[str, Floats] = field(default_factory=dict)
     """By name, one number for each sample: logprob_mean, logprob_min, tokens, p_true, support, agreement …"""
-    states: Mapping[str, States] = field(default_factory=dict)
+    states: Mapping[StateName, States] = field(default_factory=dict)
     """By name."""
 
     def __len__(self) -> int:
@@ -68,23 +71,25 @@ class Inputs:
         self._has(name, self.numbers)
         return self.numbers[name]
 
-    def state(self, name: str) -> States:
+    def state(self, name: StateName) -> States:
         """States by their name; refused where they are not there."""
         self._has(name, self.states)
         return self.states[name]
 
-    def _has(self, name: str, known: Mapping[str, object]) -> None:
+    def _has(self, name: Need, known: Mapping[Any, object]) -> None:
         if name not in known:
-            raise ProbeError(f"these samples have no {name}", did_you_mean(name, known))
+            raise ProbeError(f"these samples have no {name}", did_you_mean(str(name), map(str, known)))
 
-    def has(self, names: Sequence[str]) -> bool:
+    def has(self, names: Sequence[Need]) -> bool:
         """Whether all of these states or numbers are there, and are numbers for every sample."""
         return all(
-            name in self.states or (name in self.numbers and bool(np.isfinite(self.numbers[name]).all()))
+            name in self.states
+            if isinstance(name, StateName)
+            else name in self.numbers and bool(np.isfinite(self.numbers[name]).all())
             for name in names
         )
 
-    def of(self, rows: Rows) -> Inputs:
+    def of(self, rows: RowIndex) -> Inputs:
         """Those of some samples, in this order."""
         return Inputs(
             [self.ids[row] for row in rows],
@@ -93,3 +98,8 @@ class Inputs:
             {name: values[rows] for name, values in self.numbers.items()},
             {name: states.of(rows) for name, states in self.states.items()},
         )
+
+
+def states_among(names: Sequence[Need]) -> list[StateName]:
+    """Those of some needs that are states."""
+    return [name for name in names if isinstance(name, StateName)]

@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.inputs import Floats, Inputs, Need
 from anchorscope.detectors.training import Probed, Small, Training, areas, fit_small
+from anchorscope.study.terms import StateName
 
 Weights = NDArray[np.float32]
 
@@ -23,7 +24,7 @@ Weights = NDArray[np.float32]
 class Linear:
     """A fitted detector: the logit that the answer is right, calibrated at a base rate of one half."""
 
-    states: Mapping[str, Weights]
+    states: Mapping[StateName, Weights]
     """By the name of the states, (layer, width)."""
     numbers: Mapping[str, float]
     """By name."""
@@ -35,7 +36,7 @@ class Linear:
     """The same, fitted without one inner fold each: how far it depends on who it was fitted on."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """The states and numbers it looks at."""
         return [*self.states, *self.numbers]
 
@@ -44,12 +45,12 @@ class Linear:
         out = np.full(len(inputs), self.bias)
         for name in sorted(self.states):  # always in the same order: a loaded detector says the very same
             out += self.by_layer(inputs, name, self.states[name]).sum(axis=0)
-        for name in sorted(self.numbers):
-            out += self.numbers[name] * inputs.number(name)
+        for number in sorted(self.numbers):
+            out += self.numbers[number] * inputs.number(number)
         return out
 
     @staticmethod
-    def by_layer(inputs: Inputs, name: str, weight: Weights) -> Floats:
+    def by_layer(inputs: Inputs, name: StateName, weight: Weights) -> Floats:
         """(layer, sample): what each layer adds to the logit, without the bias."""
         states = inputs.state(name)
         out = np.zeros((len(weight), len(inputs)))
@@ -74,21 +75,22 @@ class Linear:
         """From what `tensors` and `settings` gave."""
         made = []
         for number, fit in enumerate(settings["fits"]):
-            own = {name.split("|", 1)[1]: each for name, each in tensors.items() if name.startswith(f"{number}|")}
+            mine = f"{number}|"
+            own = {StateName.parse(name[len(mine) :]): each for name, each in tensors.items() if name.startswith(mine)}
             made.append(cls(own, fit["numbers"], fit["bias"]))
         return cls(made[0].states, made[0].numbers, made[0].bias, settings["chosen"], tuple(made[1:]))
 
 
-class Source(NamedTuple):
+class ReadoutSource(NamedTuple):
     """Read-outs that a detector is made of: probes fitted on some states, and the states they read."""
 
-    fitted: str
+    fitted: StateName
     """The states that the probes are fitted on."""
-    read: str = ""
-    """The states that they read; empty: the same."""
+    read: StateName | None = None
+    """The states that they read; None: the same."""
 
     @property
-    def states(self) -> str:
+    def states(self) -> StateName:
         """The name of the states that are read."""
         return self.read or self.fitted
 
@@ -97,7 +99,7 @@ class Source(NamedTuple):
 class Recipe:
     """What a linear detector is made of. Everything it chooses it chooses inside the training set."""
 
-    sources: tuple[Source, ...] = ()
+    sources: tuple[ReadoutSource, ...] = ()
     """Read-outs of every layer."""
     numbers: tuple[str, ...] = ()
     """Numbers beside them."""
@@ -105,7 +107,7 @@ class Recipe:
     """The layer with the best inner AUROC; all of them, weighed; or one probe on all of them side by side."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """States and numbers without which it cannot be fitted."""
         return list(
             dict.fromkeys([*(s.fitted for s in self.sources), *(s.states for s in self.sources), *self.numbers])
@@ -148,7 +150,7 @@ class Recipe:
         fits = []
         for number in range(1 + len(probed[0].inner_weight)):
             bias = small.bias if small is not None else 0.0
-            states: dict[str, Weights] = {}
+            states: dict[StateName, Weights] = {}
             for source, each, factor in zip(self.sources, probed, factors, strict=True):
                 weight, offset = _collapsed(each, factor[0], number)
                 bias += offset
@@ -163,14 +165,14 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class NumbersOnly:
     """A detector of numbers alone: confidence in many forms. Sign and scale are learnt inside the training set."""
 
     numbers: tuple[str, ...]
     """Their names."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """The numbers it looks at."""
         return list(self.numbers)
 

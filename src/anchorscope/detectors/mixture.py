@@ -11,7 +11,7 @@ What is chosen (layer, C, β) is chosen by the log-loss of inner folds.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.inputs import Floats, Inputs, Need
 from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.training import STRENGTHS, Training, areas
 from anchorscope.probes.fit import standardise
 from anchorscope.probes.folds import left_out
 from anchorscope.probes.logistic import BoolArray, balanced_log_loss, fit_temperature
+from anchorscope.study.terms import StateName
 
 CANDIDATES = 3  # layers that are tried, those with the best inner AUROC
 FEWEST = 15  # right and wrong samples without which an expert is not fitted on its own route
@@ -54,7 +55,7 @@ class Mixture:
     """None: there are no refits of mixtures."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """The states it looks at."""
         return list(dict.fromkeys([*self.gate.needs, *self.question.needs, *self.answer.needs]))
 
@@ -121,7 +122,7 @@ class _Layer:
 
     training: Training
     """Whose states they are."""
-    name: str
+    name: StateName
     """Their name."""
     layer: int
     """The layer."""
@@ -163,9 +164,9 @@ class _Layer:
 class MixtureOfProbes:
     """Mixture-of-Probes, and its two ablations."""
 
-    clean: str
+    clean: StateName
     """The states that are read."""
-    knockout: str
+    knockout: StateName
     """The same under the knockout: by which training samples are told apart."""
     gate: Gate = "learned"
     """random: as often to either expert, but not knowing to which."""
@@ -173,7 +174,7 @@ class MixtureOfProbes:
     """plain: fitted on groups of the same sizes, dealt at random."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """States without which it cannot be fitted."""
         return [self.clean, self.knockout]
 
@@ -215,17 +216,17 @@ class MixtureOfProbes:
 class PathwayReweighting:
     """Pathway Reweighting, and a control that reweights other tokens and learns as many parameters."""
 
-    clean: str
+    clean: StateName
     """The states that are read where β is 0."""
-    knockout: str
+    knockout: StateName
     """The same under the knockout: by which the gate tells samples apart."""
-    question: tuple[str, ...]
+    question: tuple[StateName, ...]
     """Names of states with more or less attention to the question's exact tokens."""
-    answer: tuple[str, ...]
+    answer: tuple[StateName, ...]
     """Names of states with more or less attention to the answer's tokens."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """States without which it cannot be fitted."""
         return [self.clean, self.knockout, *self.question, *self.answer]
 
@@ -237,7 +238,7 @@ class PathwayReweighting:
         flips = (probed.inner[layer] > 0) != (cut[layer] > 0)
         states = _Layer(training, self.clean, layer)
         gate, plain = _gate(states, flips), states.fit(right)
-        sides: list[dict[str, _Fit]] = []
+        sides: list[dict[StateName, _Fit]] = []
         for names in (self.question, self.answer):
             sides.append({self.clean: plain} | {name: _Layer(training, name, layer).fit(right) for name in names})
         best: tuple[float, Mixture] | None = None
@@ -247,7 +248,7 @@ class PathwayReweighting:
                 temperature = fit_temperature(inner, right)
                 loss = balanced_log_loss(inner / temperature, right)
                 if best is None or loss < best[0]:
-                    chosen = {"layer": layer, "question": first, "answer": second}
+                    chosen = {"layer": layer, "question": str(first), "answer": str(second)}
                     best = loss, Mixture(gate.linear, of_question.linear, of_answer.linear, temperature, (), chosen)
         assert best is not None
         return best[1]
@@ -259,8 +260,3 @@ def _gate(states: _Layer, flips: BoolArray) -> _Fit:
         share = float(logit(np.clip(flips.mean(), 0.01, 0.99)))
         return _Fit(np.full(len(flips), share), Linear({}, {}, share), 0.0)
     return states.fit(flips, prior=True)
-
-
-def betas(names: Sequence[str]) -> list[float]:
-    """The β of names such as `raised_question:+1.0/mlp/answer_last`."""
-    return [float(name.split("/", 1)[0].split(":")[1]) if ":" in name else 0.0 for name in names]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import Any, Literal
 
+from anchorscope.store.stage import StageDef, on_demand
 from anchorscope.store.table import Kind
 
 Decision = Literal["flag", "pass", "cannot say"]
@@ -35,16 +37,55 @@ class Verdict:
     """Why it cannot be said; empty otherwise."""
     p_wrong: float | None
     """Probability that the answer is wrong, at the base rate; None where nothing can be said."""
-    base_rate: float
-    """The share of wrong answers that `p_wrong` assumes."""
-    score: float | None
-    """The logit that the answer is wrong, at a base rate of one half: what the threshold is compared with."""
     threshold: float | None
-    """Above it is flagged; None: no threshold was chosen."""
+    """The value of `p_wrong` above which an answer is flagged; None where no threshold keeps the promise."""
+    base_rate: float
+    """The share of wrong answers that `p_wrong` and `threshold` assume."""
+    score: float | None
+    """The logit that the answer is wrong, at a base rate of one half."""
+    score_threshold: float | None
+    """The value of `score` above which an answer is flagged: the same threshold on the scale of the score."""
     route: Route | None = None
     """By which route; None where no knockout was read."""
     layers: tuple[float, ...] = field(default=(), repr=False)
     """What each layer adds to the score; empty where the detector looks at no states."""
+
+    def record(self) -> dict[str, Any]:
+        """As plain values for JSON: the fields that docs/detectors.md lists, in schema `VERDICT_SCHEMA`."""
+        route = asdict(self.route) if self.route is not None else None
+        plain = {name: getattr(self, name) for name in RECORDED}
+        return {"schema": VERDICT_SCHEMA, **{k: _finite(v) for k, v in plain.items()}, "route": route}
+
+
+VERDICT_SCHEMA = 1
+"""The version of a verdict's JSON: raised when a field is renamed, removed or changes its meaning."""
+RECORDED = ("decision", "reason", "p_wrong", "threshold", "base_rate", "score", "score_threshold")
+"""The fields of a verdict's JSON, beside `schema` and `route`."""
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: a threshold that flags nothing is left out."""
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+@dataclass(frozen=True)
+class EvalPlan:
+    """How detectors of a run are compared: what a command says beyond the study."""
+
+    repeats: int = 2
+    """Number of times that folds are drawn."""
+    detectors: tuple[str, ...] = ()
+    """Names of the detectors; empty: all that the run has what it takes for."""
+    other: str | None = None
+    """Another model, by its name in the study or its id, whose states of the same texts are a baseline."""
+    embedder: str | None = None
+    """A folder with a text-embedding model, for another baseline."""
+    answers: int = 0
+    """Number of answers drawn to each question, for sampled agreement; 0: none."""
+    light: bool = False
+    """Whether to use only what the run has, without a pass of the model."""
+    seed: int = 0
+    """The seed that deals folds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +148,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One row of the `comparison` table: one measure of one detector, with its 95 % interval."""
+    """One row of the comparison of detectors: one measure of one detector, with its 95 % interval."""
 
     model: str
     """the model's name; all: of all"""
@@ -131,5 +172,24 @@ EXTRAS = Kind("extras", Extra)
 OTHER_STATES = Kind("other_states", OtherStates)
 AGREEMENT = Kind("agreement", Agreement)
 SCORES = Kind("scores", Score)
-SHUFFLED = Kind("scores_shuffled", Score)  # of labels dealt anew: the null
-COMPARISON = Kind("comparison", Comparison)
+SHUFFLED = Kind("scores_shuffled", Score)  # of permuted labels: the null
+
+_SAMPLES = ("questions", "answers", "grades", "spans", "traces")
+_STAGE = "anchorscope.detectors.stage:"
+
+STAGES = (
+    StageDef("extras", (EXTRAS,), _STAGE + "extras_of", after=_SAMPLES, needs="weights", wanted=on_demand),
+    StageDef(
+        "agreement", (AGREEMENT,), _STAGE + "agreement_of", after=_SAMPLES, needs="generation", repeatable=False,
+        wanted=on_demand,
+    ),
+    StageDef("other_states", (OTHER_STATES,), _STAGE + "other_of", after=_SAMPLES, needs="weights", wanted=on_demand),
+    StageDef(
+        "scores", (SCORES,), _STAGE + "scores_of", after=("traces", "extras", "agreement", "other_states"), whole=True,
+        wanted=on_demand,
+    ),
+    StageDef(
+        "scores_shuffled", (SHUFFLED,), _STAGE + "scores_of",
+        after=("traces", "extras", "agreement", "other_states"), whole=True, wanted=on_demand,
+    ),
+)  # fmt: skip

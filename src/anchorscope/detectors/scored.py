@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.compare import Measured, measure
-from anchorscope.detectors.evaluate import Labelled
+from anchorscope.detectors.compare import CellMeasures, measure
+from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Inputs
 from anchorscope.detectors.record import SCORES, SHUFFLED, Score
 from anchorscope.store import Store
@@ -40,7 +40,7 @@ Scored = tuple[Labelled, dict[str, NDArray[np.float64]]]
 """Samples without their states, and what each detector says of them, (repeat, sample)."""
 
 
-def measured(store: Store, model: str, dataset: str, scored: Scored | None = None) -> Measured:
+def measured(store: Store, model: str, dataset: str, scored: Scored | None = None) -> CellMeasures:
     """The measures of a cell, from its scores; `scored`: as they were read."""
     samples, scores = scored or read_scores(store, model, dataset)
     relations = {row.id: row.relation for row in store.results(model, dataset).table(TRACES)}

@@ -1,33 +1,53 @@
-"""What detectors need of a run beyond its traces: `extras`, another model's states, and sampled agreement.
+"""The stages of detectors: `extras`, another model's states, sampled agreement, and the scores of all detectors.
 
-Rows are those of the `traces` table, in its order. States lie beside a table as safetensors shards.
+No study wants them by itself: `detect eval` and `detect fit` ask for them. Rows of the first three are those of the
+`traces` table, in its order; states lie beside a table as safetensors shards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import save
 
+from anchorscope.answers.answerer import Answerer
 from anchorscope.answers.generate import Generated
 from anchorscope.detectors.agreement import agreement
-from anchorscope.detectors.catalogue import BETAS
-from anchorscope.detectors.extras import ASKED, SAYS, extras_of, other_states
-from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES, Agreement, Extra, OtherStates
-from anchorscope.detectors.tables import states_path
+from anchorscope.detectors.catalogue import BETAS, Entry, catalogue, entry_of, raised
+from anchorscope.detectors.crossfit import FOLDS, cross_scored, folds_for, possible, shuffled
+from anchorscope.detectors.pass_plan import RAISED, SAYS, TRUTH
+from anchorscope.detectors.reader import Reader
+from anchorscope.detectors.record import (
+    AGREEMENT,
+    EXTRAS,
+    OTHER_STATES,
+    SCORES,
+    SHUFFLED,
+    Agreement,
+    EvalPlan,
+    Extra,
+    OtherStates,
+    Score,
+)
+from anchorscope.detectors.tables import read_labelled, states_path
 from anchorscope.grades.grading import grader
+from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
-from anchorscope.models.prompts import Prompter, closing_id
+from anchorscope.models.prompts import Prompter
+from anchorscope.progress import Advance, Notice, nobody
 from anchorscope.spans.samples import Sample, read_samples
-from anchorscope.store import Cell, Forward, Kind, Plan, Sharded, Store
+from anchorscope.store import Cell, Forward, Job, Kind, Plan, Sharded, Store, Whole
 from anchorscope.store.files import write_bytes
+from anchorscope.store.stage import Context
+from anchorscope.study.terms import Site, StateName
 from anchorscope.traces.record import TRACES
-from anchorscope.traces.tracer import Tracer
 
 R = TypeVar("R")
 SHARD_ROWS = 128  # what a stopped run does again, at most
+TEMPERATURE = 1.0  # at which answers are drawn for agreement
 Draw = Callable[[Sequence[Sequence[int]], int, float, Sequence[str]], list[list[Generated]]]
 """Draws answers: prompts, how many, temperature, keys."""
 
@@ -41,15 +61,16 @@ def extras_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
         "site": site,
         "into": spec.into,
         "betas": list(BETAS),
-        "asked": [ASKED, *SAYS],
+        "asked": [TRUTH, *SAYS],
     }
-    tracer = Tracer(model, prompter.shared_ids, [site])
-    closing = closing_id(model.tokenizer, store.study.prompt_for(model.spec).style)
+    reader = Reader(model, prompter, spec.into, memory=spec.memory)
+    states = [StateName("clean", site, position) for position in ("answer_mean", "after_answer")]
+    states += [raised(span, beta, site) for span in RAISED for beta in BETAS]
 
     def rows(samples: Sequence[Sample], shard: int) -> list[Extra]:
-        made = extras_of(tracer, samples, site, spec.into, closing, spec.memory)
-        _keep(cell, EXTRAS, shard, made.states)
-        every = zip(samples, made.p_true, made.support, strict=True)
+        read = reader.read(samples, [*states, "support", "p_true"])
+        _keep(cell, EXTRAS, shard, read.states)
+        every = zip(samples, read.numbers["p_true"], read.numbers["support"], strict=True)
         return [Extra(sample.question.id, true, support) for sample, true, support in every]
 
     return _sharded(f"{model.name}, {dataset}: reading for detectors", store, model.name, dataset, EXTRAS, inputs, rows)
@@ -60,16 +81,29 @@ def other_states_stage(other: Model, prompter: Prompter, name: str, dataset: str
     cell, spec = store.results(name, dataset), store.study.traces
     site = spec.sites[0]
     inputs = {"traces": cell.origin(TRACES), "site": site, "other": other.fingerprint, "prompt": prompter.describe()}
-    tracer = Tracer(other, prompter.shared_ids, [site])
+    reader = Reader(other, prompter, memory=spec.memory)
+    states = [StateName("clean", site, position) for position in ("prompt_last", "answer_last")]
 
     def rows(samples: Sequence[Sample], shard: int) -> list[OtherStates]:
-        texts = [(sample.question, sample.answer.answer) for sample in samples]
-        made = other_states(tracer, prompter, texts, site, spec.memory)
-        _keep(cell, OTHER_STATES, shard, made.states)
-        return [OtherStates(s.question.id, found) for s, found in zip(samples, made.found, strict=True)]
+        own = [reader.maker(sample.question, sample.answer.answer) for sample in samples]
+        read = reader.read([_with_last_token(sample, prompter) for sample in own], states)
+        named = {name._replace(condition="other"): each for name, each in read.states.items()}
+        _keep(cell, OTHER_STATES, shard, named)
+        return [OtherStates(sample.question.id, sample.spans.dropped is None) for sample in own]
 
     title = f"{name}, {dataset}: read by {other.name}"
     return _sharded(title, store, name, dataset, OTHER_STATES, inputs, rows)
+
+
+def _with_last_token(sample: Sample, prompter: Prompter) -> Sample:
+    """A sample whose exact answer was not found, with its last token in that place; any other as it is."""
+    if sample.spans.dropped is None:
+        return sample
+    ids = sample.answer.answer_ids or sample.answer.prompt_ids[-1:]
+    start = len(prompter.shared_ids) + len(sample.answer.prompt_ids)
+    end = start + len(ids)
+    spans = replace(sample.spans, answer=[start, end], answer_last=end - 1, prompt_last=start - 1)
+    return replace(sample, answer=replace(sample.answer, answer_ids=ids), spans=spans)
 
 
 def agreement_stage(
@@ -115,5 +149,73 @@ def _sharded(
     return Sharded(title, (table,), lambda shard: [rows(samples(shard), shard)])
 
 
-def _keep(cell: Cell, kind: Kind[Any], shard: int, states: dict[str, torch.Tensor]) -> None:
-    write_bytes(states_path(cell, kind, shard), save(states))
+def _keep(cell: Cell, kind: Kind[Any], shard: int, states: dict[StateName, torch.Tensor]) -> None:
+    write_bytes(states_path(cell, kind, shard), save({str(name): each for name, each in states.items()}))
+
+
+def scores_stage(
+    store: Store, model: str, dataset: str, plan: EvalPlan, kind: Kind[Score] = SCORES, notice: Notice = nobody
+) -> Whole[Score]:
+    """The `scores` table of one model and dataset: every detector, nested. As `scores_shuffled`, of permuted labels."""
+    cell, site, null = store.results(model, dataset), store.study.traces.sites[0], kind == SHUFFLED
+    entries = entries_of(plan.detectors, site)
+
+    def compute(advance: Advance) -> list[Score]:
+        samples = read_labelled(store, model, dataset, plan.embedder)
+        if null:
+            samples = shuffled(samples, plan.seed)
+        can, lacking = possible(samples.inputs, {name: entry.fitter for name, entry in entries.items()})
+        if lacking:
+            listed = "; ".join(f"{name} ({', '.join(map(str, needs[:2]))})" for name, needs in lacking.items())
+            notice(f"{model}, {dataset}: left out, as the run lacks what they need: {listed}")
+        scores = cross_scored(samples, can, folds_for(samples, plan.repeats, FOLDS, plan.seed), plan.seed, advance)
+        return [
+            Score(model, dataset, name, samples.inputs.ids[i], bool(samples.right[i]), float(samples.probability[i]),
+                  int(samples.clusters[i]), [float(each) for each in logits[:, i]])
+            for name, logits in scores.items() for i in range(len(samples.right))
+        ]  # fmt: skip
+
+    kinds: list[Kind[Any]] = [EXTRAS, OTHER_STATES, AGREEMENT]
+    beside = {kind.name: cell.origin(kind) for kind in kinds if cell.complete(kind)}
+    inputs = {
+        "traces": cell.origin(TRACES), "beside": beside, "detectors": list(entries), "repeats": plan.repeats,
+        "embedder": bool(plan.embedder), "seed": plan.seed, "shuffled": null,
+    }  # fmt: skip
+    title = f"{model}, {dataset}: {'permuted labels' if null else 'comparing detectors'}"
+    return Whole(title, cell, kind, inputs, compute, lambda: plan.repeats * FOLDS)
+
+
+def entries_of(names: Sequence[str], site: Site) -> dict[str, Entry]:
+    """The detectors of these names, or all."""
+    return {name: entry_of(name, site) for name in names} if names else catalogue(site)
+
+
+# --- from jobs to stages
+
+
+def extras_of(context: ModelContext, job: Job) -> Sharded[Extra]:
+    """The stage that a job asks for."""
+    return extras_stage(context.model(job.model), context.prompter(job.model), job.dataset, context.store)
+
+
+def agreement_of(context: ModelContext, job: Job) -> Sharded[Agreement]:
+    """The stage that a job asks for."""
+    answerer = context.kept(Answerer, job.model, "generation")
+    draw: Any = lambda *about: answerer.generate.sample(*about)  # type: ignore[attr-defined]  # noqa: E731 when needed
+    parts = (answerer.model, answerer.prompter, draw)
+    return agreement_stage(*parts, job.dataset, context.store, job.demand.answers, TEMPERATURE)
+
+
+def other_of(context: ModelContext, job: Job) -> Sharded[OtherStates]:
+    """The stage that a job asks for."""
+    study = context.store.study
+    other = context.model(job.demand.other)
+    spec = next(model for model in study.models if model.name == job.model)
+    prompter = Prompter(other.tokenizer, study.prompt_for(spec), other.wants_bos)
+    return other_states_stage(other, prompter, job.model, job.dataset, context.store)
+
+
+def scores_of(context: Context, job: Job) -> Whole[Score]:
+    """The stage that a job asks for."""
+    (kind,) = job.stage.tables
+    return scores_stage(context.store, job.model, job.dataset, job.demand, kind, context.notice)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.detectors.evaluate import Labelled
+from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Floats, Inputs, States
 from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES
 from anchorscope.errors import StoreError
 from anchorscope.store import Cell, Kind, Store
 from anchorscope.store.tensors import Piece, read_headers, read_pieces
-from anchorscope.study.terms import QUESTION_ONLY, ReadPoint
-from anchorscope.traces.activations import Activations, tensor_name
+from anchorscope.study.terms import QUESTION_ONLY, ReadPoint, StateName
+from anchorscope.traces.activations import Activations
 from anchorscope.traces.record import TRACES, Trace
 
 
@@ -26,12 +26,10 @@ def states_path(cell: Cell, kind: Kind[Any], shard: int) -> Path:
     return cell.folder / f"{kind.name}_states" / f"part-{shard:06d}.safetensors"
 
 
-def read_labelled(
-    store: Store, model: str, dataset: str, embeddings: dict[str, NDArray[np.float32]] | None = None
-) -> Labelled:
+def read_labelled(store: Store, model: str, dataset: str, embedder: str | None = None) -> Labelled:
     """The traced samples of one model and dataset, with all that the run has of them.
 
-    `embeddings`: by `question` and `both`, (sample, width), where there is an embedder.
+    `embedder`: the folder of a text-embedding model, for detectors that see its vectors.
     """
     cell = store.results(model, dataset)
     rows = list(cell.table(TRACES))
@@ -49,8 +47,12 @@ def read_labelled(
         drawn = _in_order(cell, AGREEMENT, rows)
         numbers["agreement"] = np.array([each.agreement for each in drawn])
         numbers["entropy"] = np.array([each.entropy for each in drawn])
-    for name, vectors in (embeddings or {}).items():
-        states[f"text/embedding/{name}"] = States.held(vectors[None])
+    if embedder is not None:
+        from anchorscope.detectors.embedding import Embedder
+
+        texts = [row.question for row in rows], [row.answer for row in rows]
+        for name, vectors in Embedder(embedder).of(*texts).items():
+            states[StateName("text", "embedding", name)] = States.held(vectors[None])
     inputs = Inputs([r.id for r in rows], [r.question for r in rows], [r.answer for r in rows], numbers, states)
     return Labelled(
         inputs,
@@ -71,26 +73,26 @@ def confidence(logprobs: Sequence[Sequence[float]]) -> dict[str, Floats]:
     }
 
 
-def _traced(store: Store, cell: Cell) -> dict[str, States]:
+def _traced(store: Store, cell: Cell) -> dict[StateName, States]:
     """The states that traces have."""
     spec, stored = store.study.traces, Activations(cell)
     points = [(condition, point) for condition in spec.conditions for point in spec.points]
     points += [("clean", ReadPoint(site, QUESTION_ONLY)) for site in spec.sites]
     layers = stored.layers(spec.points[0])
     return {
-        tensor_name(condition, point): States(layers, partial(stored.layer, condition, point))
+        StateName(condition, *point): States(layers, partial(stored.layer, condition, point))
         for condition, point in points
     }
 
 
-def _beside(cell: Cell, kind: Kind[Any]) -> dict[str, States]:
+def _beside(cell: Cell, kind: Kind[Any]) -> dict[StateName, States]:
     """The states that lie beside a table."""
     shards = [states_path(cell, kind, shard) for shard in range(cell.table(kind).plan.shards)]
     if missing := [path for path in shards if not path.exists()]:
         raise StoreError(f"{missing[0]} is missing", f"Delete {cell.folder / kind.name} and run the command again.")
     headers = read_headers(shards)
     return {
-        name: States(tensor.shape[0], partial(_layer, shards, [held[name] for held in headers]))
+        StateName.parse(name): States(tensor.shape[0], partial(_layer, shards, [held[name] for held in headers]))
         for name, tensor in headers[0].items()
     }
 

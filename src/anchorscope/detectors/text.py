@@ -13,7 +13,7 @@ from scipy.sparse import hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.inputs import Floats, Inputs, Need
 from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.training import Training
 from anchorscope.probes.logistic import fit_temperature
@@ -23,7 +23,7 @@ Column = Literal["questions", "answers"]
 
 
 @dataclass(frozen=True)
-class Words:
+class WordScorer:
     """A fitted classifier of words and pairs of words, weighted by TF-IDF."""
 
     columns: tuple[Column, ...]
@@ -42,7 +42,7 @@ class Words:
     """None are kept."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """No states and no numbers."""
         return []
 
@@ -70,7 +70,7 @@ class Words:
         return {"form": "words", "columns": list(self.columns), "vocabularies": words, "bias": self.bias}
 
     @classmethod
-    def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Words:
+    def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> WordScorer:
         """From what `tensors` and `settings` gave."""
         words = tuple(tuple(each) for each in settings["vocabularies"])
         idf = tuple(tensors[f"idf|{place}"] for place in range(len(words)))
@@ -85,11 +85,11 @@ class TextOnly:
     """Which texts it sees."""
 
     @property
-    def needs(self) -> list[str]:
+    def needs(self) -> list[Need]:
         """No states and no numbers."""
         return []
 
-    def fit(self, training: Training) -> Words:
+    def fit(self, training: Training) -> WordScorer:
         """Fit it; the temperature comes from inner folds."""
         own = np.empty(len(training))
         for fold in range(int(training.fold.max()) + 1):
@@ -97,9 +97,9 @@ class TextOnly:
             own[test] = self._fit(training.inputs.of(train), training.right[train]).logits(training.inputs.of(test))
         temperature = fit_temperature(own, training.right)
         made = self._fit(training.inputs, training.right)
-        return Words(made.columns, made.vocabularies, made.idf, made.weight / temperature, made.bias / temperature)
+        return WordScorer(made.columns, made.vocabularies, made.idf, made.weight / temperature, made.bias / temperature)
 
-    def _fit(self, inputs: Inputs, right: NDArray[np.bool_]) -> Words:
+    def _fit(self, inputs: Inputs, right: NDArray[np.bool_]) -> WordScorer:
         parts, words, idf = [], [], []
         for name in self.columns:
             texts: Sequence[str] = getattr(inputs, name)
@@ -111,4 +111,4 @@ class TextOnly:
             words.append(tuple(str(word) for word in vectoriser.get_feature_names_out()))
             idf.append(np.asarray(vectoriser.idf_))
         model = LogisticRegression(class_weight="balanced", max_iter=1000).fit(hstack(parts, format="csr"), right)
-        return Words(self.columns, tuple(words), tuple(idf), model.coef_[0], float(model.intercept_[0]))
+        return WordScorer(self.columns, tuple(words), tuple(idf), model.coef_[0], float(model.intercept_[0]))

@@ -19,6 +19,7 @@ from anchorscope.pathways.intervals import Auroc
 from anchorscope.probes.fit import standardise
 from anchorscope.probes.folds import IntArray, checked_labels, inner_folds, left_out
 from anchorscope.probes.logistic import BoolArray, balanced, balanced_log_loss, fit_temperature
+from anchorscope.study.terms import StateName
 
 INNER = 4
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -106,7 +107,7 @@ class Training:
     """Deals the inner folds."""
     strengths: Sequence[float] = STRENGTHS
     """C to choose from."""
-    _probed: dict[str, Probed] = field(default_factory=dict, repr=False)
+    _probed: dict[StateName, Probed] = field(default_factory=dict, repr=False)
     """By the name of the states."""
 
     def __post_init__(self) -> None:
@@ -116,7 +117,7 @@ class Training:
     def __len__(self) -> int:
         return len(self.right)
 
-    def probed(self, name: str) -> Probed:
+    def probed(self, name: StateName) -> Probed:
         """Probes on the states of a name, fitted on first need."""
         if name not in self._probed:
             self._probed[name] = self._fit(self.inputs.state(name))

@@ -7,31 +7,35 @@ curves are sorted at each anchor layer and at every layer anew: a trough that fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from anchorscope.evidence.claim import HALF, Claim, ClaimMeasure, Pair, Together, at_depth, not_by_cell
+from anchorscope.evidence.experiment import CellData, Experiment
+from anchorscope.evidence.lines import EvidenceCurve, LineName, Lines, line
 from anchorscope.evidence.lines import IntArray as Rows
-from anchorscope.evidence.lines import line, mean_auroc
-from anchorscope.evidence.record import Line
-from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples
+from anchorscope.evidence.record import EvidenceLine
+from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, mean_auroc
 from anchorscope.pathways.shifts import FRACTIONS, IntArray, make_donors, resampled, shift_of
 from anchorscope.pathways.splits import mean_split, split
 from anchorscope.pathways.widening import Family
+from anchorscope.study.terms import MIN_GROUP
 
 if TYPE_CHECKING:
     from anchorscope.probes.readouts import Readouts
 
 DRAWS = 5  # of donors, as in the pathways
-PAIRS = (("matched_question", "control_question"), ("matched_random", "control_random"))
-MIN_GROUP = 60  # right and wrong answers of a predicted class
+CONTROLLED = (("matched_question", "control_question"), ("matched_random", "control_random"))
+MIN_CLASS = 60  # right and wrong answers of a predicted class
 
 
 def chart_lines(
     readouts: Readouts, drawn: Resamples, seed: int = 0, widened: dict[Family, float] | None = None
-) -> Iterator[Line]:
+) -> Iterator[EvidenceLine]:
     """ΔAUROC by condition, ΔP of Q and A by layer, and the gap beyond `permuted`."""
     wider = widened or {}
     yield from _ranked(readouts, drawn, seed)
@@ -40,7 +44,7 @@ def chart_lines(
     yield from _gap(readouts, drawn, seed)
 
 
-def _ranked(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Line]:
+def _ranked(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[EvidenceLine]:
     """ΔAUROC: by condition, less `permuted`, and less a control."""
     labels, n = readouts.labels, len(readouts.labels)
     whole = readouts.logits[:, :, 0]  # (condition, repeat, sample, layer)
@@ -55,12 +59,12 @@ def _ranked(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Line]:
     null = np.mean([mean_auroc(labels, whole[0] + change[:, each], drawn) for each in donors], axis=0) - clean
     yield line("chart", "delta_auroc", null, n, "permuted")
     yield line("chart", "delta_auroc", lost["knockout"] - null, n, "knockout-permuted")
-    for matched, control in PAIRS:
+    for matched, control in CONTROLLED:
         if matched in lost and control in lost:
             yield line("chart", "delta_auroc", lost[matched] - lost[control], n, f"{matched}-{control}")
 
 
-def _beyond(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Line]:
+def _beyond(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[EvidenceLine]:
     """ΔAUROC, knockout minus permuted, in every way in which it could be an artefact; at the layer half-way up."""
     base = resampled(readouts, drawn, Auroc(readouts.labels, drawn.samples))
     donors = make_donors(readouts.clusters, DRAWS, seed)
@@ -89,11 +93,11 @@ def _beyond(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Line]:
     for name, side in (("predicted_correct", predicted), ("predicted_wrong", ~predicted)):
         rows = np.flatnonzero(side)
         right = int(readouts.labels[rows].sum())
-        if min(right, len(rows) - right) >= MIN_GROUP:
+        if min(right, len(rows) - right) >= MIN_CLASS:
             yield line("chart", "beyond_permuted", beyond([0], [middle], rows)[:, 0], len(rows), "", name)
 
 
-def _shapes(readouts: Readouts, drawn: Resamples, wider: dict[Family, float]) -> Iterator[Line]:
+def _shapes(readouts: Readouts, drawn: Resamples, wider: dict[Family, float]) -> Iterator[EvidenceLine]:
     """ΔP of Q and A by layer: labels by one half, at an anchor layer or at every layer, ΔP by the other."""
     base = resampled(readouts, drawn, Auroc(readouts.labels, drawn.samples))
     shift = shift_of(readouts, base, "knockout", "none")
@@ -106,7 +110,7 @@ def _shapes(readouts: Readouts, drawn: Resamples, wider: dict[Family, float]) ->
             yield line("chart", name, groups.mean[0, 0, place], size, "knockout", group, factor)
 
 
-def _gap(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Line]:
+def _gap(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[EvidenceLine]:
     """ΔP of Q minus A at the layer half-way up, halves: under the knockout, and under `permuted`."""
     at = [round((readouts.layers - 1) / 2)]
     some = replace(readouts, logits=readouts.logits[..., at], drift=readouts.drift[..., at])
@@ -118,3 +122,166 @@ def _gap(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Line]:
         groups = mean_split([split(base, shift, None, "crossed", ("all",)) for shift in shifts])
         gap = groups.mean[0, 0, 0, :, 0] - groups.mean[0, 0, 1, :, 0]
         yield line("chart", "gap", gap, float(groups.size[0, :2].min()), name)
+
+
+# --- the claims
+
+
+def _curve(lines: Lines, group: str) -> EvidenceCurve | None:
+    return lines.get(LineName("chart", "delta_p", "knockout", group))
+
+
+def _near_zero(lines: Lines) -> ClaimMeasure | None:
+    curve = _curve(lines, "A")
+    if curve is None:
+        return None
+    points = curve.replicates.T
+    return ClaimMeasure([*points, *-points], curve.n, at_once=True)
+
+
+SORTED = ("delta_p", "delta_p_quarter", "delta_p_three_quarters", "delta_p_last", "delta_p_layer")
+"""The curves of Q, sorted at each anchor layer and at every layer anew: a shape must be there in all of them."""
+
+
+def _shaped(shape: Callable[[EvidenceCurve], FloatArray]) -> Callable[[Lines], ClaimMeasure | None]:
+    def measure(lines: Lines) -> ClaimMeasure | None:
+        curves = [lines.get(LineName("chart", name, "knockout", "Q")) for name in SORTED]
+        there = [each for each in curves if each is not None and each.n >= MIN_GROUP and np.isfinite(each.value).all()]
+        if not any(each is curves[0] for each in there):  # an EvidenceCurve holds arrays: == would compare them
+            return None
+        return ClaimMeasure([shape(each) for each in there], min(each.n for each in there))
+
+    return measure
+
+
+def _fall(curve: EvidenceCurve) -> FloatArray:
+    return curve.over(1 / 3, 1) - curve.at(0)
+
+
+def _end(curve: EvidenceCurve) -> FloatArray:
+    return curve.over(0.9, 1) - curve.over(0.4, 0.7)
+
+
+def _survives(lines: Lines) -> ClaimMeasure | None:
+    found = [curve for name, curve in lines.items() if name[:2] == ("chart", "beyond_permuted")]
+    return ClaimMeasure([each.at(0) for each in found], min(each.n for each in found)) if found else None
+
+
+def _chart(condition: str) -> LineName:
+    return LineName("chart", "delta_auroc", condition)
+
+
+MATCHED = ("matched_question-control_question", "matched_random-control_random")
+
+CLAIMS = (
+    Claim(
+        "a_near_zero", "A-Anchored answers stay near zero at every layer",
+        "|ΔP| of A, halves, at every layer (points)", "zero; a band over all layers", 10, "below", _near_zero,
+    ),
+    Claim(
+        "q_falls", "Q-Anchored answers fall with depth",
+        "ΔP of Q, halves, for every anchor: mean from a third of the layers on, minus the first layer (points)",
+        "the first layer", -5, "below", _shaped(_fall),
+    ),
+    Claim(
+        "recovers", "The curve of Q has its trough midway and recovers",
+        "ΔP of Q, halves, for every anchor: last tenth of the layers minus those at 0.4 to 0.7 (points)",
+        "the middle layers", 5, "above", _shaped(_end),
+    ),
+    Claim(
+        "declines", "The curve of Q declines to the last layer",
+        "ΔP of Q, halves, for every anchor: last tenth of the layers minus those at 0.4 to 0.7 (points)",
+        "the middle layers", -5, "below", _shaped(_end),
+    ),
+    Claim(
+        "beyond_permuted", "Cutting the question costs ranking, beyond what another answer's shift costs",
+        "ΔAUROC, knockout minus permuted, at the layer half-way up", "permuted", -0.02, "below",
+        at_depth(HALF, _chart("knockout-permuted")),
+    ),
+    Claim(
+        "survives", "That loss is there for half the probes, in each predicted class, at every anchor",
+        "ΔAUROC, knockout minus permuted; the least of them", "permuted", -0.02, "below", _survives,
+    ),
+    Claim(
+        "beyond_controls", "Cutting exact tokens costs more ranking than cutting as many others",
+        "ΔAUROC, matched minus control, both controls, at the layer half-way up", "control_question, control_random",
+        -0.02, "below", at_depth(HALF, *(_chart(each) for each in MATCHED)),
+    ),
+)  # fmt: skip
+
+
+def _agree(lines: Mapping[str, Lines]) -> ClaimMeasure | None:
+    """The mean correlation of the curves of Q, over all pairs of sets."""
+    curves = [curve for each in lines.values() if (curve := _curve(each, "Q")) is not None and curve.n >= MIN_GROUP]
+    if len(curves) < 2:
+        return None
+    found = [_correlation(a.replicates, b.replicates) for a, b in combinations(curves, 2)]
+    return ClaimMeasure([np.mean(found, axis=0)], min(each.n for each in curves))
+
+
+def _correlation(first: FloatArray, second: FloatArray) -> FloatArray:
+    """(1 + resample): over layers."""
+    a, b = (each - each.mean(axis=1, keepdims=True) for each in (first, second))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: FloatArray = (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
+    return found
+
+
+def _order(lines: Mapping[str, Lines]) -> ClaimMeasure | None:
+    """ΔP of Q at the layer half-way up: PopQA and TriviaQA minus HotpotQA and NQ."""
+    curves = {name.lower(): _curve(each, "Q") for name, each in lines.items()}
+    wanted = [curves.get(name) for name in ("popqa", "triviaqa", "hotpotqa", "nq")]
+    there = [each for each in wanted if each is not None]
+    if len(there) < 4:
+        return None
+    popqa, triviaqa, hotpotqa, nq = (each.at(HALF) for each in there)
+    return ClaimMeasure([(popqa + triviaqa - hotpotqa - nq) / 2], min(each.n for each in there))
+
+
+TOGETHER: tuple[Together, ...] = (
+    Together(
+        Claim(
+            "sets_agree", "The sets agree in shape", "correlation over layers of ΔP of Q, mean over pairs of sets",
+            "no agreement: 0", 0.8, "above", not_by_cell,
+        ),
+        _agree,
+    ),
+    Together(
+        Claim(
+            "order", "PopQA and TriviaQA lie lower than HotpotQA and NQ",
+            "ΔP of Q, halves, at the layer half-way up: the first two minus the others (points)", "no order",
+            -5, "below", not_by_cell,
+        ),
+        _order,
+    ),
+)  # fmt: skip
+
+
+def _harder(smaller: Mapping[str, Lines], larger: Mapping[str, Lines]) -> ClaimMeasure | None:
+    name = _chart("knockout")
+    sets = [each for each in smaller if each in larger and name in smaller[each] and name in larger[each]]
+    if not sets:
+        return None
+    lost = [larger[each][name].at(HALF) - smaller[each][name].at(HALF) for each in sets]
+    return ClaimMeasure(
+        [np.mean(lost, axis=0)], min(lines[each][name].n for lines in (smaller, larger) for each in sets)
+    )
+
+
+PAIRS: tuple[Pair, ...] = (
+    Pair(
+        Claim(
+            "larger_harder", "The larger model of a pair is hit harder",
+            "ΔAUROC of the knockout at the layer half-way up, larger minus smaller model, mean over sets",
+            "the smaller model", -0.02, "below", not_by_cell,
+        ),
+        _harder,
+    ),
+)  # fmt: skip
+
+
+def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+    return chart_lines(cell.readouts, cell.drawn, cell.study.seed, cell.widened)
+
+
+EXPERIMENT = Experiment("chart", _lines, CLAIMS, TOGETHER, PAIRS)

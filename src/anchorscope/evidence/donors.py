@@ -11,10 +11,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from anchorscope.evidence.lines import BoolArray, IntArray, line, mean_auroc
-from anchorscope.evidence.record import Line
-from anchorscope.pathways.intervals import FloatArray, Resamples, average
+from anchorscope.evidence.claim import HALF, Claim, at_depth
+from anchorscope.evidence.experiment import CellData, Experiment
+from anchorscope.evidence.lines import LEGEND, BoolArray, IntArray, LineName, chart_curve, line
+from anchorscope.evidence.record import EvidenceLine
+from anchorscope.pathways.chart import Chart, Row
+from anchorscope.pathways.intervals import FloatArray, Resamples, average, mean_auroc
 from anchorscope.pathways.splits import cohens_kappa
+from anchorscope.study.terms import MIN_GROUP
 
 PARTS = ("sample", "donor", "rest")
 
@@ -27,7 +31,7 @@ def donor_lines(
     blocks: IntArray,
     drawn: Resamples,
     seed: int,
-) -> Iterator[Line]:
+) -> Iterator[EvidenceLine]:
     """What donors do: ΔAUROC, parts of the variance, and whether labels agree over donors.
 
     `clean` and `control` (repeat, sample, layer), `patched` (donor, repeat, sample, layer); `blocks` (sample): -1 for a
@@ -55,7 +59,7 @@ def donor_lines(
     over = np.sqrt(np.maximum(parts[1] + parts[2], 0)) / spread
     yield line("donors", "spread_over_donors", over, n)
     predicted = clean.mean(axis=0)[rows, round((layers - 1) / 2)] > 0
-    if 30 <= predicted.sum() <= n - 30:
+    if MIN_GROUP <= predicted.sum() <= n - MIN_GROUP:
         inside = variance_parts(shift[:, predicted], mine[predicted], taken)
         among = clean.mean(axis=0)[rows][predicted].std(axis=0)
         over = np.sqrt(np.maximum(inside[1] + inside[2], 0)) / among
@@ -108,3 +112,59 @@ def variance_parts(shift: FloatArray, blocks: IntArray, weights: FloatArray) -> 
     parts = np.stack([(mean[0] - mean[2]) / donors, (mean[1] - mean[2]) / each[:, None], mean[2]])
     found: FloatArray = np.maximum(parts, 0)
     return found
+
+
+def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+    """Token patching, from the read-outs of a run."""
+    further, evidence, rows = cell.recorded.further, cell.study.evidence, cell.recorded.rows
+    assert evidence is not None
+    return donor_lines(
+        cell.readouts.labels,
+        cell.readouts.logits[0, :, 0],
+        np.stack([further[name] for name in evidence.patched]),
+        further["patched_control"] if any(row.controlled for row in rows) else None,
+        np.array([row.block for row in rows], dtype=np.int64),
+        cell.drawn,
+        cell.study.seed,
+    )
+
+
+CLAIMS = (
+    Claim(
+        "donors", "It matters which question stands in the place of the own one",
+        "spread of the shift over donors of one sample, in standard deviations of clean read-outs", "their mean",
+        0.2, "above", at_depth(HALF, LineName("donors", "spread_over_donors")),
+    ),
+)  # fmt: skip
+
+CHART = Chart(
+    "donors",
+    (
+        Row(
+            (
+                chart_curve("donors", "delta_auroc", "patched"),
+                chart_curve("donors", "delta_auroc", "patched_control", dotted=True),
+            ),
+            "Another question's exact tokens (solid), as many other tokens (dotted)", "ΔAUROC", 0.1,
+            caption=(
+                "Change of AUROC, mean over donors (solid), and when other tokens of the question are replaced "
+                "(dotted)."
+            ),
+        ),
+        Row(
+            (chart_curve("donors", "spread_over_donors"),),
+            "How far the shift of one answer depends on which question it is", "spread / SD", 0.2,
+            caption=(
+                "Spread of the shift over the donors of one answer, in standard deviations of the clean read-outs: "
+                "zero if any other question did the same."
+            ),
+        ),
+    ),
+    LEGEND,
+    "Donors: the exact question tokens are replaced by those of another question of the same relation or question "
+    "word and as many tokens; the answer stays.",
+    title="Another question's words in the place of the own ones",
+    tab="within",
+)  # fmt: skip
+
+EXPERIMENT = Experiment("donors", _lines, CLAIMS, charts=(CHART,))

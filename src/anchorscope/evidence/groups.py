@@ -7,63 +7,30 @@ logit: what the predicted class and its confidence give away counts for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from anchorscope.answers.record import SAMPLED
+from anchorscope.evidence.anchored import Groups, difference
+from anchorscope.evidence.claim import Claim, ClaimMeasure, at_depth
 from anchorscope.evidence.dip import dip_test, dip_within
-from anchorscope.evidence.lines import BoolArray, IntArray, bins_of, line
-from anchorscope.evidence.record import Line
+from anchorscope.evidence.experiment import CellData, Experiment
+from anchorscope.evidence.lines import BoolArray, IntArray, LineName, Lines, bins_of, line
+from anchorscope.evidence.record import EvidenceLine
 from anchorscope.pathways.baselines import within_strata
 from anchorscope.pathways.intervals import FloatArray, Resamples
 from anchorscope.pathways.splits import cohens_kappa
 from anchorscope.probes.fit import choose_strength, fit_layer
-from anchorscope.probes.folds import Folds
+from anchorscope.probes.folds import Folds, folds_of
 from anchorscope.probes.readouts import read_out
-
-if TYPE_CHECKING:
-    from anchorscope.probes.readouts import Readouts
+from anchorscope.probes.record import PROMPTS, SALIENCY
+from anchorscope.store.table import as_arrays
+from anchorscope.study.terms import MIN_GROUP
 
 TENTHS, FIFTHS = 10, 5
-MIN_GROUP = 30
 STRENGTHS = (1e-4, 1e-3, 1e-2)
-
-
-class Groups:
-    """Who is Q-Anchored at the layer half-way up, and what is predicted there."""
-
-    def __init__(self, readouts: Readouts) -> None:
-        self.layer = round((readouts.layers - 1) / 2)
-        knockout = readouts.conditions.index("knockout")
-        both = readouts.logits[[0, knockout]][..., self.layer].astype(np.float64)  # (2, repeat, part, sample)
-        self.clean: FloatArray = both[0, :, 0].mean(axis=0)
-        """(sample): the whole probes' logit, mean over repeats"""
-        self.change: FloatArray = both[1, :, 0].mean(axis=0) - self.clean
-        """(sample): what the knockout does to it"""
-        self.halves: BoolArray = ((both[0] > 0) != (both[1] > 0))[:, 1:]
-        """(repeat, half, sample): whether the predicted class flips"""
-        self.q: BoolArray = self.halves.mean(axis=(0, 1)) >= 0.5
-        """(sample): Q-Anchored"""
-        self.predicted: BoolArray = self.clean > 0
-        """(sample): predicted correct"""
-
-
-def difference(values: FloatArray, groups: Groups, inverse: FloatArray, weights: FloatArray) -> FloatArray | None:
-    """(1 + resample): Q minus A of a number, within predicted classes; None where none has enough."""
-    known = np.isfinite(values)
-    total, weight = np.zeros(len(weights)), 0.0
-    for side in (groups.predicted, ~groups.predicted):
-        members = [side & known & group for group in (groups.q, ~groups.q)]
-        sizes = [int(each.sum()) for each in members]
-        if min(sizes) < MIN_GROUP:
-            continue
-        counted = [weights[:, each] * inverse[each] for each in members]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            q, a = (count @ values[each] / count.sum(axis=1) for count, each in zip(counted, members, strict=True))
-        pairs = sizes[0] * sizes[1] / sum(sizes)
-        total, weight = total + pairs * (q - a), weight + pairs
-    return total / weight if weight else None
 
 
 def boundary_lines(
@@ -74,7 +41,7 @@ def boundary_lines(
     entropy: FloatArray,
     confidence: FloatArray,
     drawn: Resamples,
-) -> Iterator[Line]:
+) -> Iterator[EvidenceLine]:
     """Accuracy, popularity, entropy of the answers and log-probability: Q minus A within a predicted class.
 
     Weighted by 1 / sampling probability. What is not known of a sample is nan.
@@ -94,7 +61,7 @@ def boundary_lines(
 
 def awareness_lines(
     groups: Groups, states: FloatArray, clusters: IntArray, folds: Folds, drawn: Resamples, seed: int
-) -> Iterator[Line]:
+) -> Iterator[EvidenceLine]:
     """Can a probe read the pathway from clean states (sample, width), beyond predicted class and confidence?"""
     label = groups.q
     counts = min(len(np.unique(clusters[label])), len(np.unique(clusters[~label])))
@@ -117,12 +84,12 @@ def awareness_lines(
     yield line("awareness", "beyond_confidence", own - confident, len(label))
 
 
-def shift_lines(groups: Groups) -> Iterator[Line]:
+def shift_lines(groups: Groups) -> Iterator[EvidenceLine]:
     """Two groups, or a continuum, in what the knockout does to the logit? Within fifths of the clean logit."""
     yield from dip_lines("shift", groups.change, bins_of(groups.clean, FIFTHS))
 
 
-def dip_lines(experiment: str, values: FloatArray, strata: IntArray | None = None) -> Iterator[Line]:
+def dip_lines(experiment: str, values: FloatArray, strata: IntArray | None = None) -> Iterator[EvidenceLine]:
     """The dip, and how often one as large, or as small, comes from either reference."""
     exact = np.asarray(values, np.float64)
     dip = dip_test(exact) if strata is None else dip_within(exact, strata)
@@ -134,7 +101,9 @@ def dip_lines(experiment: str, values: FloatArray, strata: IntArray | None = Non
         yield line(experiment, name, np.array([number]), len(values))
 
 
-def saliency_lines(groups: Groups, members: IntArray, of: dict[str, FloatArray], drawn: Resamples) -> Iterator[Line]:
+def saliency_lines(
+    groups: Groups, members: IntArray, of: dict[str, FloatArray], drawn: Resamples
+) -> Iterator[EvidenceLine]:
     """Saliency (sample) of some members: Q minus A within a predicted class, and the dip of its logarithm."""
     for name, values in of.items():
         every = np.full(len(groups.clean), np.nan)
@@ -151,7 +120,7 @@ def saliency_lines(groups: Groups, members: IntArray, of: dict[str, FloatArray],
 
 def stability_lines(
     groups: Groups, drawn: Resamples, members: IntArray, prompts: Sequence[FloatArray]
-) -> Iterator[Line]:
+) -> Iterator[EvidenceLine]:
     """Kappa of labels between the halves of the probes, and between the study's prompt and others.
 
     `prompts`: for each set of shots (clean or knockout, sample): logits at the layer half-way up of the members.
@@ -165,3 +134,105 @@ def stability_lines(
         flipped = (clean[known] > 0) != (knockout[known] > 0)
         found = cohens_kappa(own[rows][:, None], flipped[:, None], drawn.samples[:, rows])[:, 0]
         yield line("stability", f"kappa_prompt_{number}", found, len(rows))
+
+
+# --- from the tables of a run
+
+
+def _groups(cell: CellData) -> Iterator[EvidenceLine]:
+    """Boundary, awareness, stability of labels, and whether the shift has two groups."""
+    rows, study, groups = cell.recorded.rows, cell.study, cell.groups
+    unknown = float("nan")
+    yield from boundary_lines(
+        groups,
+        cell.readouts.labels,
+        cell.readouts.probability,
+        np.array([np.log(row.popularity) if row.popularity else unknown for row in rows]),
+        _entropy(cell),
+        np.array([np.mean(row.logprobs) if row.logprobs else unknown for row in rows]),
+        cell.drawn,
+    )
+    _, clusters, folds = folds_of(rows, study.probes, study.seed)
+    states = cell.activations.layer("clean", cell.point, groups.layer)
+    yield from awareness_lines(groups, states, clusters, folds, cell.drawn, study.seed)
+    yield from shift_lines(groups)
+    members, prompts = _prompts(cell)
+    yield from stability_lines(groups, cell.drawn, members, prompts)
+
+
+def _entropy(cell: CellData) -> FloatArray:
+    """(sample): entropy of the distinct answers that were sampled, in nats; nan where none were."""
+    values = np.full(len(cell.place), np.nan)
+    if cell.cell.entry(SAMPLED) is not None:
+        for row in cell.cell.table(SAMPLED):
+            share = np.array(row.times) / sum(row.times)
+            values[cell.place[row.id]] = -(share * np.log(share)).sum()
+    return values
+
+
+def _prompts(cell: CellData) -> tuple[IntArray, list[FloatArray]]:
+    """Which samples were asked with other shots, and their logits: (clean or knockout, sample) each."""
+    kind = PROMPTS.at(cell.point)
+    if cell.cell.entry(kind) is None:
+        return np.empty(0, np.int64), []
+    found: dict[int, dict[int, FloatArray]] = {}
+    for batch in cell.cell.table(kind).batches():
+        names, numbers = batch.column("id").to_pylist(), batch.column("prompt").to_pylist()
+        for name, number, logits in zip(names, numbers, as_arrays(batch.column("logits")), strict=True):
+            found.setdefault(number, {})[cell.place[name]] = logits[:, :, cell.groups.layer].mean(axis=1)
+    members = np.array(list(next(iter(found.values()))), dtype=np.int64) if found else np.empty(0, np.int64)
+    return members, [np.stack([each[i] for i in members], axis=1) for each in found.values()]
+
+
+def _saliency(cell: CellData) -> Iterator[EvidenceLine]:
+    """Attention times gradient."""
+    kind = SALIENCY.at(cell.point)
+    if cell.cell.entry(kind) is None:
+        return iter(())
+    rows = list(cell.cell.table(kind))
+    members = np.array([cell.place[row.id] for row in rows], dtype=np.int64)
+    of: dict[str, Any] = {name: np.array([sum(getattr(row, name)) for row in rows]) for name in ("of_logit", "of_loss")}
+    return saliency_lines(cell.groups, members, of, cell.drawn)
+
+
+# --- the claims
+
+
+def _dips(*experiments: str) -> Callable[[Lines], ClaimMeasure | None]:
+    def measure(lines: Lines) -> ClaimMeasure | None:
+        names = [
+            [LineName(each, name) for name in ("dip", "dip_p_unimodal", "dip_p_two_groups")] for each in experiments
+        ]
+        if any(name not in lines for each in names for name in each):
+            return None
+        values = [[float(lines[name].value[0]) for name in each] for each in names]
+        worst = max(values, key=lambda each: each[1])
+        return ClaimMeasure([np.array([worst[0]])], lines[names[0][0]].n, p=(worst[1], min(each[2] for each in values)))
+
+    return measure
+
+
+CLAIMS = (
+    Claim(
+        "two_groups", "There are two groups of answers, not a continuum",
+        "dip of Δlogit within fifths of the clean logit, their mean", "a uniform; a quarter of answers 5 SD away",
+        0, "above", _dips("shift"),
+    ),
+    Claim(
+        "two_groups_saliency", "Saliency has two groups of answers, not a continuum",
+        "dip of log saliency", "a uniform; a quarter of answers 5 SD away", 0, "above", _dips("saliency"),
+    ),
+    Claim(
+        "boundary", "Q-Anchored answers lie within the knowledge boundary",
+        "accuracy of Q minus A within a predicted class", "the predicted class", 0.1, "above",
+        at_depth(0, LineName("boundary", "accuracy", "", "Q-A")),
+    ),
+    Claim(
+        "readable", "The pathway can be read from clean states, beyond predicted class and confidence",
+        "AUROC of a probe for Q at equal clean logit, minus that of confidence", "confidence", 0.05, "above",
+        at_depth(0, LineName("awareness", "beyond_confidence")),
+    ),
+)  # fmt: skip
+
+EXPERIMENT = Experiment("groups", _groups, CLAIMS)
+SALIENCY_EXPERIMENT = Experiment("saliency", _saliency)

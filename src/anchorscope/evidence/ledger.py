@@ -19,13 +19,16 @@ import numpy as np
 from scipy.special import ndtr
 
 from anchorscope.errors import StoreError
-from anchorscope.evidence.claims import CLAIMS, PAIRS, TOGETHER, Claim, Measured
-from anchorscope.evidence.lines import Lines
-from anchorscope.evidence.record import LEDGER, Answered, Verdict
+from anchorscope.evidence.claim import Claim, ClaimMeasure
+from anchorscope.evidence.experiments import experiments
+from anchorscope.evidence.lines import Lines, lines_of
+from anchorscope.evidence.record import LEDGER, ClaimAnswer, ClaimVerdict
 from anchorscope.pathways.intervals import FloatArray, interval
+from anchorscope.store import Store
+from anchorscope.store.files import write_text
+from anchorscope.study.terms import MIN_GROUP
 
 LEVEL = 0.025  # one-sided
-MIN_GROUP = 30
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Weighed:
     """Of which model, or pair."""
     dataset: str
     """On which set."""
-    measured: Measured | None
+    measured: ClaimMeasure | None
     """None where it was not measured."""
     numbers: tuple[float, float, float] | None
     """The value, and its interval, of the part that is worst for the claim."""
@@ -48,7 +51,7 @@ class Weighed:
     """p that it does."""
 
 
-def weighed(claim: Claim, model: str, dataset: str, measured: Measured | None) -> Weighed:
+def weighed(claim: Claim, model: str, dataset: str, measured: ClaimMeasure | None) -> Weighed:
     """Hold what was measured against the threshold."""
     if measured is None or measured.n < MIN_GROUP or any(not np.isfinite(part[0]) for part in measured.parts):
         return Weighed(claim, model, dataset, measured, None, None, None)
@@ -85,22 +88,22 @@ def holm(p: Sequence[float]) -> list[float]:
     return [float(each) for each in adjusted]
 
 
-def verdicts_of(claims: Sequence[Weighed]) -> list[Verdict]:
+def verdicts_of(claims: Sequence[Weighed]) -> list[ClaimVerdict]:
     """The verdicts of all claims about one model: Holm over those that were measured."""
     known = [each.against for each in claims if each.against is not None]
     adjusted = iter(holm(known))
     return [_verdict(each, next(adjusted) if each.against is not None else None) for each in claims]
 
 
-def _verdict(one: Weighed, p: float | None) -> Verdict:
-    said: Answered = "cannot tell"
+def _verdict(one: Weighed, p: float | None) -> ClaimVerdict:
+    said: ClaimAnswer = "cannot tell"
     if p is not None and p < LEVEL:
         said = "holds"
     elif one.in_favour is not None and one.in_favour < LEVEL:
         said = "does not hold"
     value, low, high = one.numbers or (None, None, None)
     claim = one.claim
-    return Verdict(
+    return ClaimVerdict(
         claim=claim.name,
         model=one.model,
         dataset=one.dataset,
@@ -118,24 +121,32 @@ def _verdict(one: Weighed, p: float | None) -> Verdict:
     )
 
 
-def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[Verdict]:
+def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[ClaimVerdict]:
     """All verdicts, from the lines of each model and set; models in the study's order, the smaller of a pair first."""
-    made: list[Verdict] = []
+    made: list[ClaimVerdict] = []
     for model, sets in lines.items():
-        claims = [weighed(claim, model, name, claim.measure(each)) for claim in CLAIMS for name, each in sets.items()]
-        claims += [weighed(each.claim, model, "all", each.measure(sets)) for each in TOGETHER if len(sets) > 1]
+        claims = [
+            weighed(claim, model, name, claim.measure(lines_of_set))
+            for experiment in experiments()
+            for claim in experiment.claims
+            for name, lines_of_set in sets.items()
+        ]
+        if len(sets) > 1:
+            together = [each for experiment in experiments() for each in experiment.together]
+            claims += [weighed(each.claim, model, "all", each.measure(sets)) for each in together]
         made += verdicts_of(claims)
     names = list(lines)
     for smaller, larger in pairwise(names):
         both = [
             weighed(pair.claim, f"{smaller} < {larger}", "all", pair.measure(lines[smaller], lines[larger]))
-            for pair in PAIRS
+            for experiment in experiments()
+            for pair in experiment.pairs
         ]
         made += verdicts_of(both)
     return made
 
 
-def to_json(study: str, verdicts: Iterable[Verdict], about: Mapping[str, Any]) -> str:
+def to_json(study: str, verdicts: Iterable[ClaimVerdict], about: Mapping[str, Any]) -> str:
     """As it is kept with a run."""
     rows = [_rounded(verdict) for verdict in verdicts]
     counted = {
@@ -146,26 +157,33 @@ def to_json(study: str, verdicts: Iterable[Verdict], about: Mapping[str, Any]) -
     return json.dumps(record, indent=1, ensure_ascii=False) + "\n"
 
 
-ANSWERS: tuple[Answered, ...] = ("holds", "does not hold", "cannot tell")
+ANSWERS: tuple[ClaimAnswer, ...] = ("holds", "does not hold", "cannot tell")
 
 
-def _rounded(verdict: Verdict) -> dict[str, Any]:
+def _rounded(verdict: ClaimVerdict) -> dict[str, Any]:
     """Six digits: the same numbers give the same bytes."""
     record = asdict(verdict)
     return {name: float(f"{each:.6g}") if isinstance(each, float) else each for name, each in record.items()}
 
 
-def read_ledger(path: Path) -> list[Verdict]:
+def read_ledger(path: Path) -> list[ClaimVerdict]:
     """The verdicts of a file, a run's or one to expect."""
     file = path / LEDGER if path.is_dir() else path
     try:
         rows = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
-        return [Verdict(**row) for row in rows]
+        return [ClaimVerdict(**row) for row in rows]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{file}: no ledger that can be read ({error})", "Make one: anchorscope claims RUN") from None
+        raise StoreError(
+            f"{file}: cannot be read, or damaged ({error!r})", "Make the ledger again: anchorscope claims RUN"
+        ) from None
 
 
-def changes(expected: Sequence[Verdict], found: Sequence[Verdict]) -> list[str]:
+def kept_ledger(root: Path) -> list[ClaimVerdict] | None:
+    """The verdicts that a run keeps; None where the ledger was not made."""
+    return read_ledger(root) if (root / LEDGER).is_file() else None
+
+
+def changes(expected: Sequence[ClaimVerdict], found: Sequence[ClaimVerdict]) -> list[str]:
     """Which verdicts are not those that were expected, one line each."""
     now = {(each.model, each.dataset, each.claim): each for each in found}
     said = []
@@ -175,3 +193,22 @@ def changes(expected: Sequence[Verdict], found: Sequence[Verdict]) -> list[str]:
         if other.verdict != each.verdict:
             said.append(f"{each.model}, {each.dataset}, {each.claim}: {each.verdict} → {other.verdict}")
     return said
+
+
+def claims_of(store: Store) -> list[ClaimVerdict]:
+    """The verdicts of a run, at its first read point."""
+    lines = lines_of(store, store.study.traces.points[0])
+    if not lines:
+        raise StoreError(
+            f"{store.root} has no evidence yet",
+            "Say `evidence: {}` in the study and run it; or no set had enough right answers: sample more.",
+        )
+    return ledger(lines)
+
+
+def write_ledger(store: Store) -> list[ClaimVerdict]:
+    """Make the ledger and keep it with the run."""
+    verdicts = claims_of(store)
+    point = store.study.traces.points[0]
+    write_text(store.root / LEDGER, to_json(store.study.name, verdicts, {"read": str(point)}))
+    return verdicts

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.evidence.record import EVIDENCE, Line
-from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average, centred, interval
+from anchorscope.evidence.record import EVIDENCE, EvidenceLine
+from anchorscope.pathways.chart import Curve, LegendKind
+from anchorscope.pathways.intervals import FloatArray, centred, interval
+from anchorscope.pathways.record import Key, Origin, Statistic
 from anchorscope.store import Store
-from anchorscope.study.terms import ReadPoint
+from anchorscope.study.terms import MIN_GROUP, ReadPoint
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -26,14 +28,14 @@ def line(
     condition: str = "",
     stratum: str = "all",
     widened: float = 1.0,
-) -> Line:
+) -> EvidenceLine:
     """A row of the table, from replicates (1 + resample, layer), or (1 + resample,) for one number."""
     layers = replicates.shape[1] if replicates.ndim == 2 else 0
     flat: Any = np.ascontiguousarray(replicates, np.float32).ravel()
-    return Line(experiment, name, condition, stratum, layers, flat, widened, int(n))
+    return EvidenceLine(experiment, name, condition, stratum, layers, flat, widened, int(n))
 
 
-class Name(NamedTuple):
+class LineName(NamedTuple):
     """By which a line is found."""
 
     experiment: str
@@ -47,7 +49,7 @@ class Name(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Curve:
+class EvidenceCurve:
     """A line as it was read back."""
 
     replicates: FloatArray
@@ -85,27 +87,20 @@ class Curve:
         return mean
 
 
-Lines = dict[Name, Curve]
+Lines = dict[LineName, EvidenceCurve]
 """All lines of a cell."""
 
 
-def curves_of(rows: Iterable[Line]) -> Lines:
+def curves_of(rows: Iterable[EvidenceLine]) -> Lines:
     """Lines as they were read back, by what they measure."""
     made = {}
     for row in rows:
         replicates = np.asarray(row.replicates, np.float64).reshape(-1, max(1, row.layers))
         moved = np.vstack([replicates[:1], centred(replicates, row.widened)])
-        made[Name(row.experiment, row.name, row.condition, row.stratum)] = Curve(moved, row.n, row.layers > 0)
+        made[LineName(row.experiment, row.name, row.condition, row.stratum)] = EvidenceCurve(
+            moved, row.n, row.layers > 0
+        )
     return made
-
-
-def mean_auroc(labels: BoolArray, logits: FloatArray, drawn: Resamples, rows: IntArray | None = None) -> FloatArray:
-    """(1 + resample, layer): AUROC, mean over repeats. `logits` (repeat, sample, layer); `rows`: of these samples."""
-    weights = drawn.samples
-    if rows is not None:
-        labels, logits, weights = labels[rows], logits[:, rows], weights[:, rows]
-    auroc = Auroc(labels, weights)
-    return average(np.stack([auroc(each.astype(np.float32)) for each in logits]), drawn.repeats.T[:, :, None])
 
 
 def weighted_mean(values: FloatArray, weights: FloatArray) -> FloatArray:
@@ -133,3 +128,32 @@ def lines_of(store: Store, point: ReadPoint) -> dict[str, dict[str, Lines]]:
             if cell.entry(EVIDENCE.at(point)) is not None:
                 found.setdefault(model.name, {})[dataset.name] = curves_of(cell.table(EVIDENCE.at(point)))
     return found
+
+
+def key_of(name: LineName) -> Key:
+    """As charts find a line."""
+    return Key(f"{name.experiment}_{name.name}", name.condition or "clean", stratum=name.stratum)
+
+
+def statistics_of(found: Mapping[str, Mapping[str, Lines]], point: ReadPoint) -> Iterator[Statistic]:
+    """Lines by layer as rows that charts draw, each with its 95 % interval."""
+    for model, sets in found.items():
+        for dataset, lines in sets.items():
+            origin = Origin(model, dataset, point)
+            for name, curve in lines.items():
+                if curve.by_layer:
+                    low, high = curve.interval()
+                    for layer, numbers in enumerate(zip(curve.value, low, high, strict=True)):
+                        there = curve.n >= MIN_GROUP and np.isfinite(numbers).all()
+                        written = tuple(float(each) if there else None for each in numbers)
+                        yield Statistic.of(origin, key_of(name), layer, written, curve.n)
+
+
+LEGEND: dict[LegendKind, str] = {"set": "{}", "control": "dotted: see the titles ({})"}
+"""The legend of charts that show experiments."""
+
+
+def chart_curve(experiment: str, name: str, condition: str = "", dotted: bool = False) -> Curve:
+    """A line of an experiment as a chart draws it: solid, or dotted for a comparison."""
+    key = key_of(LineName(experiment, name, condition))
+    return Curve(key, "control", ":", 1.2) if dotted else Curve(key, "set")

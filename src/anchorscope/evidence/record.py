@@ -7,16 +7,17 @@ from typing import Literal
 
 import numpy as np
 
+from anchorscope.store.stage import StageDef, with_evidence
 from anchorscope.store.table import Kind
 
-Answered = Literal["holds", "does not hold", "cannot tell"]
+ClaimAnswer = Literal["holds", "does not hold", "cannot tell"]
 """What can be said of a claim."""
 LEDGER = "claims.json"
 """Where a run keeps its verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EvidenceLine:
     """One row of the `evidence` table: a number, or a number at every layer, with all its resamples."""
 
     experiment: str
@@ -38,7 +39,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ClaimVerdict:
     """One claim about one model: what was asked, what was measured, what it comes to."""
 
     claim: str
@@ -71,4 +72,15 @@ class Verdict:
     """samples or questions behind it"""
 
 
-EVIDENCE = Kind("evidence", Line)  # of a read point: EVIDENCE.at(point)
+EVIDENCE = Kind("evidence", EvidenceLine)  # of a read point: EVIDENCE.at(point)
+
+EXPERIMENT_STAGES: list[StageDef] = []
+"""The stages of experiments that were registered; they come before `evidence`, which reads their tables."""
+
+STAGES = (
+    StageDef(
+        "evidence", (EVIDENCE,), "anchorscope.evidence.stage:stage_of",
+        after=("traces", "readouts", "left_out", "sampled", "within", "prompts", "saliency"), scope="study", whole=True,
+        per_point=True, wanted=with_evidence,
+    ),
+)  # fmt: skip

@@ -10,16 +10,19 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from anchorscope.evidence.lines import BoolArray, IntArray, bins_of, line, weighted_mean
-from anchorscope.evidence.record import Line
+from anchorscope.evidence.claim import Claim, at_depth
+from anchorscope.evidence.experiment import CellData, Experiment
+from anchorscope.evidence.lines import BoolArray, IntArray, LineName, bins_of, line, weighted_mean
+from anchorscope.evidence.record import EvidenceLine
 from anchorscope.pathways.intervals import FloatArray, Resamples
+from anchorscope.study.terms import SUPPORTED
 
 TENTHS = 10
 
 
 def support_lines(
     labels: BoolArray, clean: FloatArray, knockout: FloatArray, support: Mapping[str, FloatArray], drawn: Resamples
-) -> Iterator[Line]:
+) -> Iterator[EvidenceLine]:
     """The mean loss by condition, and the signal lost, in all and at equal support.
 
     `clean` and `knockout` (sample): read-outs at one layer. `support`, by condition, (sample): log-probability.
@@ -61,3 +64,24 @@ def _pearson(first: FloatArray, second: FloatArray, weights: FloatArray) -> Floa
     x, y, xy, xx, yy = weighted_mean(moments, weights).T
     found: FloatArray = (xy - x * y) / np.sqrt((xx - x * x) * (yy - y * y))
     return found
+
+
+def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+    """From the log-probabilities that were traced with the states."""
+    conditions = [name for name in SUPPORTED if name in cell.readouts.conditions]
+    values: dict[str, FloatArray] = {}
+    for name in conditions:
+        values[name] = cell.activations.support(name).astype(np.float64)
+    groups = cell.groups
+    return support_lines(cell.readouts.labels, groups.clean, groups.clean + groups.change, values, cell.drawn)
+
+
+CLAIMS = (
+    Claim(
+        "beyond_support", "What the knockout takes is more than the answer's support",
+        "how much more right answers fall than wrong ones of equal support, in standard deviations", "support",
+        0.1, "above", at_depth(0, LineName("support", "signal_lost", "equal_support")),
+    ),
+)  # fmt: skip
+
+EXPERIMENT = Experiment("support", _lines, CLAIMS)

@@ -10,19 +10,25 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from anchorscope.evidence.claim import Claim, ClaimMeasure
+from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.groups import STRENGTHS
-from anchorscope.evidence.lines import BoolArray, IntArray, line, mean_auroc
-from anchorscope.evidence.record import Line
-from anchorscope.pathways.intervals import FloatArray, Resamples
+from anchorscope.evidence.lines import BoolArray, IntArray, Lines, line
+from anchorscope.evidence.record import EvidenceLine
+from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
 from anchorscope.probes.fit import choose_strength, fit_layer
 from anchorscope.probes.folds import make_folds
-from anchorscope.probes.probe import LayerProbes
+from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem
 from anchorscope.probes.readouts import read_out, read_out_new
+from anchorscope.probes.record import READOUTS
+from anchorscope.study.terms import MIN_GROUP, QUESTION_ONLY, ReadPoint
+from anchorscope.traces.activations import Activations
+from anchorscope.traces.record import TRACES
 
 
 def transfer_lines(
     labels: BoolArray, states: FloatArray, probes: Mapping[str, LayerProbes], own: FloatArray, drawn: Resamples
-) -> Iterator[Line]:
+) -> Iterator[EvidenceLine]:
     """AUROC of other sets' probes on states (sample, width), and of the set's own, out of fold: (repeat, sample)."""
     yield line("transfer", "auroc", mean_auroc(labels, own[:, :, None], drawn)[:, 0], len(labels), "own")
     for name, each in probes.items():
@@ -39,7 +45,7 @@ def knowing_lines(
     drawn: Resamples,
     repeats: int,
     seed: int,
-) -> Iterator[Line]:
+) -> Iterator[EvidenceLine]:
     """Questions' states of this model and of others, by probes for this model's label: AUROC, and what it has ahead.
 
     `rows`: which samples every model has; states (row, width) each.
@@ -68,3 +74,56 @@ def shared_rows(names: Sequence[Sequence[str]]) -> list[IntArray]:
     order = [name for name in names[0] if name in every]
     places = [{name: i for i, name in enumerate(each)} for each in names]
     return [np.array([place[name] for name in order], dtype=np.int64) for place in places]
+
+
+def cells_with_readouts(cell: CellData) -> list[tuple[str, str]]:
+    """The models and datasets of the run that have read-outs at this read point."""
+    return [
+        (model.name, dataset.name)
+        for model in cell.study.models
+        for dataset in cell.study.datasets
+        if cell.store.results(model.name, dataset.name).entry(READOUTS.at(cell.point)) is not None
+    ]
+
+
+def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+    """Other sets' probes, and other models' states of the same questions."""
+    labels, layer, others = cell.readouts.labels, cell.groups.layer, cells_with_readouts(cell)
+    states = cell.activations.layer("clean", cell.point, layer)
+    stems = {d: probes_stem(cell.store.results(m, d), cell.point) for m, d in others if m == cell.model}
+    probes = {name: load_probes(stem)[0][layer] for name, stem in stems.items() if name != cell.dataset}
+    yield from transfer_lines(labels, states, probes, cell.readouts.logits[0, :, 0, :, layer], cell.drawn)
+    before = ReadPoint(cell.point.site, QUESTION_ONLY)
+    for other in [m for m, d in others if d == cell.dataset and m != cell.model]:
+        its_cell = cell.store.results(other, cell.dataset)
+        theirs = Activations(its_cell)
+        mine, its = shared_rows([list(cell.place), [row.id for row in its_cell.table(TRACES)]])
+        middle = round((theirs.layers(before) - 1) / 2)
+        clusters = np.array([row.cluster for row in cell.recorded.rows])
+        if min(int(labels[mine].sum()), int((~labels[mine]).sum())) >= MIN_GROUP:
+            yield from knowing_lines(
+                labels,
+                clusters,
+                mine,
+                cell.activations.layer("clean", before, layer)[mine],
+                {other: theirs.layer("clean", before, middle)[its]},
+                cell.drawn,
+                cell.readouts.repeats,
+                cell.study.seed,
+            )
+
+
+def _ahead(lines: Lines) -> ClaimMeasure | None:
+    found = [curve for name, curve in lines.items() if name[:2] == ("awareness", "own_ahead")]
+    return ClaimMeasure([each.at(0) for each in found], min(each.n for each in found)) if found else None
+
+
+CLAIMS = (
+    Claim(
+        "knows_itself", "The model's states of a question know more of it than another model's",
+        "AUROC of question-only probes: own states minus the other's", "the other model's states", 0.03, "above",
+        _ahead,
+    ),
+)  # fmt: skip
+
+EXPERIMENT = Experiment("transfer", _lines, CLAIMS)

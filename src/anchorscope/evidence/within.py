@@ -8,18 +8,33 @@ the read-outs of a right and a wrong answer differ where their log-probabilities
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from anchorscope.evidence.lines import BoolArray, IntArray, line, weighted_mean
-from anchorscope.evidence.record import Line
+from anchorscope.evidence.claim import HALF, Claim, ClaimMeasure, at_depth
+from anchorscope.evidence.experiment import CellData, Experiment
+from anchorscope.evidence.lines import (
+    LEGEND,
+    BoolArray,
+    IntArray,
+    LineName,
+    Lines,
+    chart_curve,
+    line,
+    weighted_mean,
+)
+from anchorscope.evidence.record import EvidenceLine
+from anchorscope.pathways.chart import Chart, Row
 from anchorscope.pathways.intervals import FloatArray, Resamples, average
+from anchorscope.probes.record import WITHIN
+from anchorscope.store.table import as_arrays
 
 
 @dataclass(frozen=True)
-class Answered:
+class SampledReadouts:
     """Several answers to each of some questions. Answers to one question stand side by side."""
 
     question: IntArray
@@ -38,7 +53,7 @@ class Answered:
     """(condition, repeat, answer, layer)"""
 
 
-def within_lines(answered: Answered, drawn: Resamples) -> Iterator[Line]:
+def within_lines(answered: SampledReadouts, drawn: Resamples) -> Iterator[EvidenceLine]:
     """W by condition, what each loses, and the baselines."""
     pairs = Pairs(answered.question, answered.correct)
     n, weights = len(pairs.questions), drawn.samples[:, pairs.questions]
@@ -109,3 +124,95 @@ class Pairs:
             slope = np.where(xx - x * x > 1e-12, (xy - x * y) / (xx - x * x), 0)
             found: FloatArray = (y - slope * x) / np.sqrt(yy[:1] - y[:1] ** 2)
         return found
+
+
+def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+    """From the `within` table; nothing where no question has both right and wrong answers."""
+    kind = WITHIN.at(cell.point)
+    entry: Any = cell.cell.entry(kind)
+    if entry is None:
+        return iter(())
+    columns: dict[str, list[Any]] = {}
+    logits: list[FloatArray] = []
+    for batch in cell.cell.table(kind).batches():
+        for name in ("id", "correct", "logprob", "tokens", "times"):
+            columns.setdefault(name, []).extend(batch.column(name).to_pylist())
+        logits += as_arrays(batch.column("logits"))
+    if not logits:
+        return iter(())
+    answers = SampledReadouts(
+        np.array([cell.place[name] for name in columns["id"]], dtype=np.int64),
+        np.array(columns["correct"], dtype=bool),
+        np.array(columns["logprob"]),
+        np.array(columns["tokens"], dtype=float),
+        np.array(columns["times"], dtype=float),
+        entry["inputs"]["within"]["conditions"],
+        np.stack(logits).transpose(1, 2, 0, 3),
+    )
+    return within_lines(answers, cell.drawn)
+
+
+MATCHED = "matched_question-control_question"
+
+
+def _within(name: str, condition: str, less: float = 0.0) -> Callable[[Lines], ClaimMeasure | None]:
+    def measure(lines: Lines) -> ClaimMeasure | None:
+        curve = lines.get(LineName("within", name, condition))
+        return None if curve is None else ClaimMeasure([curve.at(HALF) - less], curve.n)
+
+    return measure
+
+
+CLAIMS = (
+    Claim(
+        "within_signal", "Among answers to one question, the probe ranks right above wrong",
+        "W − 0.5 on the clean pass, at the layer half-way up", "0.5: a question-only probe", 0.05, "above",
+        _within("w", "clean", 0.5),
+    ),
+    Claim(
+        "within_question", "Within a question, a part of the signal comes from the question's words",
+        "W lost by the knockout, and by matched minus control, at the layer half-way up", "control_question",
+        0.05, "above",
+        at_depth(HALF, LineName("within", "w_lost", "knockout"), LineName("within", "w_lost", MATCHED)),
+    ),
+    Claim(
+        "within_answer", "Within a question, a part of the signal is the answer's own",
+        "W − 0.5 with the question taken out, at the layer half-way up", "0.5", 0.05, "above",
+        _within("w", "answer_only", 0.5),
+    ),
+    Claim(
+        "within_beyond_logprob", "Within a question, the probe knows more than the answer's log-probability",
+        "read-out of right minus wrong at equal log-probability, in standard deviations of pairs", "log-probability",
+        0.1, "above", _within("at_equal_logprob", "clean"),
+    ),
+)  # fmt: skip
+
+CHART = Chart(
+    "within_question",
+    (
+        Row(
+            (chart_curve("within", "w", "clean"), chart_curve("within", "w", "answer_only", dotted=True)),
+            "Pairs of one question ranked right (dotted: the question taken out)", "W", 0.1, 0.5,
+            caption=(
+                "On the clean pass (solid), and with the question taken out (dotted): the answer's own part."
+            ),
+        ),
+        Row(
+            (chart_curve("within", "w_lost", "knockout"), chart_curve("within", "w_lost", MATCHED, dotted=True)),
+            "The question's part: lost by the knockout (solid); by exact tokens beyond as many others (dotted)",
+            "W lost", 0.1,
+            caption=(
+                "The question's part: what the knockout takes (solid), and what cutting exact tokens takes beyond "
+                "cutting as many other tokens of the question (dotted)."
+            ),
+        ),
+    ),
+    LEGEND,
+    "Within a question: the share W of (right, wrong) pairs of answers to one and the same question that the probe "
+    "ranks right, by probes fitted on other questions' greedy answers. What is the same for all answers to a "
+    "question, such as its difficulty, gives 0.5.",
+    title="Among several answers to one question",
+    tab="within",
+)  # fmt: skip
+
+EXPERIMENT = Experiment("within", _lines, CLAIMS, charts=(CHART,))

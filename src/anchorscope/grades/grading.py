@@ -76,7 +76,7 @@ BOTH = "it names several of the choices"
 SMALL_WORD = "a letter or a small word alone"
 
 
-Run = tuple[int, int]  # numbers of the first and the last word
+WordRun = tuple[int, int]  # numbers of the first and the last word
 
 
 class _Match(NamedTuple):
@@ -92,7 +92,7 @@ class _Match(NamedTuple):
     """Why it tells nothing, if so."""
 
 
-class _Text(NamedTuple):
+class _AnswerWords(NamedTuple):
     """An answer or an accepted answer, read once."""
 
     words: tuple[Word, ...]
@@ -134,7 +134,7 @@ def _line(texts: Sequence[str]) -> str:
     return f" {' '.join(texts)} "
 
 
-def _find(line: str, within: str) -> Run | None:
+def _find(line: str, within: str) -> WordRun | None:
     """Where a line of words first stands in another, by word number."""
     at = within.find(line)
     if at < 0:
@@ -143,7 +143,7 @@ def _find(line: str, within: str) -> Run | None:
     return first, first + line.count(" ") - 2
 
 
-def _read(text: str, rules: frozenset[str], articles: bool = False) -> _Text:
+def _read(text: str, rules: frozenset[str], articles: bool = False) -> _AnswerWords:
     kept = comparable_words(text, rules)
     if not articles:
         kept = content(kept)
@@ -153,7 +153,7 @@ def _read(text: str, rules: frozenset[str], articles: bool = False) -> _Text:
         at += 1
     dated = dates(kept, text) if "dates" in rules else []
     date = next((d for d in dated if d.first <= at and d.last == len(texts) - 1), None)
-    return _Text(
+    return _AnswerWords(
         tuple(kept), texts, _line(texts), texts[at:], _line(texts[at:]), tuple(dated), date, commas="," in text
     )
 
@@ -283,7 +283,7 @@ def _symbols(answer: str, accepted: str) -> tuple[int, int] | None:
     return (chunks[run[0]].start, chunks[run[1]].end) if run else None
 
 
-def _match(given: _Text, one: _Text, asked: _Question, rules: frozenset[str]) -> Run | None:
+def _match(given: _AnswerWords, one: _AnswerWords, asked: _Question, rules: frozenset[str]) -> WordRun | None:
     if run := _find(one.line, given.line) or _find(one.core_line, given.line):
         return run
     if one.date and (run := _date(given, one.date, "shorter_dates" in rules and asked.year_will_do)):
@@ -298,7 +298,7 @@ def _match(given: _Text, one: _Text, asked: _Question, rules: frozenset[str]) ->
     return None
 
 
-def _date(given: _Text, wanted: Date, shorter: bool) -> Run | None:
+def _date(given: _AnswerWords, wanted: Date, shorter: bool) -> WordRun | None:
     alone = len({d[:3] for d in given.dates}) == 1
     for date in given.dates:
         if date.agrees(wanted) and (date.precision >= wanted.precision or (shorter and alone)):
@@ -306,7 +306,7 @@ def _date(given: _Text, wanted: Date, shorter: bool) -> Run | None:
     return None
 
 
-def _name(texts: Sequence[str], name: Sequence[str], short: bool) -> Run | None:
+def _name(texts: Sequence[str], name: Sequence[str], short: bool) -> WordRun | None:
     """First and last name, with middle names or initials on one side only, or an initial for a middle name."""
     name = [t for t in name if t not in SUFFIXES]
     if len(name) < 2 or name[-1] not in texts or not all(t.isalpha() for t in name):
@@ -326,7 +326,7 @@ def _middles(a: Sequence[str], b: Sequence[str]) -> bool:
     return not a or not b or any(x == y or (x[0] == y[0] and 1 in (len(x), len(y))) for x in a for y in b)
 
 
-def _same_whole(given: _Text, one: _Text, asked: _Question, rules: frozenset[str]) -> bool:
+def _same_whole(given: _AnswerWords, one: _AnswerWords, asked: _Question, rules: frozenset[str]) -> bool:
     """Rules that compare the answer as a whole: it may say less than the accepted answer, but nothing else."""
     core = given.core
     if "compounds" in rules:
@@ -344,7 +344,7 @@ def _same_whole(given: _Text, one: _Text, asked: _Question, rules: frozenset[str
     )
 
 
-def _part(given: _Text, one: _Text, asked: _Question, begins: bool) -> bool:
+def _part(given: _AnswerWords, one: _AnswerWords, asked: _Question, begins: bool) -> bool:
     """Whether the answer is the larger part of the accepted answer: a surname, `mahogany` of `mahogany tree`.
 
     It begins as that does, or it is a person's surname: `tree` says less than was asked, `France` of `Paris, France`
@@ -363,7 +363,7 @@ def _part(given: _Text, one: _Text, asked: _Question, begins: bool) -> bool:
     return not asked.of_person or full_name or run[1] == len(one.core) - 1
 
 
-def _contradicted(given: _Text, one: _Text, accepted: Sequence[_Text]) -> bool:
+def _contradicted(given: _AnswerWords, one: _AnswerWords, accepted: Sequence[_AnswerWords]) -> bool:
     """`2018` does not carry `9 October 2018` if another day of 2018 is accepted, nor `Texas` `Waco, Texas`."""
     if one.date is not None:
         wanted = one.date

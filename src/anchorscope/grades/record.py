@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from anchorscope.store.stage import StageDef
 from anchorscope.store.table import Kind
 
 Judgement = Literal["right", "wrong", "cannot_tell"]
@@ -41,17 +42,17 @@ class Graded:
 
     id: str
     """the question's id"""
-    judgement: str | None
+    judgement: str | None = None
     """right, wrong or cannot_tell; null if unanswered"""
-    by: str | None
+    by: str | None = None
     """who says so: the grader, or label where the file of answers has it; null if unanswered"""
-    reason: str | None
+    reason: str | None = None
     """why it cannot be told"""
-    alias: str | None
+    alias: str | None = None
     """the accepted answer that was found in the answer"""
-    alias_start: int | None
+    alias_start: int | None = None
     """where in the answer it was found: first character"""
-    alias_end: int | None
+    alias_end: int | None = None
     """where in the answer it was found: one past the last character"""
 
     @property
@@ -61,3 +62,10 @@ class Graded:
 
 
 GRADES = Kind("grades", Graded)
+
+STAGES = (
+    StageDef(
+        "grades", (GRADES,), "anchorscope.grades.stage:stage_of", after=("questions", "answers"), dealt_like="answers",
+        repeatable=False,
+    ),
+)  # fmt: skip

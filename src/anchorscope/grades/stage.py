@@ -1,4 +1,4 @@
-"""The third stage: from questions and answers to the `grades` table of one model."""
+"""From questions and answers to the `grades` table of one model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from anchorscope.answers.record import ANSWERS, Answer
 from anchorscope.grades.judge import Case, grading_of
 from anchorscope.grades.record import GRADES, Grade, Graded
 from anchorscope.questions.record import QUESTIONS, Question
-from anchorscope.store import Sharded, Store
+from anchorscope.store import Job, Sharded, Store
+from anchorscope.store.stage import Context
 
 
 def grades_stage(store: Store, model: str, dataset: str) -> Sharded[Graded]:
@@ -44,4 +45,9 @@ def _row(answer: Answer, grade: Grade | None, by: str) -> Graded:
     if grade is not None:
         return Graded(answer.id, grade.judgement, by, grade.reason, grade.alias, grade.start, grade.end)
     label = {True: "right", False: "wrong", None: None}[answer.label]
-    return Graded(answer.id, label, "label" if label else None, None, None, None, None)
+    return Graded(answer.id, label, "label" if label else None)
+
+
+def stage_of(context: Context, job: Job) -> Sharded[Graded]:
+    """The stage that a job asks for."""
+    return grades_stage(context.store, job.model, job.dataset)

@@ -17,7 +17,11 @@ MASKED = ("sdpa", "eager")  # the attention codes that take a 4-D mask
 OF_OBJECTS = frozenset({"name", "sites"})  # what can still be said of a model that is loaded
 
 
-def open_model(model: Model | ModelSpec | str | Path | Network, tokenizer: Tokenizer = None, **fields: Any) -> Model:
+ModelLike = Model | ModelSpec | str | Path | Network
+"""What `open_model` takes."""
+
+
+def open_model(model: ModelLike, tokenizer: Tokenizer = None, **fields: Any) -> Model:
     """A model, ready to be traced and cut.
 
     `model` is a hub id, a folder or a .gguf file; or a transformers causal LM with its `tokenizer`. `fields` are those

@@ -61,7 +61,8 @@ def masses(recorded: Recorded, drawn: Resamples, effects: dict[str, Series]) -> 
     for condition, by_sample in recorded.mass.items():
         weights = drawn.samples[:, [place[name] for name in by_sample]]
         values = np.stack(list(by_sample.values()))  # (sample, layer)
-        mean = weights @ values / weights.sum(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore"):  # a resample may have none of these samples
+            mean = weights @ values / weights.sum(axis=1, keepdims=True)
         n = np.full(values.shape[1], float(len(values)))
         yield Series(Key("mass", condition), mean, n)
         if condition in effects:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from anchorscope.pathways.lookup import Numbers, collect, measured
+from anchorscope.pathways.lookup import ChartNumbers, collect, measured
 from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
@@ -135,12 +135,12 @@ def headline(origin: Origin, rows: Iterable[Statistic], samples: int, right: int
     )
 
 
-def _line(table: Numbers, origin: Origin, key: Key) -> list[Statistic]:
+def _line(table: ChartNumbers, origin: Origin, key: Key) -> list[Statistic]:
     """The rows of a line that have a value."""
     return [row for row in table.of(key, origin.model, origin.dataset) if row.value is not None]
 
 
-def _curves(table: Numbers, origin: Origin, split: Key) -> Curves:
+def _curves(table: ChartNumbers, origin: Origin, split: Key) -> Curves:
     """Share of Q, the lowest ΔP of Q and its layer, A there, their difference there, and the range of A."""
     q, a, gap = (_line(table, origin, split._replace(group=group)) for group in ("Q", "A", "Q-A"))
     shares = _line(table, origin, split._replace(group="Q", statistic="share"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,3 +157,42 @@ class Auroc:
         twice = beaten.astype(np.float64) + or_tied
         area: FloatArray = (2 * pairs - twice if self._right_few else twice) / (2 * pairs)
         return area
+
+
+def mean_auroc(
+    labels: NDArray[np.bool_],
+    scores: FloatArray,
+    drawn: Resamples,
+    rows: NDArray[np.integer[Any]] | None = None,
+    kernel: Auroc | None = None,
+) -> FloatArray:
+    """(1 + resample, layer): AUROC, mean over the repeats of a resample.
+
+    `scores` (repeat, sample, layer) are higher where the label is likelier true. `rows`: of these samples only.
+    `kernel`: an `Auroc` of the same labels and resamples, where there is one.
+    """
+    weights = drawn.samples
+    if rows is not None:
+        labels, scores, weights = labels[rows], scores[:, rows], weights[:, rows]
+    auroc = kernel or Auroc(labels, weights)
+    return average(np.stack([auroc(repeat) for repeat in scores]), drawn.repeats.T[:, :, None])
+
+
+class Estimate(NamedTuple):
+    """A number and its 95 % interval; nan where it is undefined. Arrays where there are several numbers."""
+
+    value: Any
+    """Of the data as they are."""
+    low: Any
+    """The lower end of the interval."""
+    high: Any
+    """The upper end."""
+
+
+def estimate(replicates: FloatArray, widened: float = 1.0) -> Estimate:
+    """From (1 + resample,): the value of row 0, and the percentile interval of the others, centred on it and widened.
+
+    Resamples in which the number is undefined are left out. Being centred, an end can lie just beyond 0 or 1.
+    """
+    low, high = interval(centred(replicates[:, None], widened))
+    return Estimate(float(replicates[0]), float(low[0]), float(high[0]))

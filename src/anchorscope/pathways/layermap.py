@@ -13,18 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from anchorscope.pathways.intervals import Auroc, FloatArray, interval, resample
+from anchorscope.pathways.intervals import Auroc, FloatArray, interval, mean_auroc, resample
 from anchorscope.pathways.record import MAPSTATS, MapStatistic
-from anchorscope.pathways.shifts import Shift, resampled, shift_of
+from anchorscope.pathways.shifts import WHOLE, Shift, resampled, shift_of
 from anchorscope.pathways.splits import split
-from anchorscope.pathways.statistics import MIN_GROUP, mean_auroc
 from anchorscope.probes.readouts import Readouts
 from anchorscope.probes.record import CLEAN, MAPS, mapped
 from anchorscope.probes.recorded import read_readouts
 from anchorscope.progress import Advance
 from anchorscope.store import Store, Whole
 from anchorscope.store.table import as_arrays
-from anchorscope.study.terms import ReadPoint
+from anchorscope.study.terms import MIN_GROUP, ReadPoint
 from anchorscope.traces.record import TRACES
 
 GROUPS = ("Q", "A")
@@ -107,7 +106,7 @@ def map_statistics(
     anchors = base.anchors["best"][:, None].astype(float)
     yield from _rows(anchor, anchors, np.array([len(readouts.labels)]), [-1])
     # 2. what each cut does to all, to Q and to A, in every layer from its first on
-    clean_area = mean_auroc(base, maps.clean, auroc)
+    clean_area = mean_auroc(base.labels, maps.clean[:, WHOLE], base.resamples, kernel=auroc)
     conditions = list(dict.fromkeys(condition for condition, _ in maps.cuts))
     for cut in sorted({cut for _, cut in maps.cuts}):
         curves: dict[tuple[str, str, str], tuple[FloatArray, FloatArray]] = {}
@@ -116,7 +115,7 @@ def map_statistics(
             before = maps.clean[..., first:]
             change = 100 * (expit(logits) - expit(before))
             groups = split(base, Shift(flipped, np.stack([change, logits - before])), "best", "crossed", ("all",))
-            area = mean_auroc(base, logits, auroc) - clean_area[:, first:]
+            area = mean_auroc(base.labels, logits[:, WHOLE], base.resamples, kernel=auroc) - clean_area[:, first:]
             curves[condition, "all", "delta_auroc"] = area, np.full(area.shape[1], len(readouts.labels))
             for at, group in enumerate(GROUPS):
                 size = np.broadcast_to(groups.size[0, at], (area.shape[1],))

@@ -14,7 +14,7 @@ from anchorscope.study.terms import ReadPoint
 
 
 @dataclass(frozen=True)
-class Numbers:
+class ChartNumbers:
     """The rows that were asked for, of one read point."""
 
     rows: dict[tuple[Key, str, str], list[Statistic]]
@@ -27,7 +27,7 @@ class Numbers:
 
 def collect(
     rows: Iterable[Statistic], keys: Collection[Key], models: Sequence[str], datasets: Sequence[str], point: ReadPoint
-) -> Numbers:
+) -> ChartNumbers:
     """Keep the rows that `keys` ask for. Streams: the table may be far larger than what is drawn."""
     wanted, shown = frozenset(keys), frozenset((model, dataset) for model in models for dataset in datasets)
     lines: defaultdict[tuple[Key, str, str], dict[int, Statistic]] = defaultdict(dict)
@@ -42,7 +42,7 @@ def collect(
         by_layer[row.layer] = row
     if not lines:
         raise _nothing(str(point), points)
-    return Numbers({line: [by_layer[layer] for layer in sorted(by_layer)] for line, by_layer in lines.items()})
+    return ChartNumbers({line: [by_layer[layer] for layer in sorted(by_layer)] for line, by_layer in lines.items()})
 
 
 def _nothing(point: str, points: set[str]) -> AnchorscopeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from anchorscope.store.stage import StageDef, with_map
 from anchorscope.store.table import Kind
 from anchorscope.study.terms import ReadPoint
 
@@ -158,3 +159,15 @@ class MapStatistic:
 
 PATHWAYS = Kind("pathways", Statistic)  # of a read point: PATHWAYS.at(point)
 MAPSTATS = Kind("mapstats", MapStatistic)  # likewise
+
+
+STAGES = (
+    StageDef(
+        "pathways", (PATHWAYS,), "anchorscope.pathways.stage:pathways_of",
+        after=("traces", "mass", "text_only", "readouts", "left_out"), whole=True, per_point=True,
+    ),
+    StageDef(
+        "mapstats", (MAPSTATS,), "anchorscope.pathways.stage:mapstats_of", after=("traces", "readouts", "map"),
+        whole=True, per_point=True, told_as="map's numbers", wanted=with_map,
+    ),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The seventh stage: from read-outs to the `pathways` table of every cell."""
+"""From read-outs to the `pathways` table of every cell."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from threadpoolctl import threadpool_limits
 
 from anchorscope.pathways.baselines import baselines, masses, refits
 from anchorscope.pathways.intervals import resample
-from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
+from anchorscope.pathways.layermap import mapstats_stage
+from anchorscope.pathways.record import PATHWAYS, Key, MapStatistic, Origin, Statistic
 from anchorscope.pathways.statistics import Part, Series, by_kind, check, parts, rows_of
 from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.record import LEFT_OUT, READOUTS
 from anchorscope.probes.recorded import Recorded, read_left_out, read_readouts
 from anchorscope.progress import Advance
-from anchorscope.store import Store, Whole
+from anchorscope.store import Job, Store, Whole
+from anchorscope.store.stage import Context
 from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.record import MASS
 
@@ -105,3 +107,13 @@ def cores() -> int:
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     given = os.environ.get("OMP_NUM_THREADS", "")
     return min(there, int(given)) if given.isdigit() and int(given) > 0 else there
+
+
+def pathways_of(context: Context, job: Job) -> Whole[Statistic]:
+    """The stage that a job asks for."""
+    return pathways_stage(context.store, job.model, job.dataset, job.read_point)
+
+
+def mapstats_of(context: Context, job: Job) -> Whole[MapStatistic]:
+    """The stage that a job asks for."""
+    return mapstats_stage(context.store, job.model, job.dataset, job.read_point)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorscope.errors import ProbeError
-from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average, band, centred, interval, resample
+from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, band, centred, interval, mean_auroc, resample
 from anchorscope.pathways.record import Key, Origin, Statistic
 from anchorscope.pathways.shifts import (
     ANCHORS,
@@ -34,9 +34,8 @@ from anchorscope.pathways.splits import GROUPS, STRATA, WAYS, Split, Way, kappa,
 
 if TYPE_CHECKING:
     from anchorscope.probes.readouts import Readouts
+from anchorscope.study.terms import MIN_GROUP
 
-
-MIN_GROUP = 30  # samples; a smaller group is "too few", not a line
 CORRECTIONS = ("none", "drift", "drift_class", "drift_control")
 PERMUTED = "permuted"
 """The condition that needs no pass: to each sample happens what the knockout does to another one."""
@@ -144,9 +143,8 @@ def parts(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[P
     auroc = Auroc(readouts.labels.astype(bool), resamples.samples)
     base = resampled(readouts, resamples, auroc)
     donors = make_donors(readouts.clusters, DRAWS, seed)
-    clean = Series(
-        Key("auroc", "clean"), mean_auroc(base, base.clean, auroc), np.full(base.layers, len(base.labels), float)
-    )
+    areas = mean_auroc(base.labels, base.clean[:, WHOLE], resamples, kernel=auroc)
+    clean = Series(Key("auroc", "clean"), areas, np.full(base.layers, len(base.labels), float))
     yield lambda: [clean]
     for correction in CORRECTIONS:
         shifts: Shifts = {}
@@ -185,7 +183,8 @@ def _unsplit(base: Resampled, clean: Series, shifts: Shifts, correction: str, au
     effects: dict[tuple[str, str], Series] = {}
     for condition, draws in shifts.items():
         key = Key("auroc", condition, correction=correction)
-        areas = [mean_auroc(base, base.clean + shift.delta[1], auroc) for shift in draws]
+        moved = [(base.clean + shift.delta[1])[:, WHOLE] for shift in draws]
+        areas = [mean_auroc(base.labels, each, base.resamples, kernel=auroc) for each in moved]
         ranked = Series(key, np.mean(areas, axis=0), size)
         yield ranked
         effects[condition, "delta_auroc"] = ranked.minus(clean, statistic="delta_auroc")
@@ -201,14 +200,13 @@ def by_kind(readouts: Readouts, resamples: Resamples, kinds: Sequence[str]) -> I
     labels, kind = readouts.labels.astype(bool), np.array(kinds)
     enough = [k for k in sorted(set(kinds)) if min(labels[kind == k].sum(), (~labels[kind == k]).sum()) >= MIN_GROUP]
     for each in enough if len(set(kinds)) > 1 else []:
-        rows = kind == each
-        auroc = Auroc(labels[rows], resamples.samples[:, rows])
-        size, stratum = np.full(readouts.layers, float(rows.sum())), f"kind_{each}"
-        votes = resamples.repeats.T[:, :, None]
+        rows = np.flatnonzero(kind == each)
+        kernel = Auroc(labels[rows], resamples.samples[:, rows])
+        size, stratum = np.full(readouts.layers, float(len(rows))), f"kind_{each}"
         ranked: dict[tuple[str, str], Series] = {}
         for index, condition in enumerate(readouts.conditions):
-            areas = np.stack([auroc(logits[rows]) for logits in readouts.logits[index, :, WHOLE].astype(np.float32)])
-            one = Series(Key("auroc", condition, stratum=stratum), average(areas, votes), size)
+            areas = mean_auroc(labels, readouts.logits[index, :, WHOLE], resamples, rows, kernel)
+            one = Series(Key("auroc", condition, stratum=stratum), areas, size)
             yield one
             ranked[condition, "auroc"] = one
         deltas = {
@@ -227,12 +225,6 @@ def _differences(effects: dict[tuple[str, str], Series], conditions: Sequence[st
             for (condition, what), one in effects.items():
                 if condition == first and (second, what) in effects:
                     yield one.minus(effects[second, what], condition=f"{first}-{second}")
-
-
-def mean_auroc(base: Resampled, logits: FloatArray, auroc: Auroc) -> FloatArray:
-    """AUROC of the whole probes, mean over repeats: (resample, layer)."""
-    by_repeat = np.stack([auroc(repeat[WHOLE]) for repeat in logits])
-    return average(by_repeat, base.resamples.repeats.T[:, :, None])
 
 
 def mean_delta(base: Resampled, shift: Shift) -> FloatArray:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples
+from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, mean_auroc
 from anchorscope.pathways.record import Key
-from anchorscope.pathways.shifts import resampled, shift_of
+from anchorscope.pathways.shifts import WHOLE, resampled, shift_of
 from anchorscope.pathways.splits import GROUPS, split
-from anchorscope.pathways.statistics import mean_auroc, mean_delta
+from anchorscope.pathways.statistics import mean_delta
 
 if TYPE_CHECKING:
     from anchorscope.probes.readouts import Readouts
@@ -94,7 +94,7 @@ def _values(readouts: Readouts, logits: FloatArray, weights: FloatArray) -> dict
     base = resampled(some, Resamples(weights, votes), auroc)
     shift = shift_of(some, base, "knockout", "none")
     values: dict[Family, FloatArray] = defaultdict(lambda: np.zeros(0))
-    values[Family("auroc", "none", "all")] = mean_auroc(base, base.clean, auroc)
+    values[Family("auroc", "none", "all")] = mean_auroc(base.labels, base.clean[:, WHOLE], base.resamples, kernel=auroc)
     for measure, means in zip(("delta_p", "delta_logit"), mean_delta(base, shift), strict=True):
         values[Family(measure, "none", "all")] = means
     for name, way in (("whole", "whole"), ("half", "crossed")):

@@ -18,7 +18,7 @@ from anchorscope.probes.folds import Folds, folds_of
 from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem
 from anchorscope.probes.record import PROMPTS, READOUTS, SALIENCY, OtherPrompt, Salient
 from anchorscope.probes.within import read_states
-from anchorscope.spans.find import find_spans
+from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Plan, Sharded
 from anchorscope.study import PromptSpec
@@ -56,8 +56,8 @@ def prompts_stage(model: Model, dataset: str, store: Store) -> Sharded[OtherProm
     others = other_prompts(study.prompt_for(model.spec), study.evidence.prompts)
     spec = study.traces.model_copy(update={"conditions": ["clean", "knockout"]})
     rows, members, folds, probes = _readers(store, cell)
-    askers = [Prompter(model.tokenizer, each, model.wants_bos) for each in others]
-    tracers = [Tracer(model, each.shared_ids, spec.sites) for each in askers]
+    makers = [SampleMaker.of(Prompter(model.tokenizer, each, model.wants_bos), study) for each in others]
+    tracers = [Tracer(model, maker.prompter.shared_ids, spec.sites) for maker in makers]
     wanted = [(number, int(i)) for number in range(len(others)) for i in members]
     plan = Plan(len(wanted), SAMPLES)
     tables = _begun(store, cell, PROMPTS, plan, {"prompts": [each.model_dump(mode="json") for each in others]})
@@ -68,7 +68,7 @@ def prompts_stage(model: Model, dataset: str, store: Store) -> Sharded[OtherProm
         made: list[list[OtherPrompt]] = [[] for _ in study.traces.points]
         for number in dict.fromkeys(number for number, _ in asked):
             some = np.array([i for prompt, i in asked if prompt == number])
-            moved = [_moved(samples[rows[i].id], askers[number], store) for i in some]
+            moved = [_moved(samples[rows[i].id], makers[number]) for i in some]
             usable = [i for i, each in enumerate(moved) if each is not None]
             states = trace_samples(tracers[number], [each for each in moved if each is not None], spec)
             for point, table in zip(study.traces.points, made, strict=True):
@@ -148,14 +148,9 @@ class _Kept:
         return self._samples[name]
 
 
-def _moved(sample: Sample, prompter: Prompter, store: Store) -> Sample | None:
+def _moved(sample: Sample, maker: SampleMaker) -> Sample | None:
     """The sample behind another prompt; None where its exact tokens cannot be found there."""
-    study = store.study
-    prompt = prompter(sample.question.question, sample.answer.context)
-    ids, text = sample.answer.answer_ids, sample.answer.answer
-    rules = (study.spans.exact_question, study.spans.controls, study.seed)
-    spans = find_spans(prompt, ids, text, sample.question, prompter.tokenizer, *rules)
-    if spans.dropped is not None:
-        return None
-    answer = replace(sample.answer, prompt_ids=prompt.ids[len(prompter.shared_ids) :])
-    return Sample(sample.question, answer, sample.grade, spans)
+    question = replace(sample.question, context=sample.answer.context)
+    answer = sample.answer
+    moved = maker(question, answer.answer, answer.answer_ids, answer.logprobs, grade=sample.grade, ended=answer.ended)
+    return moved if moved.spans.dropped is None else None

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.answers.record import SAMPLED
+from anchorscope.store.stage import StageDef, with_evidence, with_map
 from anchorscope.store.table import Kind
 from anchorscope.study import MapSpec
 from anchorscope.study.terms import MIRRORED
@@ -146,3 +148,41 @@ def mapped(rows: Sequence[Trace], spec: MapSpec, seed: int) -> NDArray[np.int64]
     for label, most in ((True, spec.correct), (False, spec.wrong)):
         chosen += sorted((i for i, row in enumerate(rows) if row.correct == label), key=lambda i: order[i])[:most]
     return np.array(sorted(chosen), dtype=np.int64)
+
+
+_SAMPLES = ("questions", "answers", "grades", "spans", "traces")
+
+STAGES = (
+    StageDef(
+        "text_only", (TEXT_ONLY,), "anchorscope.probes.stage:text_only_of", after=("traces",), whole=True,
+        told_as="probes",
+    ),
+    StageDef(
+        "readouts", (READOUTS,), "anchorscope.probes.stage:readouts_of", after=("traces",), whole=True, per_point=True,
+        told_as="probes",
+    ),
+    StageDef(
+        "left_out", (LEFT_OUT,), "anchorscope.probes.stage:left_out_of", after=("traces", "readouts"), whole=True,
+        per_point=True, told_as="probes",
+    ),
+    StageDef(
+        "map", (MAPS,), "anchorscope.probes.stage:map_of", after=(*_SAMPLES, "readouts"), needs="weights",
+        per_point=True, wanted=with_map,
+    ),
+    StageDef(
+        "sampled", (SAMPLED,), "anchorscope.probes.stage:sampled_of", after=("answers", "traces", "readouts"),
+        needs="generation", repeatable=False, told_as="sampling", wanted=with_evidence,
+    ),
+    StageDef(
+        "within", (WITHIN,), "anchorscope.probes.stage:within_of", after=("questions", "traces", "readouts", "sampled"),
+        needs="weights", per_point=True, told_as="evidence", wanted=with_evidence,
+    ),
+    StageDef(
+        "prompts", (PROMPTS,), "anchorscope.probes.stage:prompts_of", after=(*_SAMPLES, "readouts"), needs="weights",
+        per_point=True, told_as="evidence", wanted=with_evidence,
+    ),
+    StageDef(
+        "saliency", (SALIENCY,), "anchorscope.probes.stage:saliency_of", after=(*_SAMPLES, "readouts"),
+        needs="weights", per_point=True, told_as="evidence", wanted=with_evidence,
+    ),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The sixth stage: from activations to probes and the `readouts` table, one site and position at a time.
+"""From activations to probes and the `readouts` table, one site and position at a time.
 
 Layers are independent once they share a regularisation strength, so they are fitted side by side, each reading only its
 own activations.
@@ -8,41 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from anchorscope.probes.fit import Strength, choose_strength, fit_layer
-from anchorscope.probes.folds import PARTS, Folds, folds_of
+from anchorscope.answers.answerer import Answerer
+from anchorscope.answers.record import Sampled
+from anchorscope.answers.sampled import sampled_stage
+from anchorscope.models.context import ModelContext
+from anchorscope.probes.again import prompts_stage, saliency_stage
+from anchorscope.probes.fitter import ProbeFitter, side_by_side
+from anchorscope.probes.folds import folds_of
 from anchorscope.probes.jackknife import GROUPS, jackknife_layer, jackknife_layers, make_groups
-from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem, save_probes
-from anchorscope.probes.readouts import by_sample, drift, read_out
+from anchorscope.probes.layermap import map_stage
+from anchorscope.probes.probe import load_probes, probes_stem
 from anchorscope.probes.record import (
     LEFT_OUT,
     MIRROR_READOUTS,
     READOUTS,
     TEXT_ONLY,
     LeftOutReadout,
+    MapReadout,
+    OtherPrompt,
     Readout,
+    Salient,
     TextReadout,
+    WithinReadout,
     refit_name,
 )
 from anchorscope.probes.text_only import text_only
+from anchorscope.probes.within import asked_again, within_stage
 from anchorscope.progress import Advance, Notice, nobody
-from anchorscope.store import Cell, Store, Whole
-from anchorscope.study import ProbeSpec
-from anchorscope.study.terms import MIRROR, MIRRORED, QUESTION_ONLY, Condition, Further, ReadPoint
-from anchorscope.traces.activations import Activations, ReadLayer
+from anchorscope.store import Job, Sharded, Store, Whole
+from anchorscope.store.stage import Context
+from anchorscope.study.terms import MIRROR, MIRRORED, QUESTION_ONLY, ReadPoint
+from anchorscope.traces.activations import Activations
 from anchorscope.traces.record import TRACES, Trace
 
 SHARD_ROWS = 4096
-MEMORY = 4.0  # gigabytes that layers fitted side by side may take together
-COPIES = 6  # of a layer's activations in float32: as read, scaled, of another condition, and what fits keep
 
 
 def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, notice: Notice = nobody) -> Whole[Readout]:
@@ -56,7 +60,7 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
         labels, clusters, folds = folds_of(rows, study.probes, study.seed)
         # 2. probes of the answer, and of the question alone
         layers = activations.layers(point)
-        fitter = Fitter(labels, clusters, folds, study.probes, study.seed, advance)
+        fitter = ProbeFitter(labels, clusters, folds, study.probes, study.seed, advance)
         further = study.evidence.further if study.evidence is not None else []
         of_answer = fitter(activations.reader(point), layers, [*conditions, *further])
         before = ReadPoint(point.site, QUESTION_ONLY)
@@ -82,7 +86,7 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
             *(row for c, logits in zip(refitted, own, strict=True) for row in _records(rows, [refit_name(c)], logits)),
         ]
 
-    def mirrored(fitter: Fitter) -> NDArray[np.float32]:
+    def mirrored(fitter: ProbeFitter) -> NDArray[np.float32]:
         behind = ReadPoint(point.site, MIRROR)
         fitted = fitter(activations.reader(behind), activations.layers(behind), ["clean", *MIRRORED], parts=1)
         fitted.save(cell, behind)
@@ -118,7 +122,7 @@ def left_out_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
 
         at = jackknife_layers(len(probes))
         width = probes[0].weight.shape[-1]
-        with _side_by_side(len(rows), width) as jobs, ThreadPoolExecutor(jobs) as pool:
+        with side_by_side(len(rows), width) as jobs, ThreadPoolExecutor(jobs) as pool:
             read: Any = list(pool.map(one, at))
         return [
             LeftOutReadout(row.id, int(groups[i]), condition, layer, read[place][c, :, :, :, i])
@@ -152,123 +156,6 @@ def text_only_stage(store: Store, model: str, dataset: str) -> Whole[TextReadout
     return Whole(f"{model}, {dataset}: reading words alone", cell, TEXT_ONLY, inputs, compute, shard_rows=SHARD_ROWS)
 
 
-def _tell_nobody(count: int) -> None:
-    """Count for nobody."""
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """The probes of all layers, and what they read under each condition."""
-
-    probes: list[LayerProbes]
-    """Of each layer."""
-    strength: Strength
-    """The regularisation they share."""
-    logits: NDArray[np.float32]
-    """(condition, repeat, part, sample, layer)"""
-    drift: NDArray[np.float32]
-    """(condition, repeat, part, sample, layer)"""
-
-    def save(self, cell: Cell, point: ReadPoint) -> None:
-        """Keep the probes."""
-        record = {
-            "site": point.site,
-            "position": point.position,
-            "strength": self.strength.record(),
-            "labels": "1 = correct",
-        }
-        save_probes(probes_stem(cell, point), self.probes, record)
-
-
-@dataclass(frozen=True)
-class Fitter:
-    """Fits probes to samples and reads conditions out, all layers side by side."""
-
-    labels: NDArray[np.bool_]
-    """(sample): the answer is correct"""
-    clusters: NDArray[np.int64]
-    """(sample): samples with the same are never split over folds"""
-    folds: Folds
-    """Who tests, who trains, in which half."""
-    spec: ProbeSpec
-    """Which regularisation strengths to choose from."""
-    seed: int
-    """Deals the inner folds."""
-    advance: Advance = _tell_nobody
-    """Told twice of every layer: when its strength was tried, and when it is fitted."""
-
-    def __call__(
-        self, read: ReadLayer, layers: int, conditions: Sequence[Condition | Further], parts: int = len(PARTS)
-    ) -> Fitted:
-        """Choose the strength, fit each layer, read the conditions out. `read(condition, layer)`: (sample, width)."""
-        with _side_by_side(*read("clean", 0).shape) as jobs:
-            strength = choose_strength(
-                range(layers),
-                lambda layer: read("clean", layer),
-                self.labels,
-                self.clusters,
-                self.folds,
-                self.spec.strengths,
-                jobs,
-                self.seed,
-            )
-            self.advance(layers)
-            with ThreadPoolExecutor(jobs) as pool:
-                fitted = list(
-                    pool.map(lambda layer: self._layer(read, layer, conditions, strength, parts), range(layers))
-                )
-        return Fitted(
-            [probes for probes, _, _ in fitted],
-            strength,
-            np.stack([logits for _, logits, _ in fitted], axis=-1),
-            np.stack([drifts for _, _, drifts in fitted], axis=-1),
-        )
-
-    def refit(self, read: ReadLayer, layers: int, condition: Condition, strength: Strength) -> NDArray[np.float32]:
-        """(1, repeat, 1, sample, layer): a condition's states by probes fitted on them, standardised by themselves."""
-
-        def one(layer: int) -> NDArray[np.float32]:
-            states = read(condition, layer)
-            probes = fit_layer(states, self.labels, self.clusters, self.folds, strength, seed=self.seed, parts=1)
-            self.advance(1)
-            return read_out(probes, states, self.folds).astype(np.float32)
-
-        with _side_by_side(*read(condition, 0).shape) as jobs, ThreadPoolExecutor(jobs) as pool:
-            return np.stack(list(pool.map(one, range(layers))), axis=-1)[None]
-
-    def _layer(
-        self, read: ReadLayer, layer: int, conditions: Sequence[Condition | Further], strength: Strength, parts: int
-    ) -> tuple[LayerProbes, NDArray[np.float32], NDArray[np.float32]]:
-        """The probes of one layer, read-outs and drifts: (condition, repeat, part, sample)."""
-        clean = read("clean", layer)
-        probes = fit_layer(clean, self.labels, self.clusters, self.folds, strength, seed=self.seed, parts=parts)
-        logits, drifts = [], []
-        for condition in conditions:
-            other = clean if condition == "clean" else read(condition, layer)
-            logits.append(read_out(probes, other, self.folds).astype(np.float32))
-            drifts.append(by_sample(drift(probes, clean, other, self.folds), self.folds).astype(np.float32))
-        self.advance(1)
-        return probes, np.stack(logits), np.stack(drifts)
-
-
-def layers_at_once(samples: int, width: int, cores: int, memory: float = MEMORY) -> int:
-    """How many layers are fitted side by side: one a core as far as the memory (gigabytes) goes, one at least."""
-    return max(1, min(cores, int(memory * 1e9 / (4 * COPIES * samples * max(width, 1)))))
-
-
-@contextmanager
-def _side_by_side(samples: int, width: int) -> Iterator[int]:
-    """How many layers at once; meanwhile each has its share of the cores."""
-    cores = torch.get_num_threads()  # all there are, or those of a replica
-    jobs = layers_at_once(samples, width, cores)
-    with threadpool_limits(max(1, cores // jobs)):
-        torch.set_num_threads(max(1, cores // jobs))
-        try:
-            yield jobs
-        finally:
-            torch.set_num_threads(cores)
-
-
 def _records(
     rows: Sequence[Trace],
     conditions: Sequence[str],
@@ -284,3 +171,49 @@ def _records(
             if drifts is not None and condition not in ("clean", "question_only"):
                 moved = drifts[c, :, :, i]
             yield Readout(row.id, condition, read, moved)
+
+
+# --- from jobs to stages
+
+
+def text_only_of(context: Context, job: Job) -> Whole[TextReadout]:
+    """The stage that a job asks for."""
+    return text_only_stage(context.store, job.model, job.dataset)
+
+
+def readouts_of(context: Context, job: Job) -> Whole[Readout]:
+    """The stage that a job asks for."""
+    return readouts_stage(context.store, job.model, job.dataset, job.read_point, context.notice)
+
+
+def left_out_of(context: Context, job: Job) -> Whole[LeftOutReadout]:
+    """The stage that a job asks for."""
+    return left_out_stage(context.store, job.model, job.dataset, job.read_point)
+
+
+def map_of(context: ModelContext, job: Job) -> Sharded[MapReadout]:
+    """The stage that a job asks for."""
+    return map_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)
+
+
+def sampled_of(context: ModelContext, job: Job) -> Sharded[Sampled]:
+    """The stage that a job asks for."""
+    evidence, cell = context.store.study.evidence, job.cell(context.store)
+    assert evidence is not None
+    questions = asked_again(list(cell.table(TRACES)), evidence.questions, context.store.study.seed)
+    return sampled_stage(context.kept(Answerer, job.model, "generation"), job.dataset, context.store, questions)
+
+
+def within_of(context: ModelContext, job: Job) -> Sharded[WithinReadout]:
+    """The stage that a job asks for."""
+    return within_stage(context.model(job.model), context.prompter(job.model), job.dataset, context.store)
+
+
+def prompts_of(context: ModelContext, job: Job) -> Sharded[OtherPrompt]:
+    """The stage that a job asks for."""
+    return prompts_stage(context.model(job.model), job.dataset, context.store)
+
+
+def saliency_of(context: ModelContext, job: Job) -> Sharded[Salient]:
+    """The stage that a job asks for."""
+    return saliency_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)

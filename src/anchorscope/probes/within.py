@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.answers.record import SAMPLED, Answer, Sampled
+from anchorscope.answers.record import SAMPLED
 from anchorscope.grades.judge import Case, grading_of
-from anchorscope.grades.record import Grade, Graded
+from anchorscope.grades.record import Graded
 from anchorscope.probes.folds import Folds, folds_of
 from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem
 from anchorscope.probes.readouts import read_out_some
 from anchorscope.probes.record import READOUTS, WITHIN, WithinReadout
-from anchorscope.questions.record import QUESTIONS, Question
-from anchorscope.spans.find import find_spans
-from anchorscope.spans.record import Spans
+from anchorscope.questions.record import QUESTIONS
+from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
 from anchorscope.store import Plan, Sharded
 from anchorscope.study.terms import Condition, ReadPoint
@@ -44,27 +43,15 @@ CONDITIONS: tuple[Condition, ...] = ("clean", "knockout", "matched_question", "c
 ANSWERS_EACH = 128  # per shard
 
 
-class Said(NamedTuple):
-    """One of the answers to a question, graded."""
+class SampledAnswer(NamedTuple):
+    """One of several answers to a question, graded."""
 
-    question: Question
-    """What was asked."""
-    sampled: Sampled
-    """All that was answered to it."""
     number: int
-    """Which of the distinct answers it is."""
-    text: str
-    """What it says."""
-    ids: list[int]
-    """Its tokens."""
-    logprobs: list[float]
-    """Log-probability (natural) of each."""
+    """Its number among the distinct answers."""
     times: int
-    """How many of the sampled answers say it."""
-    grade: Grade
-    """What is known of it."""
-    spans: Spans
-    """Which tokens are what."""
+    """The number of sampled answers that say it."""
+    sample: Sample
+    """The question with this answer, as a greedy answer stands in the tables."""
 
 
 def asked_again(rows: Sequence[Trace], count: int, seed: int) -> list[str]:
@@ -74,51 +61,38 @@ def asked_again(rows: Sequence[Trace], count: int, seed: int) -> list[str]:
     return [row.id for row in rows if row.id in drawn]
 
 
-@dataclass(frozen=True)
-class Reader:
-    """Grades sampled answers and finds their exact tokens."""
-
-    store: Store
-    """The run."""
-    prompter: Prompter
-    """Puts questions to the model."""
-
-    def __call__(self, model: str, dataset: str) -> Iterator[list[Said]]:
-        """The answers to each question that can be graded and read, question by question."""
-        study, cell = self.store.study, self.store.results(model, dataset)
-        grade = grading_of(study.grades, self.store.root)
-        questions = {row.id: row for row in self.store.questions(dataset).table(QUESTIONS)}
-        for sampled in cell.table(SAMPLED):
-            question = questions[sampled.id]
-            prompt = self.prompter(question.question, sampled.context)
-            grades = grade([Case(text, question.answers, question.question) for text in sampled.texts])
-            said = []
-            for number, ((text, ids, logprobs, times), each) in enumerate(zip(sampled.answers(), grades, strict=True)):
-                spans = find_spans(
-                    prompt,
-                    ids,
-                    text,
-                    question,
-                    self.prompter.tokenizer,
-                    study.spans.exact_question,
-                    study.spans.controls,
-                    study.seed,
-                )
-                if each.correct is not None and spans.dropped is None:
-                    said.append(Said(question, sampled, number, text, ids, logprobs, times, each, spans))
-            yield said
+def sampled_answers(store: Store, maker: SampleMaker, model: str, dataset: str) -> Iterator[list[SampledAnswer]]:
+    """Question by question, the answers that can be graded and read."""
+    study, cell = store.study, store.results(model, dataset)
+    grade = grading_of(study.grades, store.root)
+    questions = {row.id: row for row in store.questions(dataset).table(QUESTIONS)}
+    for sampled in cell.table(SAMPLED):
+        question = replace(questions[sampled.id], context=sampled.context)
+        prompt = maker.prompter(question.question, question.context)
+        grades = grade([Case(text, question.answers, question.question) for text in sampled.texts])
+        answers = []
+        for number, ((text, ids, logprobs, times), each) in enumerate(zip(sampled.answers(), grades, strict=True)):
+            known = Graded(question.id, each.judgement)
+            sample = maker(question, text, ids, logprobs, prompt, known, bool(sampled.ended[number]))
+            if known.correct is not None and sample.spans.dropped is None:
+                answers.append(SampledAnswer(number, times, sample))
+        yield answers
 
 
-def mixed(said: Sequence[Said], most: int, seed: int) -> list[Said]:
+def mixed(answers: Sequence[SampledAnswer], most: int, seed: int) -> list[SampledAnswer]:
     """Of the answers to one question at most so many right and wrong ones each; none where all are alike."""
-    kept: list[Said] = []
+    kept: list[SampledAnswer] = []
     for correct in (True, False):
-        some = [each for each in said if each.grade.correct is correct]
-        if not some:
+        alike = [each for each in answers if each.sample.grade.correct is correct]
+        if not alike:
             return []
-        some.sort(key=lambda each: hashlib.blake2b(f"{seed}/{each.question.id}/{each.text}".encode()).digest())
-        kept += some[:most]
+        alike.sort(key=lambda each: _drawn(each.sample, seed))
+        kept += alike[:most]
     return sorted(kept, key=lambda each: each.number)
+
+
+def _drawn(sample: Sample, seed: int) -> bytes:
+    return hashlib.blake2b(f"{seed}/{sample.question.id}/{sample.answer.answer}".encode()).digest()
 
 
 def within_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -> Sharded[WithinReadout]:
@@ -128,8 +102,8 @@ def within_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
     # 1. which answers
     rows = list(cell.table(TRACES))
     place = {row.id: i for i, row in enumerate(rows)}
-    every = Reader(store, prompter)(model.name, dataset)
-    answers = [each for said in every for each in mixed(said, study.evidence.distinct, study.seed)]
+    every = sampled_answers(store, SampleMaker.of(prompter, study), model.name, dataset)
+    answers = [each for drawn in every for each in mixed(drawn, study.evidence.distinct, study.seed)]
     # 2. who reads them out, and under which conditions
     folds = folds_of(rows, study.probes, study.seed)[2]
     points = study.traces.points
@@ -151,8 +125,8 @@ def within_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
 
     def read(shard: int) -> list[list[WithinReadout]]:
         some = answers[shard * ANSWERS_EACH : (shard + 1) * ANSWERS_EACH]
-        states = trace_samples(tracer, [_sample(each) for each in some], spec)
-        members = np.array([place[each.question.id] for each in some])
+        states = trace_samples(tracer, [each.sample for each in some], spec)
+        members = np.array([place[each.sample.question.id] for each in some])
         return [
             [*_records(some, read_states(states, point, conditions, probes[point], folds, members))] for point in points
         ]
@@ -179,32 +153,16 @@ def read_states(
     return np.stack(by_layer, axis=-1).transpose(1, 2, 0, 3).astype(np.float32)
 
 
-def _sample(said: Said) -> Sample:
-    """As a greedy answer stands in the tables."""
-    answer = Answer(
-        id=said.question.id,
-        context=said.sampled.context,
-        prompt_ids=said.sampled.prompt_ids,
-        answer_ids=said.ids,
-        logprobs=said.logprobs,
-        answer=said.text,
-        ended=bool(said.sampled.ended[said.number]),
-        answered=True,
-        label=None,
-    )
-    grade = Graded(said.question.id, said.grade.judgement, None, None, None, None, None)
-    return Sample(said.question, answer, grade, said.spans)
-
-
-def _records(said: Sequence[Said], logits: Any) -> Iterator[WithinReadout]:
-    for each, values in zip(said, logits, strict=True):
+def _records(answers: Sequence[SampledAnswer], logits: Any) -> Iterator[WithinReadout]:
+    for each, values in zip(answers, logits, strict=True):
+        answer = each.sample.answer
         yield WithinReadout(
-            id=each.question.id,
+            id=answer.id,
             number=each.number,
-            answer=each.text,
-            correct=bool(each.grade.correct),
+            answer=answer.answer,
+            correct=bool(each.sample.grade.correct),
             times=each.times,
-            logprob=float(sum(each.logprobs)),
-            tokens=len(each.ids),
+            logprob=float(sum(answer.logprobs)),
+            tokens=len(answer.answer_ids),
             logits=values,
         )

@@ -20,7 +20,7 @@ MAX_LINE = 16 << 20  # bytes; a longer line is not a question
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 _BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"PK": "zip"}
 
-Row = dict[str, Any]
+RawRow = dict[str, Any]
 csv.field_size_limit(MAX_LINE)
 
 
@@ -68,7 +68,7 @@ class FileRows:
         """For people: that it is there, and how large."""
         return f"{self.identity()['bytes']:,} bytes"
 
-    def __iter__(self) -> Iterator[tuple[int, Row]]:
+    def __iter__(self) -> Iterator[tuple[int, RawRow]]:
         """Yield (line or row number from 1, row)."""
         read = {"jsonl": self._jsonl, "csv": self._csv, "tsv": self._csv, "parquet": self._parquet}[self.format]
         try:
@@ -107,7 +107,7 @@ class FileRows:
                 except UnicodeDecodeError as error:
                     self._fail(line, f"not UTF-8 text (byte {error.start + 1} of the line)", "Save it as UTF-8.")
 
-    def _jsonl(self) -> Iterator[tuple[int, Row]]:
+    def _jsonl(self) -> Iterator[tuple[int, RawRow]]:
         for line, text in self._lines():
             if not text.strip():
                 continue
@@ -126,7 +126,7 @@ class FileRows:
                 self._fail(line, 'each line should be one JSON object, like {"question": …, "answers": […]}')
             yield line, row
 
-    def _csv(self) -> Iterator[tuple[int, Row]]:
+    def _csv(self) -> Iterator[tuple[int, RawRow]]:
         current = 0
 
         def text() -> Iterator[str]:
@@ -154,7 +154,7 @@ class FileRows:
         except csv.Error as error:
             self._fail(start, f"not CSV: {error}")
 
-    def _parquet(self) -> Iterator[tuple[int, Row]]:
+    def _parquet(self) -> Iterator[tuple[int, RawRow]]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -183,8 +183,8 @@ class _RepeatedKeyError(Exception):
     """A JSON object that gives one key twice, where json.loads would silently keep the last."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> Row:
-    row: Row = {}
+def _once(pairs: list[tuple[str, Any]]) -> RawRow:
+    row: RawRow = {}
     for key, value in pairs:
         if key in row:
             raise _RepeatedKeyError(key)

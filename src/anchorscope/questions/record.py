@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anchorscope.store.stage import StageDef
 from anchorscope.store.table import Kind
 
 
@@ -51,3 +52,5 @@ class Question:
 
 
 QUESTIONS = Kind("questions", Question)
+
+STAGES = (StageDef("questions", (QUESTIONS,), "anchorscope.questions.stage:stage_of", scope="dataset"),)

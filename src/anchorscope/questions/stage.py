@@ -1,4 +1,4 @@
-"""The first stage: from a study's datasets to their `questions` tables.
+"""From a study's datasets to their `questions` tables.
 
 A set is read twice, streaming: once to check every row and choose the sample, once to write it. Nothing is
 written before the whole source has been found good.
@@ -7,107 +7,21 @@ written before the whole source has been found good.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NoReturn
 
 from anchorscope.errors import QuestionsError, printable
 from anchorscope.progress import Progress, silent
-from anchorscope.questions.definition import (
-    PLAIN,
-    PLAIN_CSV,
-    FieldMap,
-    FieldPath,
-    SetDefinition,
-    load_set,
-    local_file,
-)
-from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.hub_rows import HubRows
+from anchorscope.questions.question_set import QuestionSet, open_set
 from anchorscope.questions.record import QUESTIONS, Question
-from anchorscope.questions.row import RowError, group_key, present, to_question
 from anchorscope.questions.sampling import choose, draw
-from anchorscope.store import Forward, Plan, Sharded, Store
+from anchorscope.store import Forward, Job, Plan, Sharded, Store
+from anchorscope.store.stage import Context
 from anchorscope.study import DatasetSpec, Example, Study
 
 TICK = 256  # rows between two reports of progress
-
-
-class Rows(Protocol):
-    """A source of rows: a local file or a dataset on the hub."""
-
-    @property
-    def label(self) -> str:
-        """What errors call it."""
-
-    @property
-    def unit(self) -> Literal["line", "row"]:
-        """What its numbers count."""
-
-    def identity(self) -> dict[str, Any]:
-        """What the rows are, wherever they lie."""
-
-    def describe(self) -> str:
-        """For people: that they can be had."""
-
-    def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield (number from 1, row)."""
-
-
-@dataclass(frozen=True)
-class QuestionSet:
-    """A set as a study uses it: its definition, its rows, and what its columns mean."""
-
-    name: str
-    """What the study calls it."""
-    definition: SetDefinition
-    """Where its rows are and what their columns mean."""
-    rows: Rows
-    """The rows of its source."""
-    fields: FieldMap
-    """Which column holds what, in the source that is read."""
-    declared: bool
-    """Whether the columns were named in a definition, so that one that never occurs is a mistake."""
-    excluded: frozenset[str] = field(default_factory=frozenset)
-    """Group keys of questions that are left out: they stand in the prompt."""
-
-    def read(self, unseen: dict[str, FieldPath] | None = None) -> Iterator[tuple[int, Question | None]]:
-        """Yield (line or row number, question), None for one that is left out.
-
-        Fields that occur in some row are taken out of `unseen`.
-        """
-        for ordinal, (number, row) in enumerate(self.rows):
-            if unseen:
-                for name in [n for n, where in unseen.items() if any(present(row, p) for p in where.path)]:
-                    del unseen[name]
-            try:
-                question = to_question(row, self.fields, self.definition.keep, f"{self.name}-{ordinal}")
-            except RowError as error:
-                raise QuestionsError(f"{self.where(number)}: {error}") from None
-            yield number, None if question.question_group in self.excluded else question
-
-    def where(self, number: int) -> str:
-        """`file.jsonl:12`, or `owner/name/test, row 12`."""
-        return f"{self.rows.label}:{number}" if self.rows.unit == "line" else f"{self.rows.label}, row {number}"
-
-
-def open_set(spec: DatasetSpec, base: Path, excluded: Iterable[str] = ()) -> QuestionSet:
-    """The set a study names, ready to be read. Relative paths start at `base`, the study's folder."""
-    definition, source = load_set(spec.set, base)
-    fields, declared = definition.fields, True
-    path = local_file(spec, definition, source, base)
-    if path is not None and spec.path and spec.columns == "plain":
-        fields, declared = (PLAIN_CSV if FileRows(path).format in ("csv", "tsv") else PLAIN), False
-    columns = (*fields.columns(), *definition.keep)
-    rows: Rows
-    if path is not None:
-        needed = FieldMap(question=fields.question, answers=fields.answers).columns()
-        rows = FileRows(path, columns, tuple(needed))
-    else:
-        assert definition.hub is not None
-        rows = HubRows(definition.hub, columns)
-    return QuestionSet(spec.name, definition, rows, fields, declared, frozenset(map(group_key, excluded)))
 
 
 def questions_stage(spec: DatasetSpec, store: Store, progress: Progress = silent) -> Sharded[Question]:
@@ -209,3 +123,9 @@ def _examples(study: Study) -> list[Example]:
     """Every solved question that stands in some model's prompt."""
     prompts = [study.prompt_for(model) for model in study.models]
     return [example for prompt in prompts for example in prompt.examples[: prompt.shots]]
+
+
+def stage_of(context: Context, job: Job) -> Sharded[Question]:
+    """The stage that a job asks for."""
+    spec = next(dataset for dataset in context.store.study.datasets if dataset.name == job.dataset)
+    return questions_stage(spec, context.store, context.progress)

@@ -9,20 +9,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from anchorscope.errors import AnchorscopeError, did_you_mean
-from anchorscope.evidence.ledger import ledger
-from anchorscope.evidence.lines import lines_of
-from anchorscope.pathways.lookup import Numbers, collect, read_mapstats, read_pathways
+from anchorscope.evidence.ledger import kept_ledger, ledger
+from anchorscope.evidence.lines import lines_of, statistics_of
+from anchorscope.pathways.chart import Chart
+from anchorscope.pathways.lookup import ChartNumbers, collect, read_mapstats, read_pathways
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.caption import caption_of
-from anchorscope.report.charts import CHARTS, Chart
-from anchorscope.report.compared import panels_of
+from anchorscope.report.charts import CHARTS, evidence_charts
 from anchorscope.report.csv import to_csv
-from anchorscope.report.describe import alt_text, page, read_ledger
-from anchorscope.report.drawing import draw_chart, draw_on, drawn_rows, figure_under, rows_with_numbers, style
-from anchorscope.report.evidence import EVIDENCE_CHARTS, statistics_of
-from anchorscope.report.layermap import draw_maps
-from anchorscope.report.ledger import draw_ledger
-from anchorscope.report.saved import saved_as, write_contents
+from anchorscope.report.draw.files import saved_as, write_contents
+from anchorscope.report.draw.heatmap import draw_maps
+from anchorscope.report.draw.ledger import draw_ledger
+from anchorscope.report.draw.lines import draw_chart, draw_on, drawn_rows, figure_under, rows_with_numbers, style
+from anchorscope.report.text.caption import caption_of
+from anchorscope.report.text.describe import alt_text, page
+from anchorscope.report.text.panels import panels_of
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
 
@@ -39,7 +39,7 @@ def write_figures(store: Store, point: ReadPoint, folder: Path | None = None) ->
         written += draw_maps(list(read_mapstats(store, point)), models, datasets, place, point, about)
     found = lines_of(store, point)
     if found:
-        written += draw(statistics_of(found, point), models, datasets, place, point, charts=EVIDENCE_CHARTS)
+        written += draw(statistics_of(found, point), models, datasets, place, point, charts=evidence_charts())
         written += draw_ledger(ledger(found), found, place)
     return written
 
@@ -92,7 +92,7 @@ def described(store: Store, point: ReadPoint, name: str = "delta_p", alt: bool =
     with style():
         figure = draw_chart(chart, numbers, models, datasets, {model: _layers(numbers, model) for model in models})
         panels = panels_of(chart, numbers, models, datasets, figure)
-        return alt_text(chart, panels) if alt else page(chart, panels, point, read_ledger(store.root))
+        return alt_text(chart, panels) if alt else page(chart, panels, point, kept_ledger(store.root))
 
 
 def panel_on(
@@ -119,5 +119,5 @@ def _chart(name: str) -> Chart:
     return CHARTS[name]
 
 
-def _layers(numbers: Numbers, model: str) -> int:
+def _layers(numbers: ChartNumbers, model: str) -> int:
     return 1 + max((row.layer for (_, of, _), line in numbers.rows.items() if of == model for row in line), default=0)

@@ -17,9 +17,9 @@ from anchorscope.progress import Progress, silent
 from anchorscope.questions.definition import known_sets
 from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.questions.stage import questions_stage
-from anchorscope.run.engine import fill
 from anchorscope.store import Store
 from anchorscope.store.files import is_local, write_text
+from anchorscope.store.fill import fill
 from anchorscope.study import ModelSpec, Study
 
 QUESTIONS_PER_SET = 200

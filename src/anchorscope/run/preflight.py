@@ -6,43 +6,66 @@ Loads neither torch nor transformers. What a run already has is not asked for ag
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from anchorscope.answers.record import ANSWERS
-from anchorscope.errors import HubError, ModelError, StudyError
+from anchorscope.errors import HubError, ModelError, StoreError, StudyError
 from anchorscope.grades.judge import key_of
 from anchorscope.models.sites import sites_of
 from anchorscope.models.source import locate_model
 from anchorscope.progress import Notice, nobody
+from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.hub_rows import HubRows
+from anchorscope.questions.question_set import open_set
 from anchorscope.questions.record import QUESTIONS
-from anchorscope.questions.stage import open_set
-from anchorscope.store import Store
+from anchorscope.run.stages import stages_of
+from anchorscope.store import StageDef, Store
 from anchorscope.study import DatasetSpec, ModelSpec, Study
+from anchorscope.study.terms import ENOUGH_RIGHT, FEWEST_RIGHT
 from anchorscope.traces.record import TRACES
 
-NEEDED, WANTED = 20, 300  # right answers per model and set without which no probe is fitted; and that probes want
 USUAL = (0.03, 0.3)  # share of right answers: of small models on hard sets, of large ones
 
 
-def preflight(study: Study, root: Path, notice: Notice = nobody) -> None:
-    """Paths, data and models: raises what a person can mend, and tells what is likely to disappoint."""
-    store = Store(root, study)
+def preflight(study: Study, root: Path, notice: Notice = nobody, stages: Sequence[StageDef] | None = None) -> None:
+    """Paths, data and models: raises what a person can mend, and tells what is likely to disappoint.
+
+    `stages`: what will be made; by default all stages of the study.
+    """
+    store, wanted = Store(root, study), stages_of(study) if stages is None else stages
     if study.engine.kind == "ray" and find_spec("ray") is None:
         raise StudyError("engine: {kind: ray} needs Ray", "Run: pip install 'anchorscope[ray]'")
     for dataset in study.datasets:
         if not store.questions(dataset.name).complete(QUESTIONS):
             _reach_set(dataset, study)
+    if not any(stage.heavy for stage in wanted):
+        return
     if study.grades.judge is not None:
         key_of(study.grades.judge)
     for model in study.models:
         if not all(store.results(model.name, dataset.name).complete(TRACES) for dataset in study.datasets):
             _reach_model(model, study)
+    _check_answers_file(store)
     if not any(store.results(m.name, d.name).entry(ANSWERS) for m in study.models for d in study.datasets):
         for dataset in study.datasets:
             if warning := few_right(dataset):
                 notice(warning)
+
+
+def _check_answers_file(store: Store) -> None:
+    """Refuse a file of answers that has changed since the run was begun; a complete run would not notice."""
+    study = store.study
+    if study.answers.file is None:
+        return
+    cells = [store.results(model.name, dataset.name) for model in study.models for dataset in study.datasets]
+    begun = {entry["inputs"]["answers"]["file"] for cell in cells if (entry := cell.entry(ANSWERS)) is not None}
+    if begun and begun != {FileRows(study.base / study.answers.file).identity()["sha256"]}:
+        raise StoreError(
+            f"{study.answers.file} has changed since the run in {store.root} was begun from it (inputs.answers.file)",
+            "Restore the file, or give the study another name.",
+        )
 
 
 def _reach_set(dataset: DatasetSpec, study: Study) -> None:
@@ -80,10 +103,10 @@ def _reach_model(model: ModelSpec, study: Study) -> None:
 
 def few_right(dataset: DatasetSpec) -> str | None:
     """Say beforehand when a sample is too small for probes whatever the model answers, or for most models."""
-    if dataset.sample is None or dataset.sample * USUAL[1] >= WANTED:
+    if dataset.sample is None or dataset.sample * USUAL[1] >= ENOUGH_RIGHT:
         return None
     low, high = (round(share * dataset.sample) for share in USUAL)
     outlook = f"{dataset.name}: of {dataset.sample:,} questions models get some {low:,} to {high:,} right"
-    if high < NEEDED:
-        return f"{outlook}; probes need {NEEDED} at the least, so this will hardly end in a chart. Sample more."
-    return f"{outlook}; probes need {NEEDED} and want {WANTED}. More questions give narrower intervals."
+    if high < FEWEST_RIGHT:
+        return f"{outlook}; probes need {FEWEST_RIGHT} at the least, so this will hardly end in a chart. Sample more."
+    return f"{outlook}; probes need {FEWEST_RIGHT} and want {ENOUGH_RIGHT}. More questions give narrower intervals."

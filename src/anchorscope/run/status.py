@@ -6,21 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anchorscope.answers.record import ANSWERS, SAMPLED
 from anchorscope.errors import ProbeError
-from anchorscope.evidence.record import EVIDENCE
-from anchorscope.grades.record import GRADES
-from anchorscope.pathways.record import MAPSTATS, PATHWAYS
-from anchorscope.probes.record import LEFT_OUT, MAPS, PROMPTS, READOUTS, SALIENCY, TEXT_ONLY, WITHIN
-from anchorscope.questions.record import QUESTIONS
-from anchorscope.run.command import remembered_command
-from anchorscope.spans.record import SPANS
-from anchorscope.store import Kind, Plan, Store, Table
+from anchorscope.probes.record import TEXT_ONLY
+from anchorscope.run.progress_file import remembered_command
+from anchorscope.run.stages import stages_of
+from anchorscope.store import Plan, Store, Table
 from anchorscope.store.files import every
 from anchorscope.store.rundir import versions
 from anchorscope.store.table import Aside
 from anchorscope.study import Study
-from anchorscope.traces.record import MASS, TRACES
+from anchorscope.traces.record import TRACES
 
 SHOWN = 3  # of the samples of a table that were set aside
 
@@ -77,19 +72,12 @@ class RunStatus:
 
 def expected(study: Study) -> Iterator[tuple[str, str]]:
     """Every table a whole run of the study has: its part and its name."""
-    for dataset in study.datasets:
-        yield f"questions/{dataset.name}", QUESTIONS.name
-    maps: list[Kind[Any]] = [MAPS, MAPSTATS] if study.map is not None else []
-    measured: list[Kind[Any]] = [READOUTS, LEFT_OUT, PATHWAYS, *maps]
-    if study.evidence is not None:
-        measured += [WITHIN, PROMPTS, SALIENCY, EVIDENCE]
-    kinds: list[Kind[Any]] = [ANSWERS, GRADES, SPANS, TRACES, *([MASS] if study.traces.mass else []), TEXT_ONLY]
-    kinds += [SAMPLED] if study.evidence is not None else []
-    kinds += [kind.at(point) for point in study.traces.points for kind in measured]
-    for model in study.models:
+    shared = [kind.name for stage in stages_of(study) if stage.scope == "dataset" for kind in stage.kinds(study)]
+    own = [kind.name for stage in stages_of(study) if stage.scope != "dataset" for kind in stage.kinds(study)]
+    for part, names in (("questions", shared), *((model.name, own) for model in study.models)):
         for dataset in study.datasets:
-            for kind in kinds:
-                yield f"{model.name}/{dataset.name}", kind.name
+            for name in names:
+                yield f"{part}/{dataset.name}", name
 
 
 def status_of(store: Store) -> RunStatus:

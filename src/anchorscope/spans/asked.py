@@ -13,10 +13,10 @@ from anchorscope.errors import ModelError
 from anchorscope.models.prompts import Prompter, answer_ids
 from anchorscope.questions.record import Question
 from anchorscope.spans.alignment import Range, align, decode
-from anchorscope.spans.find import find_spans
+from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.marks import ByHand, Marks, marked_tokens
 from anchorscope.spans.record import Spans
-from anchorscope.study import PromptSpec
+from anchorscope.study import PromptSpec, SpansSpec
 from anchorscope.study.terms import ExactRule
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def _put_asked(model: Model, asked: Asked) -> Put:
     answered = answer_ids(prompter, prompt, answer)
     row = replace(Question.asked(asked.question, [answer]), context=asked.context)
     by_hand = ByHand(asked.exact_question, asked.exact_answer)
-    spans = find_spans(prompt, answered, answer, row, model.tokenizer, asked.rule, seed=asked.seed, by_hand=by_hand)
+    maker = SampleMaker(prompter, SpansSpec(exact_question=asked.rule), asked.seed)
+    spans = maker.spans(row, prompt, answered, answer, by_hand)
     if spans.dropped is not None:
         raise ModelError(f"this question and answer cannot be traced: {spans.dropped}")
     ids = [*prompt.ids, *answered]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anchorscope.store.stage import StageDef
 from anchorscope.store.table import Kind
 
 
@@ -59,3 +60,10 @@ class Spans:
 
 
 SPANS = Kind("spans", Spans)
+
+STAGES = (
+    StageDef(
+        "spans", (SPANS,), "anchorscope.spans.stage:stage_of", after=("questions", "answers"), needs="tokenizer",
+        dealt_like="answers",
+    ),
+)  # fmt: skip

@@ -29,6 +29,11 @@ class Sample:
     spans: Spans
     """Which tokens are what; `dropped` says why a sample cannot be used."""
 
+    @property
+    def exact_tokens(self) -> int:
+        """The number of tokens of the answer up to its last exact one."""
+        return self.spans.answer_last - self.spans.answer[0] + 1
+
 
 def read_samples(store: Store, model: str, dataset: str, ids: Collection[str] | None = None) -> Iterator[Sample]:
     """The samples of one model and dataset, in order, dropped ones included; those of some questions, or all."""
@@ -58,7 +63,9 @@ def usable(store: Store, model: str, dataset: str) -> Iterator[tuple[str, bool]]
 
 
 def _unlike(cell: Cell) -> StoreError:
-    return StoreError(f"{cell.folder}: answers and spans do not fit together", "Run: anchorscope answer STUDY")
+    return StoreError(
+        f"{cell.folder}: answers and spans do not fit together", "Run: anchorscope run STUDY --until answers"
+    )
 
 
 def summary(cell: Cell) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The fourth stage: from answers to the `spans` table.
+"""From answers to the `spans` table.
 
 A sample without valid spans is dropped with its reason; what the table holds says how many each reason took.
 """
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from anchorscope.answers.record import ANSWERS, Answer
 from anchorscope.errors import StoreError
+from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
 from anchorscope.questions.record import QUESTIONS, Question
-from anchorscope.spans.find import find_spans
+from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.record import SPANS, Spans
-from anchorscope.store import Sharded, Store
-from anchorscope.study import Study
+from anchorscope.store import Job, Sharded, Store
 
 
 def spans_stage(model: Model, dataset: str, store: Store) -> Sharded[Spans]:
@@ -26,31 +26,25 @@ def spans_stage(model: Model, dataset: str, store: Store) -> Sharded[Spans]:
     assert begun is not None
     inputs = {"answers": begun["inputs"], "spans": study.spans.model_dump(mode="json"), "seed": study.seed}
     table = cell.begin(SPANS, answers.plan, inputs, {})
-    prompter = Prompter(model.tokenizer, study.prompt_for(model.spec), model.wants_bos)
+    maker = SampleMaker.of(Prompter(model.tokenizer, study.prompt_for(model.spec), model.wants_bos), study)
     return Sharded(
         f"{model.name}, {dataset}: finding exact tokens",
         (table,),
-        lambda shard: [_spans(questions.read(shard), answers.read(shard), prompter, study)],
+        lambda shard: [_spans(questions.read(shard), answers.read(shard), maker)],
     )
 
 
-def _spans(questions: Sequence[Question], answers: Sequence[Answer], prompter: Prompter, study: Study) -> list[Spans]:
+def _spans(questions: Sequence[Question], answers: Sequence[Answer], maker: SampleMaker) -> list[Spans]:
     """The spans of some samples, in prompts made again and compared with those that were answered."""
     spans = []
-    prompts = prompter.many([(q.question, a.context) for q, a in zip(questions, answers, strict=True)])
+    prompts = maker.prompter.many([(q.question, a.context) for q, a in zip(questions, answers, strict=True)])
     for question, answer, prompt in zip(questions, answers, prompts, strict=True):
-        if prompt.ids != prompter.shared_ids + answer.prompt_ids:
+        if prompt.ids != maker.prompter.shared_ids + answer.prompt_ids:
             raise StoreError(f"the prompt of question '{question.id}' is not the one that was answered")
-        spans.append(
-            find_spans(
-                prompt,
-                answer.answer_ids,
-                answer.answer,
-                question,
-                prompter.tokenizer,
-                study.spans.exact_question,
-                study.spans.controls,
-                study.seed,
-            )
-        )
+        spans.append(maker.spans(question, prompt, answer.answer_ids, answer.answer))
     return spans
+
+
+def stage_of(context: ModelContext, job: Job) -> Sharded[Spans]:
+    """The stage that a job asks for."""
+    return spans_stage(context.model(job.model, "tokenizer"), job.dataset, context.store)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 M = TypeVar("M")
 
 TRIES = 2  # of a shard as planned, in one process
-DEATHS = 3  # processes that died over a shard, and then its samples are tried alone
+CRASHED = 3  # processes that crashed over a shard, and then its samples are tried alone
 ALONE = 2  # processes that died over one sample alone, and then it is set aside
 TOGETHER = 2  # processes that died over all that go through alone, and then the run stops
 LESS = "Likely it has too little memory: lower traces.memory or answers.batch_tokens."
@@ -74,7 +74,7 @@ class Guard(Generic[T]):
     ) -> tuple[M, list[Aside]]:
         # 1. all together, as planned
         failure: Exception | None = None
-        for _ in range(TRIES if tried.begun <= DEATHS else 0):
+        for _ in range(TRIES if tried.begun <= CRASHED else 0):
             try:
                 return work(samples), []
             except NOT_THE_SAMPLE:

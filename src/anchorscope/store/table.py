@@ -106,7 +106,7 @@ class Aside:
     """What happened, in one line."""
 
 
-class Look(NamedTuple):
+class ShardState(NamedTuple):
     """What a shard's file says of itself."""
 
     rows: int | None
@@ -155,21 +155,21 @@ class Table(Generic[R]):
         """The shards that are still to be made: those that are not there or are not whole."""
         return [shard for shard, look in enumerate(self.looks()) if not look.whole]
 
-    def looks(self) -> Iterator[Look]:
+    def looks(self) -> Iterator[ShardState]:
         """A look at each shard, in order."""
         return every(self.look, range(self.plan.shards), self.folder)
 
-    def look(self, shard: int) -> Look:
+    def look(self, shard: int) -> ShardState:
         """What a shard's file says of itself, at its end."""
         try:
             footer = _footer(self.path(shard))
         except FileNotFoundError:
-            return Look(None, [], False)
+            return ShardState(None, [], False)
         except (pa.ArrowException, OSError):
-            return Look(-1, [], False)
+            return ShardState(-1, [], False)
         rows, expected = int(footer.num_rows), len(self.plan.rows_of(shard))
         aside = [Aside(*each) for each in json.loads((footer.metadata or {}).get(ASIDE, b"[]"))]
-        return Look(rows, aside, rows in (expected, expected - len(aside)))
+        return ShardState(rows, aside, rows in (expected, expected - len(aside)))
 
     def rows_in(self, shard: int) -> int | None:
         """How many rows a shard's file says it has; None when it is not there, -1 when it is damaged."""

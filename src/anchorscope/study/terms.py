@@ -57,6 +57,14 @@ MIRROR: Position = "after_answer"
 """Where the mirror reads: the question and the answer lie before it alike."""
 
 
+MIN_GROUP = 30
+"""Samples that a group must have for a number, a line or a verdict; fewer are "too few"."""
+FEWEST_RIGHT = 20
+"""Right answers, and wrong ones, without which nothing is fitted."""
+ENOUGH_RIGHT = 300
+"""Right answers per model and dataset that probes want."""
+
+
 class ReadPoint(NamedTuple):
     """Where and at which token activations are read: what probes, read-outs and pathways are of."""
 
@@ -72,6 +80,25 @@ class ReadPoint(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.site} at {self.position}"
+
+
+class StateName(NamedTuple):
+    """What states are called: in the files of activations, and by detectors, which see more than a study reads."""
+
+    condition: str
+    """A condition; or what a detector makes of the pass, such as raised_question:+1; or other: another model's."""
+    site: str
+    """Where in the layer."""
+    position: str
+    """At which token; answer_mean is the mean over the answer's."""
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+    @classmethod
+    def parse(cls, text: str) -> StateName:
+        """From `condition/site/position`."""
+        return cls(*text.split("/"))
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from anchorscope.errors import StoreError
 from anchorscope.store import Cell
 from anchorscope.store.tensors import Piece, UnreadableError, read_headers, read_pieces
-from anchorscope.study.terms import Condition, Further, ReadPoint
+from anchorscope.study.terms import Condition, Further, ReadPoint, StateName
 from anchorscope.traces.record import TRACES
 
 ReadLayer = Callable[[Condition | Further, int], NDArray[np.float32]]
@@ -22,7 +22,7 @@ ReadLayer = Callable[[Condition | Further, int], NDArray[np.float32]]
 
 def tensor_name(condition: Condition | Further, point: ReadPoint) -> str:
     """What an activation is called in its file."""
-    return f"{condition}/{point.site}/{point.position}"
+    return str(StateName(condition, *point))
 
 
 def support_name(condition: str) -> str:

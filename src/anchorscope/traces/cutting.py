@@ -8,14 +8,13 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import get_args
 
 import torch
 
 from anchorscope.errors import ModelError
-from anchorscope.models.load import Model, Network, Tokenizer
-from anchorscope.models.opened import open_model
+from anchorscope.models.load import Model, Tokenizer
+from anchorscope.models.opened import ModelLike, open_model
 from anchorscope.spans.asked import Asked, Put, put
 from anchorscope.spans.marks import Marks
 from anchorscope.study.terms import SITES, Into, Position, Site, SpanName
@@ -27,7 +26,6 @@ from anchorscope.traces.tracer import Read, Tracer
 Heads = Iterable[int] | Mapping[int, Iterable[int]]
 """Heads for which a cut holds: in all its layers, or by layer."""
 SPAN_NAMES: tuple[str, ...] = (*get_args(SpanName), "exact_answer")
-ModelLike = Model | str | Path | Network
 """What `open_model` opens."""
 
 

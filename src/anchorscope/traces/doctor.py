@@ -17,7 +17,7 @@ from anchorscope.errors import ModelError, reason_of
 from anchorscope.models.load import EAGER_FAMILIES, Model
 from anchorscope.models.prompts import Prompt, Prompter
 from anchorscope.questions.record import Question
-from anchorscope.spans.find import find_spans
+from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.record import Spans
 from anchorscope.spans.words import content_words
 from anchorscope.study.terms import CONDITIONS, SITES, Condition, Site
@@ -40,7 +40,7 @@ OF_EFFECT = 0.2  # of the knockout's own effect, by which its cut may differ fro
 ROUNDED = 4  # tolerances that a model's own rounding in float32 may add where a cut is checked by hand
 EAGER = 1e-5  # transformers casts the eager softmax to float32
 LONGEST_WINDOW = 2048  # a longer sliding window costs too much to fill here
-States = dict[Site, torch.Tensor]
+SiteStates = dict[Site, torch.Tensor]
 """States of each site: (layer, read, width)."""
 
 
@@ -121,7 +121,7 @@ class Doctor:
     def spans(self) -> list[Spans]:
         """Their spans."""
         return [
-            find_spans(prompt, ids, answer, Question.asked(question, [answer]), self.model.tokenizer)
+            SampleMaker(self.prompter).spans(Question.asked(question, [answer]), prompt, ids, answer)
             for (question, answer), prompt, ids in zip(CASES, self.prompts, self.answers, strict=True)
         ]
 
@@ -139,7 +139,7 @@ class Doctor:
         """The knockout of one case."""
         return Knockout().cut(self.spans[case])
 
-    def compare(self, ours: States, expected: States, tolerance: float) -> str:
+    def compare(self, ours: SiteStates, expected: SiteStates, tolerance: float) -> str:
         """The largest difference, or a failure that says where it is."""
         worst, where = self.worst(ours, expected)
         text = f"largest difference {worst:.1e} ({where})"
@@ -147,7 +147,7 @@ class Doctor:
             raise _Failed(f"{text}, allowed {tolerance:.0e}")
         return text
 
-    def worst(self, ours: States, expected: States) -> tuple[float, str]:
+    def worst(self, ours: SiteStates, expected: SiteStates) -> tuple[float, str]:
         """The largest difference, and where it is."""
         worst, where = 0.0, ""
         for site, states in expected.items():
@@ -167,13 +167,13 @@ class Doctor:
         return gap.amax(dim=(1, 2)) / scale.amax(dim=(1, 2)).clamp(min=1e-30)
 
 
-def _one(doctor: Doctor, case: int, streams: Sequence[Stream], stream: int, shared: Sequence[int] = ()) -> States:
+def _one(doctor: Doctor, case: int, streams: Sequence[Stream], stream: int, shared: Sequence[int] = ()) -> SiteStates:
     """Read one case alone, at its last two tokens, under one of its streams."""
     end = len(doctor.ids[case])
     return doctor.tracer(shared)([streams], [Read(0, stream, end - 2), Read(0, stream, end - 1)])
 
 
-def _plain(doctor: Doctor, case: int) -> States:
+def _plain(doctor: Doctor, case: int) -> SiteStates:
     end = len(doctor.ids[case])
     return read_plain(doctor.model, doctor.ids[case], [end - 2, end - 1], SITES)
 
@@ -307,7 +307,7 @@ def conditions(doctor: Doctor) -> str:
     return doctor.compare(together, expected, doctor.tolerance)
 
 
-def _alone(doctor: Doctor, ids: list[int], spans: Spans, condition: Condition, layers: int) -> States:
+def _alone(doctor: Doctor, ids: list[int], spans: Spans, condition: Condition, layers: int) -> SiteStates:
     """One condition of one case, in a row of its own, nothing shared."""
     if condition == "answer_only":
         left = [*ids[: spans.prefix[1]], *ids[spans.cue[0] :]]

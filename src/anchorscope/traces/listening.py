@@ -31,7 +31,7 @@ class Listening(Heard):
         self.model, self.sites = model, tuple(sites)
         self._modules = {site: site_modules(model.network, model.sites, site) for site in self.sites}
         self._hooks = ExitStack()
-        self._batch: _Batch | None = None
+        self._batch: _HeardBatch | None = None
         self._states: dict[int, dict[Site, torch.Tensor]] = {}  # by the prompt's number in the call
 
     def __enter__(self) -> Listening:
@@ -60,7 +60,7 @@ class Listening(Heard):
         """A batch begins."""
         if not self._states.keys().isdisjoint(rows):
             raise ValueError("a Listening hears one call of a generator: take a new one for the next")
-        self._batch = _Batch(rows)
+        self._batch = _HeardBatch(rows)
 
     def step(self, slots: Mapping[int, int]) -> None:
         """A forward was made, for these rows of the batch."""
@@ -77,7 +77,7 @@ class Listening(Heard):
         self._states.update(self._begun().complete(tuple(self._modules)))
         self._batch = None
 
-    def _begun(self) -> _Batch:
+    def _begun(self) -> _HeardBatch:
         if self._batch is None:
             raise ValueError("no batch has begun")
         return self._batch
@@ -99,7 +99,7 @@ class Listening(Heard):
         batch.heard += 1
 
 
-class _Batch:
+class _HeardBatch:
     """What is kept of one batch, forward by forward; nothing waits for the device until the end."""
 
     def __init__(self, rows: Sequence[int]) -> None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from anchorscope.store.stage import StageDef
 from anchorscope.store.table import Kind
+from anchorscope.study import Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +60,17 @@ class Mass:
 
 TRACES = Kind("traces", Trace)
 MASS = Kind("mass", Mass)
+
+
+def _measures_mass(study: Study) -> bool:
+    return bool(study.traces.mass)
+
+
+# mass does not read what was traced, only which samples are: both go through one pool of workers side by side
+STAGES = (
+    StageDef("traces", (TRACES,), "anchorscope.traces.stage:traces_of", after=("grades", "spans"), needs="weights"),
+    StageDef(
+        "mass", (MASS,), "anchorscope.traces.stage:mass_of", after=("grades", "spans"), needs="weights", whole=True,
+        told_as="traces", wanted=_measures_mass,
+    ),
+)  # fmt: skip

@@ -40,7 +40,9 @@ from anchorscope.traces.layout import Stream, lay_out
 NAME = "anchorscope_saliency"
 Ints = NDArray[np.int64]
 Attend = Callable[..., tuple[torch.Tensor, None]]
-Probe = tuple[nn.Module, NDArray[np.float32]]  # the module whose output is read, and a probe's weights for each sample
+ReadoutProbe = tuple[
+    nn.Module, NDArray[np.float32]
+]  # the module whose output is read, and a probe's weights for each sample
 Of = Literal["logit", "loss"]
 """What the gradient is of: the probe's logit, or the log-likelihood of the answer (the published one)."""
 
@@ -70,13 +72,15 @@ def saliencies(
     cost = _cost(model, texts, len(shared_ids), layer, of)
     module = site_modules(model.network, model.sites, site)[layer]
     for rows in plan_batches([len(text.late) for text in texts], int(memory * 1e9), cost):
-        batch = _Batch([texts[row] for row in rows], len(shared_ids))
+        batch = _GradientBatch([texts[row] for row in rows], len(shared_ids))
         by_layer[rows] = _saliency(model, prefix, batch, layer, None if of == "loss" else (module, weights[rows]))
         give_back()
     return by_layer
 
 
-def _saliency(model: Model, prefix: Prefix, batch: _Batch, layer: int, probe: Probe | None) -> NDArray[np.float64]:
+def _saliency(
+    model: Model, prefix: Prefix, batch: _GradientBatch, layer: int, probe: ReadoutProbe | None
+) -> NDArray[np.float64]:
     """(sample, layer + 1) of one batch; without a probe, of the answer's log-likelihood."""
     with _frozen(model.network):
         late = _Late(
@@ -86,7 +90,7 @@ def _saliency(model: Model, prefix: Prefix, batch: _Batch, layer: int, probe: Pr
         return late.saliency(read, layer)
 
 
-def _cost(model: Model, texts: Sequence[_Text], before: int, layer: int, of: Of) -> Callable[[int], int]:
+def _cost(model: Model, texts: Sequence[_SampleText], before: int, layer: int, of: Of) -> Callable[[int], int]:
     """The bytes of one sample in a batch whose samples have `late` late tokens at most: no more than
 
         early pass + MARGIN × (layers × (own × key + late × (token + heads × (before + own) × edge)) + late × predicted)
@@ -125,7 +129,7 @@ def _frozen(network: nn.Module) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Text:
+class _SampleText:
     """One sample as it goes through the model. Places are counted from the start of the text, the prefix included."""
 
     ids: list[int]
@@ -147,7 +151,7 @@ class _Text:
         return self.ids[self.start :]
 
 
-def _text(sample: Sample, shared_ids: Sequence[int], place: int, of: Of) -> _Text:
+def _text(sample: Sample, shared_ids: Sequence[int], place: int, of: Of) -> _SampleText:
     spans, prompt = sample.spans, [*shared_ids, *sample.answer.prompt_ids]
     ids = [*prompt, *sample.answer.answer_ids]
     if not spans.exact_question or not spans.exact_answer:
@@ -157,16 +161,16 @@ def _text(sample: Sample, shared_ids: Sequence[int], place: int, of: Of) -> _Tex
         start, end = min(start, place), max(*spans.exact_answer, place) + 1
     if not max(len(shared_ids) - 1, *spans.exact_question) < start:
         raise ValueError(f"{spans.id}: exact question tokens stand before what is read")
-    return _Text(ids[:end], start, place, spans.exact_question, spans.exact_answer, len(prompt))
+    return _SampleText(ids[:end], start, place, spans.exact_question, spans.exact_answer, len(prompt))
 
 
-class _Batch:
+class _GradientBatch:
     """Samples that go through together: their late tokens as slots of one flat list, and in rows where they attend.
 
     A row's keys are in columns: the prefix, then the early tokens, then the late ones, padded behind each of the two.
     """
 
-    def __init__(self, texts: Sequence[_Text], shared: int) -> None:
+    def __init__(self, texts: Sequence[_SampleText], shared: int) -> None:
         self.texts, self.shared = texts, shared
         lengths = np.array([len(text.late) for text in texts])
         self.starts = np.array([text.start for text in texts])
@@ -255,7 +259,7 @@ class _Early:
 
 
 @torch.no_grad()
-def _early_pass(model: Model, prefix: Prefix, batch: _Batch, last: int) -> _Early:
+def _early_pass(model: Model, prefix: Prefix, batch: _GradientBatch, last: int) -> _Early:
     """Run the early tokens of a batch, as far as the keys of the last layer that is needed."""
     streams = [[Stream(tuple(text.ids[batch.shared : text.start]), batch.shared)] for text in batch.texts]
     layout = lay_out(streams, batch.shared, model.source.layers)
@@ -270,7 +274,7 @@ def _early_pass(model: Model, prefix: Prefix, batch: _Batch, last: int) -> _Earl
 class _Late:
     """Attention of the late tokens, written out. It keeps their rows of each layer's attention map."""
 
-    def __init__(self, model: Model, prefix: Prefix, batch: _Batch, early: _Early) -> None:
+    def __init__(self, model: Model, prefix: Prefix, batch: _GradientBatch, early: _Early) -> None:
         self.batch, self._name, self._prefix, self._early = batch, model.name, prefix, early
         unseen = {window: torch.from_numpy(batch.unseen(window)) for window in set(model.windows)}
         self._unseen = [unseen[window] for window in model.windows]

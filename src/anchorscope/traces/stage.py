@@ -1,4 +1,4 @@
-"""The fifth stage: from samples to the `traces` table and the activations beside it.
+"""From samples to the `traces` table and the activations beside it.
 
 Models here answer a few percent right, so wrong answers are drawn: every row keeps the probability with which it was.
 Activations are safetensors shards, one tensor `condition/site/position` of shape (layer, sample, width) each, in the
@@ -13,12 +13,13 @@ from typing import Any
 
 from safetensors.torch import save
 
+from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import closing_id
 from anchorscope.progress import Advance
 from anchorscope.spans import SPANS
 from anchorscope.spans.samples import Sample, read_samples
-from anchorscope.store import Forward, Guard, Plan, Sharded, Store, Whole
+from anchorscope.store import Forward, Guard, Job, Plan, Sharded, Store, Whole
 from anchorscope.store.files import write_bytes
 from anchorscope.store.table import Aside
 from anchorscope.traces.activations import activations_path
@@ -74,7 +75,7 @@ def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: S
         write_bytes(activations_path(cell, shard), save(states))
         return [[chosen.row(each, donors.get(each.question.id)) for each in some if each.question.id not in left]]
 
-    return Sharded(f"{model.name}, {dataset}: tracing", (table,), trace, aside=aside)
+    return Sharded(f"{model.name}, {dataset}: tracing", (table,), trace, aside=aside, guarded=True)
 
 
 def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Store) -> Whole[Mass]:
@@ -129,3 +130,13 @@ def _passes(model: Model, tracer: Tracer, store: Store, donors: dict[str, Donors
         int(bool(shared) and shared[0] == model.tokenizer.bos_token_id),
         {name: each.patches for name, each in donors.items()},
     )
+
+
+def traces_of(context: ModelContext, job: Job) -> Sharded[Trace]:
+    """The stage that a job asks for."""
+    return traces_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)
+
+
+def mass_of(context: ModelContext, job: Job) -> Whole[Mass]:
+    """The stage that a job asks for."""
+    return mass_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)

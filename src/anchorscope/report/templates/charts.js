@@ -178,25 +178,20 @@ const layersOf = (m) =>
     ...about.samples.cells.filter((cell) => cell.model === m).flatMap((cell) => cell.points.map((p) => p?.layers ?? 0)),
   );
 
-// --- other charts: as charts.py has them
-const TABS = {
-  nulls: ["nulls", "delta_p_controlled", "delta_p_strata"],
-  auroc: ["auroc"],
-  within: ["within_question", "donors"],
-  mirror: ["mirror", "answer_only"],
-};
+// --- other charts: each value says its title and its tab
 function drawTab(tab) {
   const place = byId(`tab-${tab}`);
-  const charts = TABS[tab].map((name) => about.charts.find((chart) => chart.name === name)).filter(Boolean);
+  const charts = about.charts.filter((chart) => chart.tab === tab);
   if (!place.childElementCount) {
     for (const chart of charts)
       place.append(
-        make("h2", {}, TITLES[chart.name]),
+        make("h2", {}, chart.title),
         make("div", { class: "chart", id: `chart-${chart.name}` }),
-        make("p", { class: "caption" }, chart.caption),
+        make("p", { class: "caption", id: `caption-${chart.name}` }),
       );
   }
   for (const chart of charts) {
+    byId(`caption-${chart.name}`).textContent = captionOf(chart);
     drawRows(byId(`chart-${chart.name}`), chart.rows, {
       height: 215,
       letters: true,
@@ -206,16 +201,14 @@ function drawTab(tab) {
     });
   }
 }
-const TITLES = {
-  nulls: "What would come about by itself",
-  delta_p_controlled: "The controlled chart",
-  delta_p_strata: "Within predicted classes, and without the mean shift",
-  auroc: "How well right is told from wrong, and what the cut takes",
-  within_question: "Among several answers to one question",
-  donors: "Another question's words in the place of the own ones",
-  mirror: "The mirror: read behind the answer",
-  answer_only: "Without the question",
-};
+// the words of the chart, and of those of its rows that have lines
+function captionOf(chart) {
+  const point = pointNumber();
+  const drawn = (row) =>
+    row.curves.some((c) => about.models.some((_, m) => about.sets.some((_, s) => lineOf(point, m, s, c.key).length)));
+  const rows = chart.rows.map((row, r) => (row.caption && drawn(row) ? `(${"abcdefgh"[r]}) ${row.caption}` : ""));
+  return [chart.caption, ...rows].filter(Boolean).join(" ");
+}
 
 function drawMaps() {
   const place = byId("tab-maps"),

@@ -1,12 +1,12 @@
 // One sample, or two side by side.
 
 const LINES = {
-  clean: ["clean pass", "#3f7fbf", ""],
-  knockout: ["question's exact tokens cut", "#c8442f", ""],
-  control_question: ["other question tokens cut", "#8a8f98", "5 3"],
-  control_random: ["near tokens cut", "#b08d57", "2 3"],
-  control_prefix: ["words of the examples cut", "#7a9b76", "1 3"],
-  answer_only: ["without the question", "#8e6bb0", "7 3 2 3"],
+  clean: ["clean pass", "#3f7fbf", "-"],
+  knockout: ["question's exact tokens cut", "#c8442f", "-"],
+  control_question: ["other question tokens cut", "#8a8f98", "--"],
+  control_random: ["near tokens cut", "#b08d57", ":"],
+  control_prefix: ["words of the examples cut", "#7a9b76", ":"],
+  answer_only: ["without the question", "#8e6bb0", "--"],
 };
 
 // a text with some places marked, as elements
@@ -28,54 +28,41 @@ function marked(text, places, name, found = []) {
 }
 
 function curveOf(cell, row) {
-  const width = 360,
-    height = 150,
-    left = 34,
-    bottom = 20,
-    svg = (tag, attributes) => {
-      const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
-      for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
-      return e;
-    };
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "curve", role: "img" });
-  const x = (layer) => left + (layer / Math.max(1, cell.layers - 1)) * (width - left - 8),
-    y = (p) => 6 + (1 - p) * (height - bottom - 10);
-  for (const p of [0, 0.5, 1]) {
-    picture.append(svg("line", { x1: left, x2: width - 8, y1: y(p), y2: y(p), class: "grid" }));
-    const t = svg("text", { x: left - 5, y: y(p) + 3, "text-anchor": "end" });
-    t.textContent = `${100 * p}`;
-    picture.append(t);
-  }
-  const at = layerFor(cell);
-  picture.append(svg("line", { x1: x(at), x2: x(at), y1: 6, y2: height - bottom, class: "at" }));
-  for (const layer of [0, Math.round((cell.layers - 1) / 2), cell.layers - 1]) {
-    const t = svg("text", { x: x(layer), y: height - 6, "text-anchor": "middle" });
-    t.textContent = layer;
-    picture.append(t);
-  }
-  const legend = [],
-    said = [];
+  const at = layerFor(cell),
+    legend = [],
+    said = [],
+    lines = [];
   for (const [name, [words, colour, dash]] of Object.entries(LINES)) {
     if (!cell.logits[name]) continue;
-    const points = Array.from(
-      { length: cell.layers },
-      (_, l) => `${x(l).toFixed(1)},${y(sigmoid(logitOf(cell, name, row, l))).toFixed(1)}`,
-    ).join(" ");
-    picture.append(
-      svg("polyline", {
-        points,
-        fill: "none",
-        stroke: colour,
-        "stroke-width": name === "clean" || name === "knockout" ? 2 : 1.3,
-        "stroke-dasharray": dash,
-      }),
-    );
+    const p = (layer) => 100 * sigmoid(logitOf(cell, name, row, layer));
+    lines.push({
+      name: words,
+      colour,
+      dash,
+      width: name === "clean" || name === "knockout" ? 2 : 1.3,
+      points: Array.from({ length: cell.layers }, (_, layer) => ({
+        x: layer,
+        y: p(layer),
+        tip: [words, `${number(p(layer), 0)} %`, `layer ${layer}`],
+      })),
+    });
     const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.borderColor = colour;
-    if (dash) swatch.classList.add("dashed");
+    if (dash !== "-") swatch.classList.add("dashed");
     legend.push(make("span", { class: "entry" }, swatch, words));
-    said.push(`${words} ${number(100 * sigmoid(logitOf(cell, name, row, at)), 0)} %`);
+    said.push(`${words} ${number(p(at), 0)} %`);
   }
+  const panel = {
+    title: "P that the answer is right",
+    label: "P (%)",
+    x: [0, Math.max(1, cell.layers - 1)],
+    y: [0, 100],
+    level: 50,
+    marks: [{ x: at, colour: "var(--ink)" }],
+    lines,
+  };
+  const picture = drawPanel(panel, 380, 190, null);
+  picture.classList.add("curve");
   picture.setAttribute("aria-label", `P that the answer is right by layer; at layer ${at}: ${said.join(", ")}.`);
   return [
     make("p", { class: "small-title" }, "P that the answer is right, by layer (%)"),

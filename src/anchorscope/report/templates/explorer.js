@@ -163,29 +163,7 @@ function drawRowsShown(force = true, top = null) {
 
 function refreshExplorer(changed) {
   let top = null;
-  const filters = [
-    "model",
-    "set",
-    "group",
-    "grade",
-    "predicted",
-    "verdict",
-    "error",
-    "kind",
-    "disputed",
-    "sampled",
-    "joint",
-    "range",
-    "search",
-    "layer",
-    "split",
-    "correction",
-    "condition",
-    "detector",
-    "site",
-    "position",
-  ];
-  if (!changed || filters.some((name) => changed.has(name))) {
+  if (!changed || CHOOSING.some((name) => changed.has(name))) {
     applyFilters();
     top = 0;
     if (changed) byId("slice").replaceChildren();

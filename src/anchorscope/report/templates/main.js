@@ -2,16 +2,21 @@
 
 const PARTS = [
   ["overview", "Overview"],
-  ["nulls", "Controls"],
-  ["auroc", "AUROC"],
-  ["within", "Within a question"],
-  ["mirror", "Mirror"],
+  ...about.tabs,
   ["maps", "Maps"],
   ["detectors", "Detectors"],
   ["compare", "Compare"],
   ["explorer", "Samples"],
   ["about", "About"],
 ].filter(([name]) => name !== "compare" || about.models.length > 1);
+
+const isPart = (name) => PARTS.some((part) => part[0] === name);
+function makeSections() {
+  for (const [name] of about.tabs)
+    byId("tab-maps").before(
+      make("section", { id: `tab-${name}`, role: "tabpanel", "aria-labelledby": `t-${name}`, hidden: true }),
+    );
+}
 
 // scrollIntoView would move the place where the Tab key goes on from: the link that skips this bar comes first
 function intoSight(tab) {
@@ -57,10 +62,7 @@ function drawTabs() {
 const STALE = new Set(PARTS.map(([name]) => name)); // parts to be drawn when they are next seen
 const DRAWN_BY = {
   overview: ["site", "position", "split", "correction", "stratum", "beside", "bands", "hide"],
-  nulls: ["site", "position", "bands", "hide"],
-  auroc: ["site", "position", "bands", "hide"],
-  within: ["site", "position", "bands", "hide"],
-  mirror: ["site", "position", "bands", "hide"],
+  ...Object.fromEntries(about.tabs.map(([name]) => [name, ["site", "position", "bands", "hide"]])),
   maps: ["site", "position", "cut"],
   detectors: ["detector", "measured", "model"],
   compare: ["model", "other", "site", "position"],
@@ -70,7 +72,7 @@ function drawPart(name) {
   STALE.delete(name);
   if (name === "overview") {
     drawOverview();
-  } else if (TABS[name]) drawTab(name);
+  } else if (about.tabs.some((tab) => tab[0] === name)) drawTab(name);
   else if (name === "maps") drawMaps();
   else if (name === "detectors") drawDetectors();
   else if (name === "compare") drawCompare();
@@ -202,6 +204,7 @@ document.addEventListener("keydown", (event) => {
 addEventListener("hashchange", () => {
   const before = { ...state };
   readAddress();
+  if (!isPart(state.tab)) state.tab = DEFAULTS.tab;
   const changed = Object.keys(state).filter((name) => state[name] !== before[name]);
   if (changed.length) for (const listen of listeners) listen(new Set(changed));
   drawControls();
@@ -233,6 +236,8 @@ async function begin() {
   block = await unpacked("columns");
   performance.mark("unpacked");
   readAddress();
+  if (!isPart(state.tab)) state.tab = DEFAULTS.tab;
+  makeSections();
   readCurves();
   readSamples();
   performance.mark("read");

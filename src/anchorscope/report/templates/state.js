@@ -19,6 +19,15 @@ const FILTERS = {
   layer: "anchor",
   condition: "knockout",
 };
+// what decides which samples are shown: the filters, and what sorts samples into groups
+const CHOOSING = [
+  ...Object.keys(FILTERS).filter((name) => name !== "sort" && name !== "down"),
+  "split",
+  "correction",
+  "detector",
+  "site",
+  "position",
+];
 const DEFAULTS = {
   tab: "overview",
   site: about.points[0].site,

@@ -1,0 +1,93 @@
+"""What answers questions for one model: it generates here or by vLLM, or reads answers from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from anchorscope.answers.generate import Generated, Generator
+from anchorscope.answers.given import Given, GivenAnswers, GivenReader
+from anchorscope.answers.record import Answer
+from anchorscope.models.load import Model
+from anchorscope.models.prompts import Prompt, Prompter
+from anchorscope.questions.record import Question
+from anchorscope.study import Study
+
+_UNANSWERED = Given("", None, None)  # stands for a question the file does not answer
+
+
+class Answerer:
+    """Answers questions for one model: generated here or by vLLM, or read from a file.
+
+    What generates is made on first need, and once: a vLLM engine takes the whole GPU.
+    """
+
+    def __init__(self, model: Model, study: Study) -> None:
+        self.model, self.spec = model, study.answers
+        self.prompter = Prompter(model.tokenizer, study.prompt_for(model.spec), model.wants_bos)
+        file = study.answers.file
+        self.given = GivenAnswers(study.base / file, len(study.datasets)) if file else None
+
+    def __call__(self, rows: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        return self._generated(rows) if self.given is None else self._read(rows, self.given)
+
+    def _generated(self, rows: Sequence[Question]) -> list[Answer]:
+        prompts = self.prompter.many([(row.question, row.context) for row in rows])
+        made = self.generate([prompt.ids for prompt in prompts])
+        texts = [self.prompter.tokenizer.decode(each.ids, skip_special_tokens=True).strip() for each in made]
+        return [self._record(*each, None) for each in zip(rows, prompts, made, texts, strict=True)]
+
+    def unanswered(self, row: Question) -> Answer:
+        """The row of a question on which the model fails: dropped and counted later."""
+        row = self.given.with_context(row) if self.given else row
+        (prompt,) = self.prompter.many([(row.question, row.context)])
+        return self._record(row, prompt, Generated([], [], False), "", _UNANSWERED)
+
+    def _read(self, rows: Sequence[Question], given: GivenAnswers) -> list[Answer]:
+        """Answers of a file; a question it does not answer gets an empty one, which is dropped and counted later."""
+        rows = [given.with_context(row) for row in rows]
+        answers = [given.of(row) or _UNANSWERED for row in rows]
+        prompts = self.prompter.many([(row.question, row.context) for row in rows])
+        read = self._reader(prompts, [each.answer for each in answers])
+        return [
+            self._record(row, prompt, tokens, each.answer, each)
+            for row, prompt, tokens, each in zip(rows, prompts, read, answers, strict=True)
+        ]
+
+    def _record(self, row: Question, prompt: Prompt, made: Generated, text: str, given: Given | None) -> Answer:
+        return Answer(
+            id=row.id,
+            context=row.context,
+            prompt_ids=prompt.ids[len(self.prompter.shared_ids) :],
+            answer_ids=made.ids,
+            logprobs=made.logprobs,
+            answer=text,
+            ended=made.ended,
+            answered=given is not _UNANSWERED,
+            label=given.label if given else None,
+        )
+
+    @cached_property
+    def generate(self) -> Callable[[Sequence[list[int]]], list[Generated]]:
+        """What generates: transformers or vLLM."""
+        if self.spec.backend == "vllm":
+            from anchorscope.answers.vllm import VllmGenerator
+
+            return VllmGenerator(self.model, self.spec.max_new_tokens)
+        return self._generator()
+
+    @cached_property
+    def _reader(self) -> GivenReader:
+        """What gives each token of an answer its log-probability."""
+        return GivenReader(self._generator(), self.prompter)
+
+    def _generator(self) -> Generator:
+        return Generator(self.model, self.prompter.shared_ids, self.spec.max_new_tokens, self.spec.batch_tokens)
+
+    def close(self) -> None:
+        """Let go of what generates; what it held on a GPU is free afterwards."""
+        made = self.__dict__.pop("generate", None)
+        self.__dict__.pop("_reader", None)
+        if hasattr(made, "close"):
+            made.close()

@@ -1,0 +1,118 @@
+"""Detectors of a run: all are compared, or one is fitted. What they need beyond the run's traces is made first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anchorscope.detectors.catalogue import entry_of
+from anchorscope.detectors.compare import CellMeasures, compared
+from anchorscope.detectors.crossfit import FOLDS, Labelled, pooled
+from anchorscope.detectors.fit import fit_detector
+from anchorscope.detectors.inputs import states_among
+from anchorscope.detectors.pass_plan import sites_of
+from anchorscope.detectors.record import SCORES, Comparison, EvalPlan
+from anchorscope.detectors.scored import measured, read_scores
+from anchorscope.detectors.session import Detector, about_of, witness_of
+from anchorscope.detectors.tables import read_labelled
+from anchorscope.detectors.thresholds import Promise
+from anchorscope.errors import DetectorError
+from anchorscope.progress import Notice, Progress, nobody, silent
+from anchorscope.run.context import RunContext
+from anchorscope.run.pipeline import Pipeline
+from anchorscope.run.stages import named
+from anchorscope.store import Store
+from anchorscope.traces.record import TRACES
+
+
+def prepare(
+    store: Store,
+    plan: EvalPlan,
+    models: Sequence[str],
+    datasets: Sequence[str],
+    scores: Sequence[str] = (),
+    progress: Progress = silent,
+    notice: Notice = nobody,
+) -> None:
+    """Make what detectors need beyond the traces, and the tables of scores that are asked for.
+
+    The run's engine does it, as it does a study's own stages; what is there already is not made again.
+    """
+    wanted = [] if plan.light else ["extras"]
+    wanted += ["agreement"] if plan.answers and not plan.light else []
+    wanted += ["other_states"] if plan.other and not plan.light else []
+    pipeline = Pipeline(store, progress, notice)
+    try:
+        pipeline.make([named(name) for name in (*wanted, *scores)], models, datasets, plan)
+    finally:
+        pipeline.close()
+
+
+def compare_run(
+    store: Store, plan: EvalPlan, models: Sequence[str], datasets: Sequence[str], progress: Progress, notice: Notice
+) -> list[Comparison]:
+    """Compare detectors on every model and dataset of a run."""
+    prepare(store, plan, models, datasets, ["scores"], progress, notice)
+    cells: list[CellMeasures] = []
+    for model in models:
+        for dataset in datasets:
+            if store.results(model, dataset).complete(SCORES):
+                cells.append(measured(store, model, dataset))
+    if not cells:
+        raise DetectorError("there is nothing to compare", "Run the study first: anchorscope run STUDY.")
+    return compared(cells)
+
+
+def published(store: Store, models: Sequence[str], datasets: Sequence[str]) -> pa.Table:
+    """Scores of every sample, ids only: for each detector the logit that the answer is right, mean over repeats."""
+    pieces = []
+    for model in models:
+        for dataset in datasets:
+            if store.results(model, dataset).entry(SCORES) is None:
+                continue
+            samples, scores = read_scores(store, model, dataset)
+            size = len(samples.right)
+            known: dict[str, Any] = {
+                "model": [model] * size, "dataset": [dataset] * size, "id": list(samples.inputs.ids),
+                "right": samples.right, "probability": samples.probability, "cluster": samples.clusters,
+            }  # fmt: skip
+            logits = {name: each.mean(axis=0).astype(np.float32) for name, each in scores.items()}
+            pieces.append(pa.table(known | logits))
+    return pa.concat_tables(pieces, promote_options="default")
+
+
+def fit_run(
+    store: Store,
+    model: str,
+    datasets: Sequence[str],
+    detector: str = "stack",
+    promise: Promise | None = None,
+    base_rate: float | None = None,
+    progress: Progress = silent,
+) -> Detector:
+    """Fit a detector on the traced samples of one model and some sets of a run."""
+    site = store.study.traces.sites[0]
+    entry = entry_of(detector, site)
+    lacking = [name for name in datasets if not store.results(model, name).complete(TRACES)]
+    if lacking:
+        raise DetectorError(f"{model} has no traced answers of {', '.join(lacking)} yet", "Run: anchorscope run STUDY")
+    samples = _labelled(store, model, datasets)
+    if not samples.inputs.has(entry.fitter.needs):
+        with Store.writing(store.root, store.study) as held:
+            prepare(held, EvalPlan(), [model], datasets, progress=progress)
+        samples = _labelled(store, model, datasets)
+    context = RunContext(store, progress)
+    loaded, prompter = context.model(model), context.prompter(model)
+    witness: dict[str, Any] = dict(witness_of(loaded, prompter, sites_of(states_among(entry.fitter.needs))))
+    about = about_of(loaded, prompter, site, store.study)
+    context.let_go()
+    with progress(f"{model}: fitting {detector}", FOLDS + 1) as advance:
+        seed = store.study.seed
+        return Detector.of(fit_detector(samples, entry, about, datasets, promise, base_rate, seed, witness, advance))
+
+
+def _labelled(store: Store, model: str, datasets: Sequence[str]) -> Labelled:
+    return pooled([read_labelled(store, model, name) for name in datasets])

@@ -1,0 +1,55 @@
+"""Whole runs from Python: carry a study out, open what it made, examine a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anchorscope.api.run import Run
+from anchorscope.models.load import Tokenizer
+from anchorscope.models.opened import ModelLike, open_model
+from anchorscope.models.prompts import Prompter
+from anchorscope.progress import Notice, Progress, printed, told
+from anchorscope.run.pipeline import Pipeline
+from anchorscope.run.studyfile import load_study
+from anchorscope.store import Store
+from anchorscope.store.files import path_of
+from anchorscope.study import PromptSpec, Study
+from anchorscope.traces.doctor import Check, Doctor
+
+
+def run_study(
+    study: Study | str | Path,
+    runs: str | Path = "runs",
+    *,
+    data: str | Path | None = None,
+    progress: Progress = printed,
+    notice: Notice = told,
+) -> Run:
+    """Carry a study out, from questions to figures, and open the run. It goes on where it was stopped.
+
+    `study` is a Study, the path of a study file, or the name of one that comes with the package. `data`: a folder with
+    the sets as files, instead of the hub. `progress`, `notice`: who is told how far it is; lines on stderr by default.
+    """
+    asked = study if isinstance(study, Study) else load_study(study)
+    if data is not None:
+        asked = asked.with_data(Path(data))
+    root = path_of(runs) / asked.name
+    with Store.writing(root, asked) as store:
+        Pipeline(store, progress, notice)()
+    return Run(root)
+
+
+def open_run(root: str | Path) -> Run:
+    """Open a run directory, such as runs/small-models."""
+    return Run(root)
+
+
+def doctor(
+    model: ModelLike, tokenizer: Tokenizer = None, *, prompt: PromptSpec | None = None, quick: bool = False
+) -> list[Check]:
+    """Examine a model: is what anchorscope computes what the slow, obvious way computes?
+
+    Each check has a name, `passed` (None where it was left out), a detail and, where it failed, advice.
+    """
+    opened = open_model(model, tokenizer)
+    return Doctor(opened, Prompter(opened.tokenizer, prompt or PromptSpec(), opened.wants_bos)).examine(quick)

@@ -1,0 +1,1 @@
+"""What a run will take, before it is begun."""

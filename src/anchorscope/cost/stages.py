@@ -1,0 +1,313 @@
+"""What a run costs, stage by stage: tokens, FLOPs, bytes, seconds; from a model's shape, the questions and a machine.
+
+A pure function of values, so that it serves a dry run here and a plan for machines one does not have. The formulas in
+words, where each constant comes from and how far off it was on a run it had not seen are in docs/scale.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from anchorscope.cost.machine import RATES, Machine, Rates
+from anchorscope.cost.model_shape import ModelShape
+from anchorscope.cost.workload import Workload
+from anchorscope.probes.fit import INNER
+from anchorscope.probes.fitter import COPIES, layers_at_once
+from anchorscope.probes.folds import PARTS
+from anchorscope.probes.jackknife import GROUPS, jackknife_layers
+from anchorscope.run.stages import rounds, stages_of
+from anchorscope.study import ProbeSpec, Study
+from anchorscope.traces.passes import Passes
+
+STEPS = 20  # of conjugate gradients that a fit of probes takes, about
+LOGITS = 6  # times that logits are read or written, in float32, until a token is chosen
+VLLM_ROWS, VLLM_BLOCK = 256, 16  # answers that vLLM writes at a time; tokens of a block of its prefix cache
+BOTH = 0.4  # share of questions whose sampled answers are right and wrong
+ROW = {"questions": 230, "answers": 90, "grades": 15, "spans": 100}  # bytes of a row, as files
+BACKWARD = 3  # passes that one with gradients takes
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """What one stage of one model takes on one set, or on all of them."""
+
+    stage: str
+    """As a run's times are told."""
+    seconds: float
+    """With all replicas."""
+    tokens: float = 0.0
+    """That go through the model."""
+    flops: float = 0.0
+    """In all."""
+    written: float = 0.0
+    """Bytes of files."""
+    memory: float = 0.0
+    """Bytes that a replica holds at most."""
+
+
+def costs_of(
+    study: Study, shape: ModelShape, asked: Sequence[Workload], machine: Machine, rates: Rates = RATES
+) -> list[StageCost]:
+    """Every stage of one model, over all its sets."""
+    stages = [stage for each in asked for stage in _Costs(study, shape, each, machine, rates, len(asked)).stages()]
+    return [_loading(study, shape, machine), *_summed(stages)]
+
+
+def _summed(stages: Iterable[StageCost]) -> list[StageCost]:
+    """Stages of the same name as one: its memory is that of the largest."""
+    found: dict[str, StageCost] = {}
+    for each in stages:
+        so_far = found.get(each.stage, StageCost(each.stage, 0.0))
+        found[each.stage] = StageCost(
+            each.stage,
+            so_far.seconds + each.seconds,
+            so_far.tokens + each.tokens,
+            so_far.flops + each.flops,
+            so_far.written + each.written,
+            max(so_far.memory, each.memory),
+        )
+    return list(found.values())
+
+
+def _loading(study: Study, shape: ModelShape, machine: Machine) -> StageCost:
+    """Weights are read once; on Ray by each pool of workers, and again behind vLLM, which needs the memory."""
+    turns = [turn[0][0] for turn in rounds(stages_of(study)) if turn[0][0].heavy]
+    times = len(turns) if study.engine.kind == "ray" or study.answers.backend == "vllm" else 1
+    return StageCost("loading", times * (machine.start + shape.weights / machine.storage), memory=2 * shape.weights)
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """The stages of one model on one set."""
+
+    study: Study
+    """What is asked for."""
+    shape: ModelShape
+    """Of the model."""
+    asked: Workload
+    """What it has to do."""
+    machine: Machine
+    """On which machine."""
+    rates: Rates
+    """How fast it does what is not the model's."""
+    sets: int
+    """How many the model is asked: what is made at once of each, replicas do side by side."""
+
+    def stages(self) -> list[StageCost]:
+        """Of every stage that the study wants, as its time is told, in the order of a run; and of the figures."""
+        titles = dict.fromkeys(stage.title for stage in stages_of(self.study))
+        figures = StageCost("figures", self.rates.figures * len(self.study.traces.points))
+        return [*(COSTS[title](self) for title in titles), figures]
+
+    def questions(self) -> StageCost:
+        """Every question of the set is read to draw some."""
+        written = self.asked.questions * ROW["questions"]
+        return StageCost("questions", self.asked.available / self.rates.reading, written=written)
+
+    def grades(self) -> StageCost:
+        """Grading by rules."""
+        rows = self.asked.questions
+        return StageCost("grades", self.beside(rows / self.rates.grading), written=rows * ROW["grades"])
+
+    def spans(self) -> StageCost:
+        """Exact tokens of every answer."""
+        rows = self.asked.questions
+        return StageCost("spans", self.beside(rows / self.rates.finding), written=rows * ROW["spans"])
+
+    # --- through the model
+
+    def written_answers(self, prompts: float, answers: float, rows: float) -> tuple[float, float, float]:
+        """Tokens, FLOPs and seconds of so many answers, `rows` at a time, to so many prompts."""
+        asked, shape, machine, most = self.asked, self.shape, self.machine, self.study.answers.max_new_tokens
+        # 1. the prompts, in passes over many tokens; vLLM shares whole blocks of them
+        vllm = self.study.answers.backend == "vllm"
+        before = prompts * (asked.own + (asked.shared % VLLM_BLOCK if vllm else 0))
+        reading = shape.flops(before, asked.shared + asked.own / 2)
+        # 2. the answers: what is computed, and what is read of weights, keys and logits
+        tokens = answers * asked.answer
+        writing = shape.flops(tokens, asked.sequence) + shape.head_flops(tokens)
+        # some row of a batch goes on to the end; in vLLM the next answer takes the place of one that has ended
+        steps = tokens / rows if vllm else ceil(answers / rows) * most
+        logits = LOGITS * 4 * shape.vocabulary * tokens
+        read = steps * shape.read + tokens * asked.sequence * shape.cache
+        together = max(machine.passes, machine.decoding) if vllm else machine.passes  # all GPUs of an engine
+        seconds = reading / together + logits / machine.bandwidth
+        seconds += max(writing / machine.decoding, read / machine.bandwidth)
+        return before + tokens, reading + writing, seconds
+
+    def rows(self, answers: float, tokens: float) -> float:
+        """How many answers are written at a time, each with its prompt of so many tokens."""
+        spec = self.study.answers
+        return min(answers, VLLM_ROWS if spec.backend == "vllm" else max(1.0, spec.batch_tokens / tokens))
+
+    def answers(self) -> StageCost:
+        """Greedy answers to every question; those of a file are read in one pass with their prompts."""
+        asked, shape, spec = self.asked, self.shape, self.study.answers
+        rows = self.rows(asked.questions, asked.own + spec.max_new_tokens)
+        if spec.source == "file":
+            tokens = asked.questions * (asked.own + asked.answer)
+            flops = shape.flops(tokens, asked.sequence) + shape.head_flops(asked.questions * asked.answer)
+            seconds = flops / self.machine.passes
+        else:
+            tokens, flops, seconds = self.written_answers(asked.questions, asked.questions, rows)
+        memory = shape.weights + rows * ((asked.sequence + spec.max_new_tokens) * shape.cache + 8 * shape.vocabulary)
+        return StageCost(
+            "answers",
+            self.shared_out(seconds, asked.questions, self.study.shard_rows),
+            tokens,
+            flops,
+            asked.questions * ROW["answers"],
+            memory,
+        )
+
+    def traces(self) -> StageCost:
+        """All conditions of the traced samples in one pass each; then attention, one sample at a time."""
+        asked, shape, machine, study = self.asked, self.shape, self.machine, self.study
+        passes = self.passes()
+        # 1. what is computed
+        tokens = asked.traced * asked.slots
+        flops = shape.flops(tokens, asked.sequence)
+        flops += shape.head_flops(asked.traced * len(passes.supported) * (asked.answer - 1))
+        # 2. attention, of some samples alone: its weights are read anew for each
+        alone = min(study.traces.mass, asked.traced)
+        mass = shape.flops(alone * asked.sequence, asked.sequence / 2)
+        looking = max(mass / machine.passes, alone * shape.weights / machine.bandwidth)
+        # 3. which samples, by every replica: all are looked through twice to choose, once more to trace, and again for
+        # attention; on Ray to plan, too. Where samples lend tokens to each other, all are read
+        ray = study.engine.kind == "ray"
+        looks = (6 if study.traces.mass else 3) + 2 * ray
+        choosing = looks * asked.questions / self.rates.looking
+        choosing += (study.evidence is not None) * (1 + ray) * asked.questions / self.rates.sampling
+        written = self.activations()
+        return StageCost(
+            "traces",
+            self.shared_out(flops / machine.passes + written / machine.storage, asked.traced, 256) + looking + choosing,
+            tokens + alone * asked.sequence,
+            flops + mass,
+            written,
+            shape.weights + 1e9 * study.traces.memory,
+        )
+
+    def passes(self) -> Passes:
+        """How a sample is traced."""
+        return Passes(self.study.traces, [0] * self.asked.shared, self.shape.layers, self.study.evidence)
+
+    def activations(self) -> float:
+        """Bytes that traces write."""
+        sites, shape = len(self.study.traces.sites), self.shape
+        return self.asked.traced * len(self.passes().kept) * sites * shape.layers * shape.width * shape.size
+
+    def map(self) -> StageCost:
+        """One pass for every cut layer, from there on: half of the layers on average."""
+        spec, asked, shape = self.study.map, self.asked, self.shape
+        assert spec is not None
+        samples = min(asked.traced, spec.correct + spec.wrong)
+        streams = len(spec.conditions) * (shape.layers + 1) / 2
+        tokens = samples * (asked.own + asked.answer + streams * asked.cut)
+        flops = shape.flops(tokens, asked.sequence)
+        probes, points = self.study.probes, len(self.study.traces.points)
+        read = samples * len(spec.conditions) * shape.layers**2 / 2
+        written = 4 * points * read * probes.repeats * len(PARTS)
+        seconds = flops / self.machine.passes + points * read * probes.repeats * shape.width / self.rates.numbers
+        memory = shape.weights + 1e9 * self.study.traces.memory
+        return StageCost("map", self.shared_out(seconds, samples, 64), tokens, flops, written, memory)
+
+    def sampling(self) -> StageCost:
+        """Several answers to some of the traced questions."""
+        spec, asked = self.study.evidence, self.asked
+        assert spec is not None
+        prompts = min(spec.questions, asked.traced)
+        rows = self.rows(prompts * spec.answers, asked.own + asked.answer)
+        tokens, flops, seconds = self.written_answers(prompts, prompts * spec.answers, rows)
+        seconds = self.shared_out(seconds, prompts, self.study.shard_rows)
+        return StageCost("sampling", seconds, tokens, flops, prompts * spec.answers * ROW["answers"] / 2)
+
+    def evidence(self) -> StageCost:
+        """Sampled answers read, other shots, saliency; then numbers, as pathways are computed."""
+        spec, asked, shape = self.study.evidence, self.asked, self.shape
+        assert spec is not None
+        said = BOTH * min(spec.questions, asked.traced) * 2 * spec.distinct
+        again = min(spec.samples, asked.traced)
+        tokens = said * asked.within + spec.prompts * again * (asked.own + asked.answer + asked.cut)
+        alone = 2 * again * asked.sequence  # by two gradients
+        flops = shape.flops(tokens + BACKWARD * alone, asked.sequence)
+        seconds = self.shared_out(flops / self.machine.passes, said / 2 + again, 64)
+        numbers = self.shared_out(len(self.study.traces.points) * self.resampled())
+        return StageCost("evidence", seconds + numbers, tokens + alone, flops)
+
+    def shared_out(self, seconds: float, rows: float = 1, shard: int = 1) -> float:
+        """Seconds of what replicas do side by side, by shards of all sets: in the last round some find nothing left."""
+        shards = self.sets * max(1, ceil(rows / shard))
+        return seconds * ceil(shards / self.machine.replicas) / shards
+
+    def beside(self, seconds: float) -> float:
+        """Seconds of what needs no model: on Ray a pool of as many processes as there are replicas, beside answers."""
+        spread = self.study.engine.kind == "ray"
+        return self.shared_out(seconds, self.asked.questions, self.study.shard_rows) if spread else seconds
+
+    # --- probes and what is made of them
+
+    def probes(self) -> StageCost:
+        """Fits and read-outs of every read point, words alone, and samples left out."""
+        study, asked, shape, machine = self.study, self.asked, self.shape, self.machine
+        spec, points = study.probes, len(study.traces.points)
+        further = len(study.evidence.further) if study.evidence else 0
+        refits = len(set(spec.refit) & set(study.traces.conditions))
+        fits = points * fits_of(spec, shape.layers, refits, mirrored=study.evidence is not None)
+        flops = fits * STEPS * 4 * asked.traced * shape.width  # a step: two products with all activations
+        conditions = len(study.traces.conditions) + further + 1 + refits
+        read = points * conditions * spec.repeats * asked.traced * shape.width * shape.layers
+        words = spec.repeats * spec.folds * asked.traced / self.rates.words
+        seconds = flops / machine.fitting + read / self.rates.numbers / machine.cores + words
+        seconds += self.activations() / machine.storage  # which are read back, layer by layer
+        written = 8 * points * conditions * asked.traced * spec.repeats * len(PARTS) * shape.layers
+        layer = 4 * COPIES * asked.traced * shape.width
+        memory = layer * layers_at_once(asked.traced, shape.width, machine.cores)
+        return StageCost("probes", self.shared_out(seconds), 0.0, flops, written, memory)
+
+    def pathways(self) -> StageCost:
+        """The statistics of every read point."""
+        numbers = self.shared_out(len(self.study.traces.points) * self.resampled())
+        return StageCost("pathways", numbers, memory=64 * self.study.probes.resamples * self.asked.traced)
+
+    def map_numbers(self) -> StageCost:
+        """The statistics of the map: of each cut, in every layer behind it."""
+        spec, layers = self.study.map, self.shape.layers
+        assert spec is not None
+        samples = min(self.asked.traced, spec.correct + spec.wrong)
+        each = 1 / self.rates.lines + samples / self.rates.resampling
+        lines = len(self.study.traces.points) * len(spec.conditions) * layers * (layers + 1) / 2
+        return StageCost("map's numbers", self.shared_out(self.study.probes.resamples * lines * each))
+
+    def resampled(self) -> float:
+        """Seconds of the statistics of one read point in all resamples: of each layer, and of samples at it."""
+        each = 1 / self.rates.lines + self.asked.traced / self.rates.resampling
+        return self.study.probes.resamples * self.shape.layers * each
+
+
+COSTS: dict[str, Callable[[_Costs], StageCost]] = {
+    "questions": _Costs.questions,
+    "answers": _Costs.answers,
+    "grades": _Costs.grades,
+    "spans": _Costs.spans,
+    "traces": _Costs.traces,
+    "probes": _Costs.probes,
+    "map": _Costs.map,
+    "sampling": _Costs.sampling,
+    "evidence": _Costs.evidence,
+    "pathways": _Costs.pathways,
+    "map's numbers": _Costs.map_numbers,
+}
+"""What is priced, by the names under which times are told."""
+
+
+def fits_of(spec: ProbeSpec, layers: int, refits: int, mirrored: bool) -> int:
+    """How many fits the probes of one read point take (probes/stage.py)."""
+    rounds, single = spec.repeats * spec.folds, 1 + mirrored  # the question alone; the token behind the answer
+    strength = (1 + single) * layers * spec.folds * INNER * len(spec.strengths)
+    whole = (1 + single + refits) * layers * rounds * (1 + INNER)
+    halves = (len(PARTS) - 1) * layers * rounds * (1 + INNER)
+    left_out = len(jackknife_layers(layers)) * rounds * len(PARTS) * GROUPS
+    return strength + whole + halves + left_out

@@ -1,0 +1,180 @@
+"""Detectors and files of answers: fitted on labelled ones, asked for verdicts on others, and looked after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anchorscope.detectors.catalogue import entry_of
+from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of
+from anchorscope.detectors.drift import Drift, drift_of
+from anchorscope.detectors.fit import fit_detector, recalibrated
+from anchorscope.detectors.inputs import Need, states_among
+from anchorscope.detectors.pass_plan import checked, sites_of
+from anchorscope.detectors.reader import Reader
+from anchorscope.detectors.record import Verdict
+from anchorscope.detectors.session import Detector, Session, about_of, apart, reader_of, shape_of, witness_of
+from anchorscope.detectors.thresholds import Promise
+from anchorscope.errors import DetectorError
+from anchorscope.models.opened import open_model
+from anchorscope.models.prompts import Prompter
+from anchorscope.progress import Notice, Progress, nobody, silent
+from anchorscope.questions.file_rows import FileRows
+from anchorscope.questions.row import group_key
+from anchorscope.study import PromptSpec
+from anchorscope.study.terms import FEWEST_RIGHT, Site, StateName
+
+ENOUGH_LABELS = 100  # labelled answers that recalibrate a detector
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """One answer of a file."""
+
+    question: str
+    """What was asked."""
+    answer: str
+    """What was answered."""
+    label: bool | None
+    """Whether it is right, where the file says."""
+
+
+def read_lines(path: Path) -> list[AnswerLine]:
+    """The answers of a JSONL, Parquet or CSV file: question, answer, and optionally label."""
+    rows = []
+    for number, row in FileRows(path):
+        texts = [row.get(name) for name in ("question", "answer")]
+        if not all(isinstance(text, str) for text in texts):
+            raise DetectorError(f"{path}, row {number}: there is no question or no answer", "Give both, as text.")
+        label = row.get("label")
+        if label not in (None, True, False, 0, 1):
+            raise DetectorError(
+                f"{path}, row {number}: label is {label!r}", "Say true where the answer is right, or false."
+            )
+        rows.append(AnswerLine(str(texts[0]), str(texts[1]), None if label is None else bool(label)))
+    if not rows:
+        raise DetectorError(f"{path} holds no answers")
+    return rows
+
+
+def fit_file(
+    path: Path,
+    model: str,
+    detector: str = "stack",
+    promise: Promise | None = None,
+    base_rate: float | None = None,
+    prompt: PromptSpec | None = None,
+    site: Site = "mlp",
+    progress: Progress = silent,
+    notice: Notice = nobody,
+) -> Detector:
+    """Fit a detector on labelled answers of a file, read by a model."""
+    lines = [line for line in read_lines(path) if line.label is not None]
+    if not lines:
+        raise DetectorError(f"{path}: no answer has a label", "Say label: true or false for each.")
+    entry = entry_of(detector, site)
+    checked(entry.fitter.needs)
+    with progress(f"{model}: loading", None):
+        opened = open_model(model)
+        prompter = Prompter(opened.tokenizer, prompt or PromptSpec(), opened.wants_bos)
+    reader = Reader(opened, prompter)
+    route = [StateName("clean", site, "prompt_last"), StateName("knockout", site, "answer_last")]
+    names: list[Need] = list(dict.fromkeys([*entry.fitter.needs, *route]))
+    with progress(f"{opened.name}: reading {len(lines):,} answers", None):
+        read = reader.given([line.question for line in lines], [line.answer for line in lines], names)
+    if len(read.rows) < len(lines):
+        notice(f"{len(lines) - len(read.rows)} answers cannot be read: {_why(read.reasons)}")
+    right = np.array([bool(lines[i].label) for i in read.rows])
+    keys = [group_key(lines[i].question) for i in read.rows]
+    clusters = np.unique(keys, return_inverse=True)[1]
+    samples = Labelled(read.inputs, right, clusters, np.ones(len(right)))
+    about = about_of(opened, prompter, site)
+    witness: dict[str, Any] = dict(witness_of(opened, prompter, sites_of(states_among(names))))
+    with progress(f"{opened.name}: fitting {detector}", FOLDS + 1) as advance:
+        fitted = fit_detector(samples, entry, about, [path.name], promise, base_rate, 0, witness, advance)
+    return Detector.of(fitted)
+
+
+def _why(reasons: Sequence[str]) -> str:
+    known = [reason for reason in reasons if reason]
+    return max(set(known), key=known.count) if known else ""
+
+
+def score_file(
+    detector: Detector, path: Path, model: str, progress: Progress = silent
+) -> Iterator[tuple[AnswerLine, Verdict]]:
+    """Verdicts on the answers of a file."""
+    lines = read_lines(path)
+    with progress(f"{model}: loading", None):
+        session = Session(detector, open_model(model, **_as_fitted(detector)))
+    with progress(f"scoring {path.name}", len(lines)) as advance:
+        for start in range(0, len(lines), 64):
+            some = lines[start : start + 64]
+            verdicts = session.score([line.question for line in some], [line.answer for line in some], route=True)
+            yield from zip(some, verdicts, strict=True)
+            advance(len(some))
+
+
+def _as_fitted(detector: Detector) -> dict[str, Any]:
+    """How the model was loaded when the detector was fitted."""
+    return {"dtype": detector.about.model["dtype"]}
+
+
+@dataclass(frozen=True)
+class DriftCheck:
+    """What `detect check` finds."""
+
+    drift: Drift
+    """Do new inputs look like the training ones?"""
+    apart: float
+    """How far the model's states of a known text lie from those at fitting, relative."""
+    auroc: tuple[float, float, float] | None
+    """On the labelled answers of the file, with its interval; None where there are too few."""
+    detector: Detector
+    """Recalibrated, where there were labels enough; else as it was."""
+    recalibrated: bool
+    """Whether it was."""
+
+
+def check_file(
+    detector: Detector, path: Path, model: str, dtype: str | None = None, progress: Progress = silent
+) -> DriftCheck:
+    """Compare the answers of a file, read by a model that need not be the very same, with the training answers."""
+    lines = read_lines(path)
+    fields = _as_fitted(detector) if dtype is None else {"dtype": dtype}
+    with progress(f"{model}: loading", None):
+        opened = open_model(model, **fields)
+    shape = shape_of(opened)
+    if shape != (detector.about.layers, detector.about.width):
+        raise DetectorError(
+            f"this detector was fitted for {detector.about.layers} layers {detector.about.width} wide, and "
+            f"{opened.name} has {shape[0]} layers {shape[1]} wide",
+            f"Fit a detector for {opened.name}.",
+        )
+    reader = reader_of(detector, opened)
+    with progress(f"reading {path.name}", None):
+        names: list[Need] = list(dict.fromkeys([*detector.needs, *detector.moments.mean]))
+        read = reader.given([line.question for line in lines], [line.answer for line in lines], names)
+    labels = [lines[i].label for i in read.rows]
+    known = np.array([i for i, label in enumerate(labels) if label is not None], dtype=np.intp)
+    right = np.array([bool(labels[i]) for i in known])
+    better, area = detector, None
+    enough = len(known) >= ENOUGH_LABELS and min(right.sum(), (~right).sum()) >= FEWEST_RIGHT
+    if enough:
+        some = read.inputs.of(known)
+        samples = Labelled(some, right, np.arange(len(right)), np.ones(len(right)))
+        area = area_of(samples, {"it": -detector.logits(some)[None]})["it"]
+        better = recalibrated(detector, some, right)
+    distance = apart(detector, opened, reader.prompter)
+    return DriftCheck(drift_of(detector.moments, read.inputs), distance, area, better, enough)
+
+
+def verdict_line(line: AnswerLine, verdict: Verdict) -> str:
+    """A verdict, with the answer it is of, as a line of JSON."""
+    record = {"question": line.question, "answer": line.answer, **verdict.record()}
+    return json.dumps(record, ensure_ascii=False)

@@ -1,0 +1,158 @@
+"""From samples to a detector: fitted, its promise kept by samples that took no part, and its card written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from anchorscope.detectors import metrics
+from anchorscope.detectors.catalogue import Entry, Scorer, catalogue
+from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of, cross_scored, folds_for
+from anchorscope.detectors.detector import About, Card, D, FittedDetector, Parts, parts_of
+from anchorscope.detectors.drift import moments_of
+from anchorscope.detectors.inputs import Floats, Inputs, states_among
+from anchorscope.detectors.linear import Linear
+from anchorscope.detectors.thresholds import Promise, choose_threshold
+from anchorscope.errors import DetectorError
+from anchorscope.probes.folds import deal
+from anchorscope.progress import Advance
+from anchorscope.study.terms import FEWEST_RIGHT, Site, StateName
+
+HELD_OUT = 0.4  # of the samples, for the promise
+
+
+def fit_detector(
+    samples: Labelled,
+    entry: Entry,
+    about: About,
+    datasets: Sequence[str],
+    promise: Promise | None = None,
+    base_rate: float | None = None,
+    seed: int = 0,
+    witness: Mapping[str, NDArray[np.float32]] | None = None,
+    advance: Advance = lambda _: None,
+) -> FittedDetector:
+    """Fit a detector. With a promise, a part of the samples is held out, and the threshold chosen on it alone."""
+    _enough(samples.right)
+    site: Any = about.site
+    asked = catalogue(site)["question_only"]
+    rate = samples.base_rate if base_rate is None else base_rate
+    # 1. how good it is: out of fold, everything chosen inside the training folds
+    fitters = {entry.name: entry.fitter} | (
+        {asked.name: asked.fitter} if samples.inputs.has(asked.fitter.needs) else {}
+    )
+    scores = cross_scored(samples, fitters, folds_for(samples, 1, FOLDS, seed), seed, advance)
+    areas = area_of(samples, scores, seed=seed)
+    # 2. the detector itself
+    held = _held_out(samples, seed) if promise is not None else np.zeros(len(samples.right), bool)
+    training = samples.training(np.flatnonzero(~held), seed)
+    fitted = entry.fitter.fit(training)
+    advance(1)
+    # 3. its threshold, by samples that took no part
+    threshold = None
+    if promise is not None:
+        rest = samples.of(np.flatnonzero(held))
+        threshold = choose_threshold(promise, -fitted.logits(rest.inputs), rest.right, rest.clusters, rate, seed)
+    card = Card(
+        detector=entry.name,
+        title=entry.title,
+        datasets=list(datasets),
+        right=int(samples.right.sum()),
+        wrong=int((~samples.right).sum()),
+        base_rate=samples.base_rate,
+        auroc=list(areas[entry.name]),
+        question_auroc=list(areas.get(asked.name, (float("nan"),) * 3)),
+        calibration=calibration(scores[entry.name].mean(axis=0), samples),
+        chosen=dict(fitted.chosen),
+        not_for=[
+            "another model, revision, quantisation or prompt: refused",
+            "questions of another kind than those of "
+            + ", ".join(datasets)
+            + ": it often fails there (docs/detectors.md)",
+            "long answers, or several claims in one: it judges one short answer",
+            f"another share of wrong answers than {100 * rate:.0f} %: give base_rate, and choose the threshold again",
+        ],
+    )
+    return FittedDetector(
+        fitted, about, card, moments_of(training.inputs, states_among(fitted.needs)), rate, threshold,
+        _parts(fitted, training.inputs, training.right, site), witness=witness or {},
+    )  # fmt: skip
+
+
+def _enough(right: NDArray[np.bool_]) -> None:
+    counts = int(right.sum()), int((~right).sum())
+    if min(counts) < FEWEST_RIGHT:
+        raise DetectorError(
+            f"{counts[0]} right and {counts[1]} wrong answers are too few", f"Give at least {FEWEST_RIGHT} of each."
+        )
+
+
+def _held_out(samples: Labelled, seed: int) -> NDArray[np.bool_]:
+    """(sample): which samples are kept for the promise; clusters are not split."""
+    groups = np.unique(samples.clusters, return_inverse=True)[1]
+    dealt = deal(samples.right, groups, 10, [seed, 17])[groups]
+    return np.asarray(dealt < round(10 * HELD_OUT))
+
+
+def calibration(logits: Floats, samples: Labelled) -> dict[str, float]:
+    """ECE and Brier score at the natural share of wrong answers."""
+    weights = (1 / samples.probability)[None]
+    p_wrong = expit(-logits + logit(samples.base_rate))
+    wrong = ~samples.right
+    return {
+        "ece": float(metrics.ece(p_wrong, wrong, weights)[0]),
+        "brier": float(metrics.brier(p_wrong, wrong, weights)[0]),
+    }
+
+
+def _parts(fitted: Scorer, inputs: Inputs, right: NDArray[np.bool_], site: Site) -> Parts | None:
+    """How routes are told, where the detector looks at the read point's states alone, clean and knocked out."""
+    clean, knockout = (StateName(condition, site, "answer_last") for condition in ("clean", "knockout"))
+    if not isinstance(fitted, Linear) or not fitted.states or not set(fitted.states) <= {clean, knockout}:
+        return None
+    if not inputs.has([clean, knockout]):
+        return None
+    weight = np.where(right, 0.5 / right.mean(), 0.5 / (1 - right.mean()))
+    means = []
+    for fit in (fitted, *fitted.variants):
+        question, answer = parts_of(fit, inputs, clean, knockout)
+        means.append((float(np.average(question, weights=weight)), float(np.average(answer, weights=weight))))
+    return Parts(clean, knockout, means)
+
+
+def recalibrated(
+    detector: D,
+    inputs: Inputs,
+    right: NDArray[np.bool_],
+    natural: bool = True,
+    clusters: Sequence[int] | None = None,
+    seed: int = 0,
+) -> D:
+    """The same detector with its probabilities, and its threshold, made anew from some labelled answers.
+
+    `natural`: the answers were drawn as they come, so that their share of wrong ones is the base rate.
+    """
+    _enough(right)
+    logits = -detector.fitted.logits(inputs)  # of being wrong
+    wrong = (~right).astype(np.float64)
+    weight = np.where(right, 0.5 / right.mean(), 0.5 / (1 - right.mean()))
+
+    def loss(at: Floats) -> float:
+        scores = np.exp(at[0]) * logits + at[1]
+        # a factor far from 1 must be worth it: 100 labels say little about it
+        return float(weight @ (np.logaddexp(0, scores) - wrong * scores) + at[0] ** 2 / 2)
+
+    found = minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-6, "maxiter": 2000}).x
+    factor, offset = float(np.exp(found[0])), float(found[1])
+    rate = float((~right).mean()) if natural else detector.base_rate
+    threshold = detector.threshold
+    if threshold is not None:
+        groups = np.arange(len(right)) if clusters is None else np.asarray(clusters)
+        threshold = choose_threshold(threshold.promise, factor * logits + offset, right, groups, rate, seed)
+    return replace(detector, shift=(factor, offset), base_rate=rate, threshold=threshold)

@@ -1,0 +1,105 @@
+"""An experiment: what it measures of a cell, the claims that rest on it, and the charts that show it.
+
+A new experiment is one file with one `Experiment`, and one entry in evidence/experiments.py, or a call of `register`.
+Its lines are then in the `evidence` table, its claims in the ledger, its charts among the figures and in the report,
+and its own stages, where it has some, in `status` and in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from anchorscope.evidence.anchored import Groups
+from anchorscope.evidence.claim import Claim, Pair, Together
+from anchorscope.evidence.record import EvidenceLine
+from anchorscope.pathways.chart import Chart
+from anchorscope.pathways.intervals import Resamples, resample
+from anchorscope.pathways.widening import Family, widenings
+from anchorscope.probes.readouts import Readouts
+from anchorscope.probes.recorded import Recorded, read_left_out, read_readouts
+from anchorscope.store import Cell, StageDef, Store
+from anchorscope.study import Study
+from anchorscope.study.terms import ReadPoint
+from anchorscope.traces.activations import Activations
+
+
+@dataclass(frozen=True)
+class CellData:
+    """What experiments are made of: the tables of one model, dataset and read point, read when they are needed."""
+
+    store: Store
+    """The run."""
+    model: str
+    """The model's name."""
+    dataset: str
+    """The dataset's name."""
+    point: ReadPoint
+    """Where states were read."""
+
+    @property
+    def study(self) -> Study:
+        """What was asked."""
+        return self.store.study
+
+    @property
+    def cell(self) -> Cell:
+        """Where the tables are."""
+        return self.store.results(self.model, self.dataset)
+
+    @cached_property
+    def recorded(self) -> Recorded:
+        """The read-outs of all passes."""
+        return read_readouts(self.store, self.model, self.dataset, self.point)
+
+    @property
+    def readouts(self) -> Readouts:
+        """Those of the conditions."""
+        return self.recorded.readouts
+
+    @cached_property
+    def drawn(self) -> Resamples:
+        """The resamples that all lines share."""
+        readouts = self.readouts
+        return resample(readouts.clusters, readouts.repeats, self.study.probes.resamples, self.study.seed)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Q-Anchored and A-Anchored answers at the layer half-way up."""
+        return Groups(self.readouts)
+
+    @cached_property
+    def widened(self) -> dict[Family, float]:
+        """By how much intervals are wider for what training adds."""
+        return widenings(self.readouts, read_left_out(self.store, self.model, self.dataset, self.point))
+
+    @cached_property
+    def activations(self) -> Activations:
+        """The states themselves."""
+        return Activations(self.cell)
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """By the question's id, the place of a sample."""
+        return {row.id: i for i, row in enumerate(self.recorded.rows)}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment."""
+
+    name: str
+    """Its name; most of its lines have it too."""
+    lines: Callable[[CellData], Iterable[EvidenceLine]]
+    """What it measures of a cell; nothing where a table that it needs was not made."""
+    claims: tuple[Claim, ...] = ()
+    """Claims about one model on one dataset."""
+    together: tuple[Together, ...] = ()
+    """Claims about one model on all datasets."""
+    pairs: tuple[Pair, ...] = ()
+    """Claims about two models."""
+    charts: tuple[Chart, ...] = ()
+    """Charts of its lines."""
+    stages: tuple[StageDef, ...] = ()
+    """Stages that make tables of its own."""

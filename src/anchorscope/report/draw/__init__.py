@@ -1,0 +1,1 @@
+"""Pictures: lines, heat maps, the ledger, detectors, one sample; and how they are saved."""

@@ -1,0 +1,161 @@
+"""The comparison of detectors as a table in words and numbers, and as a picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from anchorscope.detectors.catalogue import Entry
+from anchorscope.detectors.compare import BASELINE, MEAN, lookup
+from anchorscope.detectors.record import Comparison
+from anchorscope.report.draw.files import saved_as, write_contents
+from anchorscope.report.draw.lines import INK, WIDTH, style
+from anchorscope.report.draw.palette import looks, pretty
+from anchorscope.store.files import write_text
+
+SIDES = {
+    "question": "#949494", "text": "#cfa883", "confidence": "#45a846", "samples": "#f5a03a", "answer": "#d12d2c",
+    "states": "#125ea8",
+}  # fmt: skip
+"""A colour for what a detector looks at."""
+LOOKS = {
+    "question": "the question alone", "text": "text, or another model", "confidence": "probabilities",
+    "samples": "more answers", "answer": "the answer alone", "states": "its own states",
+}  # fmt: skip
+"""What it is called in the legend."""
+AGAINST = f"auroc_minus_{BASELINE}"
+ROW = 0.17  # inches
+
+
+def write_comparison(rows: Sequence[Comparison], entries: Mapping[str, Entry], folder: Path) -> list[Path]:
+    """The table as CSV and Markdown, and the picture."""
+    written = [folder / "detectors.csv", folder / "detectors.md"]
+    write_text(written[0], to_csv(rows))
+    write_text(written[1], to_markdown(rows, entries))
+    with style():
+        written += write_contents(folder, "detectors", saved_as(picture(rows, entries), in_words(rows, entries)))
+    return written
+
+
+def to_csv(rows: Sequence[Comparison]) -> str:
+    """One line for each number."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["model", "dataset", "detector", "measure", "value", "low", "high", "p"])
+    for row in rows:
+        numbers = ["" if math.isnan(each) else f"{each:.5g}" for each in (row.value, row.low, row.high, row.p)]
+        writer.writerow([row.model, row.dataset, row.detector, row.measure, *numbers])
+    return stream.getvalue()
+
+
+def to_markdown(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
+    """For each model: AUROC, the difference to the single-layer probe, and the gain beyond the question."""
+    found = lookup(rows)
+    cells = list(dict.fromkeys((row.model, row.dataset) for row in rows if row.dataset != MEAN))
+    means = list(dict.fromkeys(row.model for row in rows if row.dataset == MEAN))
+    out: list[str] = []
+    for model in dict.fromkeys(name for name, _ in cells):
+        sets = [name for each, name in cells if each == model]
+        for what, title in (
+            ("auroc", "AUROC"),
+            (AGAINST, "AUROC minus the single-layer probe's"),
+            ("beyond_question", "AUROC beyond the question: minus the best detector that saw no answer"),
+        ):
+            keys = [(model, name) for name in sets] + ([(model, MEAN)] if model in means else [])
+            names = [name for name in entries if any((*key, name, what) in found for key in keys)]
+            if names:
+                out += [f"**{model}: {title}**", "", *_table(found, keys, names, entries, what), ""]
+    if "all" in means:
+        names = [name for name in entries if ("all", MEAN, name, "auroc") in found]
+        head = "| detector | AUROC | minus single layer | beyond the question |"
+        out += ["**Mean over all cells**", "", head, "|---|---|---|---|"]
+        for name in names:
+            values = [_cell(found.get(("all", MEAN, name, what))) for what in ("auroc", AGAINST, "beyond_question")]
+            out.append(f"| {entries[name].title} | {' | '.join(values)} |")
+    return "\n".join(out) + "\n"
+
+
+def _table(
+    found: Mapping[tuple[str, str, str, str], Comparison],
+    keys: Sequence[tuple[str, str]],
+    names: Sequence[str],
+    entries: Mapping[str, Entry],
+    what: str,
+) -> list[str]:
+    head = ["detector", *("mean" if name == MEAN else pretty(name) for _, name in keys)]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for name in names:
+        lines.append(f"| {entries[name].title} | {' | '.join(_cell(found.get((*key, name, what))) for key in keys)} |")
+    return lines
+
+
+def _cell(row: Comparison | None) -> str:
+    """The value with its interval; a star where a difference is beyond chance after Holm."""
+    if row is None or math.isnan(row.value):
+        return "–"
+    star = "*" if not math.isnan(row.p) and row.p < 0.05 else ""
+    return f"{row.value:.3f}{star} ({row.low:.3f} to {row.high:.3f})".replace("-", "−")
+
+
+def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
+    """A row for each detector: its AUROC on every set, and the gain beyond the question, mean with its interval."""
+    found = lookup(rows)
+    models = list(dict.fromkeys(row.model for row in rows if row.dataset != MEAN))
+    sets = list(dict.fromkeys(row.dataset for row in rows if row.dataset != MEAN))
+    names = [name for name in entries if any(row.detector == name for row in rows)]
+    look = looks(sets)
+    figure = Figure(figsize=(WIDTH, 1.1 + ROW * len(names)))
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, 2 * len(models), sharey=True, squeeze=False)[0]
+    places = {name: len(names) - 1 - i for i, name in enumerate(names)}
+    for m, model in enumerate(models):
+        left, right = axes[2 * m], axes[2 * m + 1]
+        for name in names:
+            y, colour = places[name], SIDES[entries[name].side]
+            for each in sets:
+                row = found.get((model, each, name, "auroc"))
+                if row is not None:
+                    left.plot(
+                        row.value, y, look[each].marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.9
+                    )
+            gains = [found.get((model, each, name, "beyond_question")) for each in sets]
+            mean = found.get((model, MEAN, name, "beyond_question")) or next((g for g in gains if g is not None), None)
+            if mean is not None:
+                right.plot([mean.low, mean.high], [y, y], color=colour, linewidth=1.2, solid_capstyle="butt")
+                right.plot(mean.value, y, "o", color=colour, markersize=2.8)
+        left.set_title(model, fontsize=7)
+        left.set_xlabel("AUROC", fontsize=6)
+        right.set_xlabel("beyond the question", fontsize=6)
+        right.axvline(0, color=INK, linewidth=0.5)
+        for each in (left, right):
+            each.tick_params(labelsize=5, length=2)
+            each.grid(axis="x", linewidth=0.3, alpha=0.4)
+    axes[0].set_yticks(list(places.values()), [entries[name].title for name in names], fontsize=5)
+    axes[0].set_ylim(-0.7, len(names) - 0.3)
+    handles = [axes[0].plot([], [], look[each].marker, color=INK, markersize=3, label=pretty(each))[0] for each in sets]
+    shown = dict.fromkeys(entries[name].side for name in names)
+    sides = [axes[0].plot([], [], "s", color=SIDES[side], markersize=3, label=LOOKS[side])[0] for side in shown]
+    both = [*handles, *sides]
+    figure.legend(handles=both, loc="lower center", ncol=len(both), fontsize=5, frameon=False, columnspacing=1.0)
+    figure.tight_layout(rect=(0, 0.03, 1, 1), w_pad=0.4)
+    return figure
+
+
+def in_words(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
+    """What the picture shows."""
+    said = ["AUROC of every detector on every set, and its mean gain over the best detector that saw no answer."]
+    for model in dict.fromkeys(row.model for row in rows if row.dataset == MEAN):
+        own = [row for row in rows if row.model == model and row.dataset == MEAN and row.measure == "beyond_question"]
+        if own:
+            best = max(own, key=lambda row: row.value)
+            said.append(
+                f"{model}: the largest gain is {best.value:.3f} ({best.low:.3f} to {best.high:.3f}), of "
+                f"{entries[best.detector].title}."
+            )
+    return " ".join(said)

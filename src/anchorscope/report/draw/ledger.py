@@ -1,0 +1,147 @@
+"""The ledger as a picture: a row for each claim, a field for each set, coloured by its verdict, with its number.
+
+And what probes of one set tell of the others: a matrix for each model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from anchorscope.evidence.ledger import ANSWERS
+from anchorscope.evidence.lines import LineName, Lines
+from anchorscope.evidence.record import ClaimVerdict
+from anchorscope.report.draw.files import saved_as, write_contents
+from anchorscope.report.draw.lines import INK, WIDTH, style
+from anchorscope.report.draw.palette import pretty
+
+COLOURS = {"holds": "#cfe8cf", "does not hold": "#f3cfc6", "cannot tell": "#ececec"}
+SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
+ROW, HEAD, TEXT = 0.2, 0.55, 2.9  # inches: of a row, above the rows, of a claim's name
+
+
+def draw_ledger(verdicts: Sequence[ClaimVerdict], found: Mapping[str, Mapping[str, Lines]], folder: Path) -> list[Path]:
+    """Draw the ledger and the matrices."""
+    written = []
+    with style():
+        contents = saved_as(_ledger([each for each in verdicts if " < " not in each.model]), describe(verdicts))
+        written += write_contents(folder, "ledger", contents)
+        matrix = _transfer(found)
+        if matrix is not None:
+            about = "AUROC at the layer half-way up of probes fitted on one set (rows) and read on another (columns)."
+            written += write_contents(folder, "transfer", saved_as(matrix, about))
+    return written
+
+
+def describe(verdicts: Sequence[ClaimVerdict]) -> str:
+    """How many claims hold, in one sentence for each model."""
+    said = []
+    for model in dict.fromkeys(each.model for each in verdicts):
+        mine = [each.verdict for each in verdicts if each.model == model]
+        counts = ", ".join(f"{mine.count(answer)} {answer}" for answer in ANSWERS)
+        said.append(f"{model}: of {len(mine)} verdicts {counts}.")
+    return "Ledger of claims. " + " ".join(said)
+
+
+def _ledger(verdicts: Sequence[ClaimVerdict]) -> Figure:
+    models = list(dict.fromkeys(each.model for each in verdicts))
+    sets = [name for name in dict.fromkeys(each.dataset for each in verdicts) if name != "all"]
+    claims = list(dict.fromkeys(each.claim for each in verdicts))
+    rows = {(each.model, each.dataset, each.claim): each for each in verdicts}
+    height = HEAD + ROW * len(claims) + 0.15
+    figure = Figure(figsize=(WIDTH, height))
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(0, height)
+    axes.axis("off")
+    each_width = (WIDTH - TEXT) / max(1, len(models) * len(sets))
+    for m, model in enumerate(models):
+        left = TEXT + m * len(sets) * each_width
+        middle = left + len(sets) * each_width / 2
+        axes.text(middle, height - 0.18, model, ha="center", va="center", fontsize=7, color=INK, weight="bold")
+        for s, name in enumerate(sets):
+            axes.text(
+                left + (s + 0.5) * each_width,
+                height - 0.4,
+                pretty(name),
+                ha="center",
+                va="center",
+                fontsize=5,
+                color=INK,
+            )
+    for c, claim in enumerate(claims):
+        top = height - HEAD - c * ROW
+        first = next(each for each in verdicts if each.claim == claim)
+        axes.text(0.05, top - ROW / 2, _short(first.statement), ha="left", va="center", fontsize=4.6, color=INK)
+        for m, model in enumerate(models):
+            left = TEXT + m * len(sets) * each_width
+            together = rows.get((model, "all", claim))
+            fields = (
+                [(left, len(sets) * each_width, together)]
+                if together
+                else [
+                    (left + s * each_width, each_width, rows.get((model, name, claim))) for s, name in enumerate(sets)
+                ]
+            )
+            for x, width, verdict in fields:
+                if verdict is None:
+                    continue
+                box = Rectangle((x, top - ROW), width, ROW, facecolor=COLOURS[verdict.verdict], edgecolor="white")
+                axes.add_patch(box)
+                axes.text(
+                    x + width / 2, top - ROW / 2, _said(verdict), ha="center", va="center", fontsize=4.4, color=INK
+                )
+    legend = "   ".join(f"{SIGNS[answer]} {answer}" for answer in ANSWERS)
+    axes.text(0.05, height - 0.3, legend, ha="left", va="center", fontsize=5, color=INK)
+    return figure
+
+
+def _short(statement: str, most: int = 74) -> str:
+    return statement if len(statement) <= most else statement[: most - 1].rstrip() + "…"
+
+
+def _said(verdict: ClaimVerdict) -> str:
+    """The sign and the number."""
+    if verdict.value is None:
+        return f"? n={verdict.n}"
+    digits = 1 if abs(verdict.threshold) >= 1 else 2
+    return f"{SIGNS[verdict.verdict]} {verdict.value:.{digits}f}"
+
+
+def _transfer(found: Mapping[str, Mapping[str, Lines]]) -> Figure | None:
+    """A matrix for each model: the set probes were fitted on down, the set they are read on across."""
+    models = [model for model, sets in found.items() if len(sets) > 1]
+    if not models:
+        return None
+    figure = Figure(figsize=(WIDTH, WIDTH / max(2, len(models)) * 0.85))
+    FigureCanvasAgg(figure)
+    for place, model in enumerate(models):
+        sets = list(found[model])
+        values = np.full((len(sets), len(sets)), np.nan)
+        for j, read_on in enumerate(sets):
+            for i, fitted_on in enumerate(sets):
+                name = LineName("transfer", "auroc", "own" if i == j else fitted_on)
+                if name in found[model][read_on]:
+                    values[i, j] = found[model][read_on][name].value[0]
+        axes = figure.add_subplot(1, max(2, len(models)), place + 1)
+        axes.imshow(values, vmin=0.5, vmax=1.0, cmap="Blues")
+        for i, j in np.ndindex(*values.shape):
+            if np.isfinite(values[i, j]):
+                dark = values[i, j] > 0.8
+                axes.text(
+                    j, i, f"{values[i, j]:.2f}", ha="center", va="center", fontsize=6, color="white" if dark else INK
+                )
+        axes.set_xticks(range(len(sets)), [pretty(name) for name in sets], fontsize=5)
+        axes.set_yticks(range(len(sets)), [pretty(name) for name in sets], fontsize=5)
+        axes.set_xlabel("read on")
+        axes.set_ylabel("fitted on")
+        axes.set_title(model)
+        axes.tick_params(length=0)
+    figure.tight_layout()
+    return figure

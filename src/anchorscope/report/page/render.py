@@ -1,0 +1,189 @@
+"""The report: a run, or two side by side, as one HTML file that asks nobody for anything.
+
+What a reader needs is inside: the numbers of all charts, the samples behind them and the page's own code. So it
+can be mailed, archived and opened in ten years. The template and its parts are in `templates/`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from anchorscope.detectors.catalogue import catalogue
+from anchorscope.detectors.compare import MEAN, CellMeasures, compared
+from anchorscope.detectors.record import SCORES, Comparison
+from anchorscope.detectors.scored import measured, read_scores
+from anchorscope.evidence.ledger import kept_ledger
+from anchorscope.progress import Progress, silent
+from anchorscope.report.page.chart_data import (
+    charts_for_page,
+    datasets_of,
+    looks_for_page,
+    pack_curves,
+    pack_maps,
+    points_for_page,
+    points_of,
+    read_curves,
+    run_names,
+    shown_of,
+    tabs_for_page,
+)
+from anchorscope.report.page.pack import Pack
+from anchorscope.report.page.sample_data import Scores, pack_samples
+from anchorscope.report.text.summary import sentences
+from anchorscope.store import Store
+from anchorscope.store.files import write_text
+from anchorscope.store.rundir import versions
+from anchorscope.study.terms import MIN_GROUP
+
+MEASURES = (
+    "auroc", "auroc_minus_single_layer", "beyond_question", "auprc", "fpr_at_95_tpr", "risk_at_50", "ece",
+    "auroc_within_relation",
+)  # fmt: skip
+"""Of detectors, what the page shows."""
+SCRIPTS = (
+    "packed", "state", "pen", "charts", "overview", "ledger", "samples", "measures", "filters", "explorer", "detail",
+    "detectors", "compare", "main",
+)  # fmt: skip
+"""The page's own code, in this order."""
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What detectors make of the runs, where they were compared."""
+
+    scores: Scores
+    """Of every sample."""
+    comparisons: Mapping[int, Sequence[Comparison]]
+    """By run, the table."""
+    titles: Mapping[str, str]
+    """What tables call each detector."""
+
+
+def page(stores: Sequence[Store], detection: Detection, text: bool = True) -> str:
+    """The report as one HTML file; without `text`, questions and answers are left out and ids stay."""
+    pack = Pack()
+    about = _about(stores, detection, pack, text)
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.from_string(_part("page.html")).render(
+        title=about["title"],
+        about=in_script(about),
+        columns=pack.text(),
+        style=_part("page.css"),
+        script="\n".join(_part(f"{name}.js") for name in SCRIPTS),
+        sentences=about["runs"],
+        two=len(stores) > 1,
+    )
+
+
+def _part(name: str) -> str:
+    """A part of the page, as it is kept."""
+    return (files("anchorscope.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _about(stores: Sequence[Store], detection: Detection, pack: Pack, text: bool) -> dict[str, Any]:
+    """All that the page is told beside the columns."""
+    points, shown, names = points_of(stores), shown_of(stores), run_names(stores)
+    curves = read_curves(stores, points)
+    return {
+        "title": " and ".join(names),
+        "runs": [
+            {
+                "name": name,
+                "description": store.study.description,
+                "sentences": sentences(
+                    (curve.key, curve.numbers) for curve in curves if curve.point == 0 and shown[curve.model].run == run
+                ),
+                "study": without_folders(store.study.record()),
+            }
+            for run, (name, store) in enumerate(zip(names, stores, strict=True))
+        ],
+        "models": [{"run": one.run, "name": one.label} for one in shown],
+        "sets": looks_for_page(datasets_of(stores)),
+        "points": points_for_page(points),
+        "charts": charts_for_page(),
+        "tabs": tabs_for_page(),
+        "curves": pack_curves(pack, curves),
+        "maps": pack_maps(pack, stores, points),
+        "samples": pack_samples(pack, stores, points, detection.scores, text),
+        "verdicts": [row for run, store in enumerate(stores) for row in _verdicts(store, run)],
+        "detectors": _detectors(detection),
+        "versions": versions(),
+        "columns": pack.directory,
+        "min_group": MIN_GROUP,
+    }
+
+
+def without_folders(value: Any) -> Any:
+    """A record whose folders go by their last name: a page that is mailed says nothing of its writer's disk."""
+    if isinstance(value, dict):
+        return {key: without_folders(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [without_folders(each) for each in value]
+    return f"…/{Path(value).name}" if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+def _verdicts(store: Store, run: int) -> list[dict[str, Any]]:
+    """The ledger's, as they are kept."""
+    return [{"run": run, **asdict(each)} for each in kept_ledger(store.root) or []]
+
+
+def _detectors(detection: Detection) -> dict[str, Any]:
+    """The table of detectors: rows of run, model, set, detector, measure, value, low, high, p."""
+    rows = [
+        [run, each.model, each.dataset, each.detector, MEASURES.index(each.measure), *_short(each)]
+        for run, table in detection.comparisons.items()
+        for each in table
+        if each.measure in MEASURES
+    ]
+    return {"measures": MEASURES, "rows": rows, "titles": detection.titles, "mean": MEAN}
+
+
+def _short(row: Comparison) -> list[float | None]:
+    """Value, interval and p, to five digits; null where there is none."""
+    return [None if each != each else float(f"{each:.5g}") for each in (row.value, row.low, row.high, row.p)]
+
+
+def in_script(value: Any) -> str:
+    """JSON that can stand inside a script element: nothing in it can end the element or begin a comment."""
+    written = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
+    for sign in "<>&\u2028\u2029":
+        written = written.replace(sign, f"\\u{ord(sign):04x}")
+    return written
+
+
+def write_page(stores: Sequence[Store], path: Path, text: bool = True, progress: Progress = silent) -> Path:
+    """Write the report of one run, or of two side by side."""
+    with progress("measuring detectors", None):
+        detection = detected(stores)
+    with progress("writing the report", None):
+        write_text(path, page(stores, detection, text))
+    return path
+
+
+def detected(stores: Sequence[Store]) -> Detection:
+    """What the runs' detectors say, where `anchorscope detect eval` compared them."""
+    scores, comparisons = {}, {}
+    for run, store in enumerate(stores):
+        cells: list[CellMeasures] = []
+        for model in store.study.models:
+            for dataset in store.study.datasets:
+                cell = store.results(model.name, dataset.name)
+                if cell.entry(SCORES) is not None and cell.complete(SCORES):
+                    scored = read_scores(store, model.name, dataset.name)
+                    samples, by_name = scored
+                    scores[run, model.name, dataset.name] = {
+                        name: dict(zip(samples.inputs.ids, map(float, each.mean(axis=0)), strict=True))
+                        for name, each in by_name.items()
+                    }
+                    cells.append(measured(store, model.name, dataset.name, scored))
+        if cells:
+            comparisons[run] = compared(cells)
+    titles = {name: entry.title for name, entry in catalogue().items()}
+    return Detection(scores, comparisons, titles)

@@ -1,0 +1,1 @@
+"""Words computed from numbers: captions, descriptions, a summary."""

@@ -1,0 +1,97 @@
+"""A caption for each chart, in plain words, with the sizes of the groups behind the lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from anchorscope.pathways.chart import LETTERS, Chart, Curve
+from anchorscope.pathways.lookup import ChartNumbers, collect, too_few
+from anchorscope.pathways.record import Statistic
+from anchorscope.report.charts import CHARTS
+from anchorscope.report.draw.lines import drawn_rows, rows_with_numbers
+from anchorscope.report.draw.palette import pretty
+from anchorscope.study.terms import MIN_GROUP, Position, ReadPoint, Site
+
+SITES: dict[Site, str] = {"attn": "attention output", "mlp": "MLP output", "resid": "layer output"}
+POSITIONS: dict[Position, str] = {
+    "answer_last": "the last exact answer token",
+    "final": "the last token of the answer",
+    "prompt_last": "the last token before the answer",
+    "after_answer": "the first token behind the answer",
+}
+GROUPS = {"Q": "Q-Anchored", "A": "A-Anchored", "all": "all answers", "Q-A": "Q minus A"}
+
+
+def caption(
+    name: str,
+    rows: Iterable[Statistic],
+    models: Sequence[str],
+    datasets: Sequence[str],
+    point: ReadPoint = ReadPoint("mlp", "answer_last"),  # noqa: B008 — a value
+) -> str:
+    """What the chart `name` shows, what a line and a band are, how many samples stand behind them."""
+    chart = CHARTS[name]
+    return caption_of(chart, collect(rows, chart.keys, models, datasets, point), models, datasets, point)
+
+
+def caption_of(
+    chart: Chart, numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str], point: ReadPoint
+) -> str:
+    """The caption of a chart whose numbers are at hand."""
+    drawn = [(curve, row) for curve, row in drawn_rows(chart, numbers, models, datasets) if curve]
+    parts = [
+        chart.words(rows_with_numbers(chart, numbers, models, datasets)),
+        f"Probes read the {SITES[point.site]} at {POSITIONS[point.position]}; one line per dataset.",
+        "Bands are 95 % bootstrap intervals over questions and repeats.",
+        _sizes(drawn),
+        _gaps(chart, drawn, numbers, models, datasets),
+    ]
+    return " ".join(part for part in parts if part) + "\n"
+
+
+def _sizes(drawn: Sequence[tuple[Curve, Statistic]]) -> str:
+    sizes: dict[str, list[int]] = {}
+    for _, row in drawn:
+        if row.value is not None:
+            sizes.setdefault(GROUPS[row.group], []).append(row.n)
+    said = [f"{group}, {_range(min(n), max(n))}" for group, n in sizes.items()]
+    return f"Samples behind a point (mean over draws): {'; '.join(said)}." if said else ""
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _gaps(
+    chart: Chart,
+    drawn: Sequence[tuple[Curve, Statistic]],
+    numbers: ChartNumbers,
+    models: Sequence[str],
+    datasets: Sequence[str],
+) -> str:
+    """What a reader does not see, and why."""
+    said = []
+    if any(row.value is None for _, row in drawn):
+        said.append(
+            f"A line has a gap where its group is too small (fewer than {MIN_GROUP} samples) or the number undefined."
+        )
+    rows = rows_with_numbers(chart, numbers, models, datasets)
+    for number, row in enumerate(rows):
+        where = f"({LETTERS[number]}) " if len(rows) > 1 else ""
+        for model in models:
+            gone = [
+                chart.legend[curve.kind].format(pretty(name))
+                for curve in row.curves
+                for name in datasets
+                if too_few(numbers.of(curve.key, model, name))
+            ]
+            if gone:
+                said.append(f"Too few for a line: {where}{model}: {', '.join(gone)}.")
+        measured = {key for key, _, _ in numbers.rows}
+        absent = [chart.legend[curve.kind].format("…") for curve in row.curves if curve.key not in measured]
+        if absent:
+            said.append(f"Not measured in this run: {where}{', '.join(absent)}.")
+    left_out = [row.title for row in chart.rows if row not in rows]
+    if left_out:
+        said.append("Not measured in this run, so not shown: " + "; ".join(f"“{title}”" for title in left_out) + ".")
+    return " ".join(said)

@@ -1,0 +1,106 @@
+"""Three sentences on what a run shows, computed from its numbers: the picture, its null, and what needs no groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.pathways.headline import Number
+from anchorscope.pathways.record import Key
+from anchorscope.report.text.lines import counted, plain
+
+_FLIP = Key("delta_p", "knockout", "layer")
+_GAP = Key("delta_p", "knockout", "anchor_half", "half", group="Q-A")
+_LOSS = Key("delta_auroc", "knockout")
+_KEYS = {
+    "Q": _FLIP._replace(group="Q"),
+    "A": _FLIP._replace(group="A"),
+    "gap": _GAP,
+    "gap permuted": _GAP._replace(condition="permuted"),
+    "gap beyond": _GAP._replace(condition="knockout-permuted"),
+    "loss": _LOSS,
+    "loss beyond": _LOSS._replace(condition="knockout-permuted"),
+}
+
+
+def sentences(curves: Iterable[tuple[Key, NDArray[np.float64]]]) -> list[str]:
+    """What a run shows, in words that its own numbers choose. `curves`: of its models and sets at one read point.
+
+    Each is a key and its numbers, (value, low, high, …; layer).
+    """
+    lines: dict[str, list[list[Number]]] = {name: [] for name in _KEYS}
+    names = {key: name for name, key in _KEYS.items()}
+    for key, numbers in curves:
+        if key in names:
+            lines[names[key]].append([Number(value, low, high, None) for value, low, high in numbers[:3].T])
+    said = [_picture(lines["Q"], lines["A"])]
+    said.append(_null(*(_middle(lines[name]) for name in ("gap", "gap permuted", "gap beyond"))))
+    said.append(_ranking(*(_middle(lines[name]) for name in ("loss", "loss beyond"))))
+    return [each for each in said if each]
+
+
+def _middle(lines: Sequence[list[Number]]) -> list[Number]:
+    """Of each curve the layer half-way up, which was fixed in advance; those without a value there are left out."""
+    rows = [rows[round((len(rows) - 1) / 2)] for rows in lines]
+    return [row for row in rows if not np.isnan(row.value)]
+
+
+def _values(rows: Sequence[Number]) -> list[float]:
+    return [row.value for row in rows if not np.isnan(row.value)]
+
+
+def _between(values: Sequence[float], digits: int) -> str:
+    """`−12 to −60`, the one nearest to zero first."""
+    ends = sorted({f"{each:.{digits}f}" for each in (min(values), max(values))}, key=lambda each: abs(float(each)))
+    return " to ".join(map(plain, ends))
+
+
+def _picture(q: Sequence[list[Number]], a: Sequence[list[Number]]) -> str:
+    if not q:
+        return "No set has enough Q-Anchored answers for a line: the published picture cannot be drawn."
+    lowest = [min(_values(rows)) for rows in q]
+    still = [value for rows in a for value in _values(rows)]
+    said = (
+        "With attention to the question's key tokens cut, answers on which the probe's verdict flips (Q-Anchored) lose "
+        f"{_between([-each for each in lowest], 0)} points of probability at their lowest layer"
+    )
+    rest = f"; the others (A-Anchored) stay between {plain(f'{min(still):.0f}')} and {plain(f'{max(still):.0f}')}"
+    return said + (rest if still else "") + "."
+
+
+def _null(gap: Sequence[Number], permuted: Sequence[Number], beyond: Sequence[Number]) -> str:
+    if not gap or not permuted or not beyond:
+        return (
+            "Sorted and measured by separate halves, whether that gap is more than another answer's shift would make "
+            "cannot be told: groups are too small."
+        )
+    return (
+        f"Sorted and measured by separate halves, half-way up, that gap is {_between(_values(gap), 0)} points, and "
+        f"{_between(_values(permuted), 0)} when each answer gets another answer's shift: the cut goes beyond "
+        f"this null in {_below(beyond)}."
+    )
+
+
+def _ranking(loss: Sequence[Number], beyond: Sequence[Number]) -> str:
+    if not loss:
+        return ""
+    said = (
+        "Without any groups, the cut changes how well the probe ranks right above wrong answers by "
+        f"{_between(_values(loss), 3)} of AUROC half-way up"
+    )
+    if not beyond:
+        return said + "."
+    return f"{said}; it costs more than another answer's shift in {_below(beyond)}."
+
+
+def _below(rows: Sequence[Number]) -> str:
+    """`three of eight cells`: where the whole interval lies below zero."""
+    below = sum(row.high is not None and row.high < 0 for row in rows)
+    if len(rows) == 1:
+        return "the one cell (model and set) there is" if below else "no cell (model and set) of the one there is"
+    of = counted(len(rows), "cell")
+    return (
+        f"none of {of}" if below == 0 else f"all {of}" if below == len(rows) else f"{counted(below, '')[:-1]} of {of}"
+    )

@@ -1,0 +1,145 @@
+"""One process's hold on a run, and on one model at a time: what stages are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any, TypeVar
+
+from anchorscope.answers.record import ANSWERS
+from anchorscope.grades.grading import grader
+from anchorscope.models.load import Model, load_model
+from anchorscope.models.prompts import Prompter
+from anchorscope.progress import Notice, Progress, nobody, silent
+from anchorscope.run.stages import downstream
+from anchorscope.store import Job, Store, Table
+from anchorscope.store.stage import Needs, Stage
+from anchorscope.study import ModelSpec, Study
+from anchorscope.study.validation import build
+
+K = TypeVar("K")
+
+
+class RunContext:
+    """Makes the stages of a run. It loads the models that they need, keeps one at a time, and examines it once.
+
+    With `planning`, no weights are loaded: stages can be planned, not carried out. `dtypes` says by model which dtype
+    `auto` stands for where models are loaded, if that is another machine. `loading` counts the seconds spent on loading
+    and examining.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        progress: Progress = silent,
+        notice: Notice = nobody,
+        planning: bool = False,
+        dtypes: Mapping[str, str] | None = None,
+    ) -> None:
+        self.store, self.study, self.dtypes = store, store.study, dtypes or {}
+        self.progress, self.notice, self.planning = progress, notice, planning
+        self.loading = 0.0
+        self._model: Model | None = None
+        self._kept: dict[Any, Any] = {}
+        self._healthy = False
+
+    def stage(self, job: Job) -> Stage:
+        """What is to be carried out of a job. The model that it needs is loaded, and its tables are begun."""
+        return job.stage(self, job)
+
+    def later(self, job: Job) -> list[Table[Any]]:
+        """The tables that were made of a job's, where a shard that is made again may have other rows."""
+        if job.stage.repeatable or not job.model:
+            return []
+        cell = job.cell(self.store)
+        kinds = [kind for stage in downstream(job.stage) for kind in stage.kinds(self.study)]
+        return [cell.table(kind) for kind in kinds if cell.entry(kind) is not None]
+
+    def let_go(self) -> None:
+        """Forget the model, so that the memory that it took is free."""
+        self._close_kept()
+        self._kept.clear()
+        self._model, self._healthy = None, False
+
+    # --- for stages
+
+    def model(self, name: str, needs: Needs = "weights") -> Model:
+        """The model of this name in the study, or of this id: loaded as far as `needs` says, and examined if used."""
+        start = perf_counter()
+        answers = self.study.answers
+        by_vllm = needs == "generation" and answers.source == "generate" and answers.backend == "vllm"
+        weights = needs in ("generation", "weights") and not by_vllm and not self.planning
+        held = self._model
+        usable = held is not None and name in (held.name, held.spec.id)
+        if held is not None and usable:
+            loaded = held.device.type != "meta"
+            usable = loaded or not weights
+            usable = usable and not (by_vllm and loaded)  # vLLM loads its own, and needs the memory
+        if held is None or not usable:
+            self.let_go()
+            spec = self._as_begun(self._spec(name))
+            with self.progress(f"{spec.name}: loading", None):
+                held = self._model = load_model(spec, self.study.base, weights=weights)
+        if needs == "weights" and not self.planning:
+            self._close_kept()  # what generates has done its work, and holds memory
+            self._examine(held)
+        self.loading += perf_counter() - start
+        return held
+
+    def prompter(self, name: str, needs: Needs = "weights") -> Prompter:
+        """What puts questions to the model, as the study says."""
+        return self.kept(_prompter, name, needs)
+
+    def kept(self, kind: Callable[[Model, Study], K], name: str, needs: Needs = "weights") -> K:
+        """What is made of the model once and kept as long as the model is; its `close` is called then."""
+        model = self.model(name, needs)
+        if kind not in self._kept:
+            self._kept[kind] = kind(model, self.study)
+        made: K = self._kept[kind]
+        return made
+
+    def right(self, question: Any, answer: Any) -> bool:
+        """Whether an answer is taken for right, for an early look: by rules where a judge would have to be asked."""
+        if answer.label is not None:
+            return bool(answer.label)
+        grade = grader() if self.study.grades.judge else grader(self.study.grades.grader)
+        return grade(answer.answer, question.answers, question.question).correct is True
+
+    # --- the model
+
+    def _examine(self, model: Model) -> None:
+        """Examine the model before its passes are believed."""
+        from anchorscope.traces.doctor import require_health
+
+        if not self._healthy:
+            with self.progress(f"{model.name}: examining", None):
+                require_health(model, _prompter(model, self.study))
+            self._healthy = True
+
+    def _close_kept(self) -> None:
+        for kind in [kind for kind in self._kept if kind is not _prompter]:
+            getattr(self._kept.pop(kind), "close", lambda: None)()
+
+    def _spec(self, name: str) -> ModelSpec:
+        known = [spec for spec in self.study.models if name in (spec.name, spec.id)]
+        return known[0] if known else build(ModelSpec, id=name)
+
+    def _as_begun(self, spec: ModelSpec) -> ModelSpec:
+        """With the dtype in which the run was begun: another machine may find another one fast."""
+        if spec.dtype != "auto":
+            return spec
+        begun = begun_dtype(self.store, spec.name) or self.dtypes.get(spec.name)
+        return spec if begun is None else spec.model_copy(update={"dtype": begun})
+
+
+def _prompter(model: Model, study: Study) -> Prompter:
+    return Prompter(model.tokenizer, study.prompt_for(model.spec), model.wants_bos)
+
+
+def begun_dtype(store: Store, model: str) -> str | None:
+    """The dtype in which a model's answers were begun; None where they were not."""
+    for dataset in store.study.datasets:
+        begun = store.results(model, dataset.name).entry(ANSWERS)
+        if begun is not None:
+            return str(begun["inputs"]["model"]["dtype"])
+    return None

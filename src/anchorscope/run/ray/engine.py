@@ -1,0 +1,399 @@
+"""Stages on a Ray cluster: Ray Data deals shards to pools of replicas, and restarts what dies.
+
+What flows through Ray are numbers of shards. A replica reads its input from the run and writes its shard there, whole
+or not at all, so nothing passes through this process, and a shard that is made twice is the same file again. Ray is
+imported in this file alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from itertools import groupby
+from threading import Thread
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from anchorscope.errors import AnchorscopeError, StoreError, StudyError, reason_of
+from anchorscope.progress import Notice, Progress, nobody, silent
+from anchorscope.run.context import begun_dtype
+from anchorscope.run.engine import Ended, Flow, Spared, Timed
+from anchorscope.run.ray.planner import Planned, Planner
+from anchorscope.run.ray.replica import Replica, Report, Task
+from anchorscope.run.ray.tally import Tally, beat
+from anchorscope.store import Job, Store
+from anchorscope.store.files import check_held, is_local, remove_leftovers
+from anchorscope.study import EngineSpec, ModelSpec
+
+SPARE_CPUS = 4  # of a cluster that is started here, beside those of the replicas: for planning, grading and Ray itself
+LIGHT = 0.5  # cores of a replica that grades and finds tokens
+PLANNED = 3  # times that a plan is made again when its process has died
+LOOK = 15.0  # seconds after which the run's lease is looked at, where nothing has ended meanwhile
+
+
+class RayEngine:
+    """Carries flows out on the nodes of a cluster."""
+
+    def __init__(
+        self,
+        store: Store,
+        spec: EngineSpec,
+        progress: Progress = silent,
+        notice: Notice = nobody,
+        timed: Timed = lambda stage, seconds: None,
+    ) -> None:
+        # in full: processes on nodes begin in another folder. Links stay, as a node may have other ones
+        study = store.study.based_at(store.study.base.absolute())
+        self.store, self.spec = Store(store.root.absolute() if is_local(store.root) else store.root, study), spec
+        self.progress, self.notice, self.timed = progress, notice, timed
+        self._planner: Any = None
+        self._tally: Any = None
+        self._started = False
+        self._working = 0.0
+
+    def run(self, flows: Sequence[Flow], ended: Ended, spared: Spared = ()) -> dict[Flow, AnchorscopeError]:
+        """Carry flows out side by side."""
+        if not flows:
+            return {}
+        self._start()
+        start, self._working = perf_counter(), 0.0
+        if all(job.stage.whole and not job.stage.heavy for flow in flows for job in flow):
+            errors = self._tasks(flows, ended, spared)
+        elif all(job.stage.scope == "dataset" for flow in flows for job in flow):
+            errors = {}
+            for flow in flows:  # a source is read from its start on, by one process
+                for job in flow:
+                    with self.progress(f"{job.dataset}: {job.stage.name}", None):
+                        self._ask("carry_out", job)
+                ended(flow)
+        else:
+            errors = self._stream(flows, ended, spared)
+        took = perf_counter() - start
+        working = self._working or took
+        self.timed(flows[0][0].stage.title, working)
+        self.timed("starting replicas", took - working)
+        return errors
+
+    def counts(self) -> dict[str, int]:
+        """How many replicas are alive, and how many were started again after a death."""
+        import ray
+
+        if self._tally is None:
+            return {}
+        counts: dict[str, int] = ray.get(self._tally.counts.remote(), timeout=5)
+        return counts
+
+    def let_go(self) -> None:
+        """Replicas end with what they were made for."""
+
+    def close(self) -> None:
+        """Stop the cluster, where it was started here."""
+        import ray
+
+        for actor in (self._planner, self._tally):
+            if actor is not None:
+                ray.kill(actor)
+        self._planner = self._tally = None
+        if self._started:
+            ray.shutdown()
+            self._started = False
+
+    # --- whole jobs: a Ray task for each flow
+
+    def _tasks(self, flows: Sequence[Flow], ended: Ended, spared: Spared) -> dict[Flow, AnchorscopeError]:
+        import ray
+
+        gpus = min(1.0, self._gpus())
+        carry: Any = ray.remote(num_cpus=self.spec.cpus_per_replica, num_gpus=gpus, max_retries=-1)(_carry_out_flow)
+        waiting = {carry.remote(self.store, flow, self.spec.cpus_per_replica, gpus): flow for flow in flows}
+        errors: dict[Flow, AnchorscopeError] = {}
+        title = f"{flows[0][0].model}: {', '.join(dict.fromkeys(job.stage.title for job in flows[0]))}"
+        try:
+            with self.progress(title, len(flows)) as advance:
+                while waiting:
+                    some, _ = ray.wait(list(waiting), num_returns=1, timeout=LOOK)
+                    check_held(self.store.root)
+                    for done in some:
+                        flow, report = waiting.pop(done), ray.get(done)
+                        self._tell(report.notices)
+                        if isinstance(report.error, spared):
+                            errors[flow] = report.error
+                        elif report.error is not None:
+                            raise report.error
+                        advance(1)
+                        ended(flow)
+        finally:
+            for each in waiting:
+                ray.cancel(each, force=True)
+        return errors
+
+    # --- shards: Ray Data, a pool of replicas for each need
+
+    def _stream(self, flows: Sequence[Flow], ended: Ended, spared: Spared) -> dict[Flow, AnchorscopeError]:
+        """Shards through pools of replicas, one pool behind the other; whole jobs that need a model as one shard."""
+        # 1. what is missing
+        planned = {number: self._ask("plan", flow) for number, flow in enumerate(flows)}
+        tasks = [Task(number, shard) for number, each in planned.items() for shard in each.missing]
+        left = {number: len(each.missing) for number, each in planned.items()}
+        for number, count in left.items():
+            if count == 0:
+                ended(flows[number])
+        if not tasks:
+            return {}
+        # 2. the pools, and what comes out of the last one
+        errors: dict[Flow, AnchorscopeError] = {}
+        total = sum(sum(each.sizes) for each in planned.values())
+        told: set[str] = set()
+        first, last = float("inf"), 0.0
+        reports = self._reports(flows, tasks)
+        with self.progress(self._title(flows, planned), total) as advance, closing(reports):
+            advance(total - sum(planned[task.flow].sizes[task.shard] for task in tasks))
+            for report in reports:
+                check_held(self.store.root)
+                self._tell(report.notices, told, str(report.flow))
+                if isinstance(report.error, spared):
+                    errors[flows[report.flow]] = report.error
+                elif report.error is not None:
+                    raise report.error
+                first, last = min(first, report.ended - report.seconds), max(last, report.ended)
+                advance(planned[report.flow].sizes[report.shard])
+                left[report.flow] -= 1
+                if left[report.flow] == 0:
+                    ended(flows[report.flow])
+        self._working = last - first
+        # 3. what replicas that were killed left behind
+        remove_leftovers(self.store.root)
+        return errors
+
+    def _reports(self, flows: Sequence[Flow], tasks: Sequence[Task]) -> Generator[Report, None, None]:
+        import ray
+        import ray.data
+
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # which importing it has set
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.execution_options.preserve_order = False
+        most = min(self.spec.replicas, len(tasks))
+        ray.get(self._tally.expect.remote(most))
+        rows = [{"flow": task.flow, "shard": task.shard, "report": ""} for task in tasks]
+        dataset = ray.data.from_items(rows, override_num_blocks=len(rows))
+        for heavy, group in groupby(range(len(flows[0])), key=lambda place: flows[0][place].stage.heavy):
+            places = list(group)
+            alike = all(flow[place].stage.heavy == heavy for flow in flows for place in places)
+            assert alike, "flows that are not alike"
+            dataset = dataset.map_batches(
+                _Pool,
+                fn_constructor_args=(
+                    self.store,
+                    tuple(flows),
+                    places,
+                    self.spec.cpus_per_replica if heavy else 1,
+                    self._gpus() if heavy else 0.0,
+                    self._tally if heavy else None,
+                ),
+                batch_size=1,
+                compute=ray.data.ActorPoolStrategy(min_size=most if heavy else 1, max_size=most),
+                num_cpus=self.spec.cpus_per_replica if heavy else LIGHT,
+                num_gpus=self._gpus() if heavy else 0,
+            )
+        batches = iter(dataset.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0))
+        try:
+            for batch in batches:
+                for content in batch["report"]:
+                    yield Report.unpacked(content)
+        finally:  # else replicas go on for as long as someone holds the error that ended this
+            getattr(batches, "close", lambda: None)()
+
+    # --- the cluster
+
+    def _start(self) -> None:
+        import ray
+
+        if not ray.is_initialized():
+            _quiet()
+            local = self.spec.address is None
+            cpus = self.spec.replicas * self.spec.cpus_per_replica + SPARE_CPUS
+            try:
+                ray.init(
+                    address=self.spec.address or "local",  # else Ray would join whatever cluster runs here
+                    num_cpus=max(cpus, os.cpu_count() or 1) if local else None,
+                    include_dashboard=False if local else None,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
+            except ConnectionError as error:
+                raise StoreError(
+                    f"no Ray cluster at {self.spec.address} ({error})",
+                    "Start one with: ray start --head  (or leave engine.address out).",
+                ) from None
+            self._started = True
+        if self._planner is None:
+            self._check_room()
+            planner: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=PLANNED)(_Planner)
+            self._planner = planner.remote(self.store, self._dtypes())
+            tally: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Tally)
+            self._tally = tally.remote()
+
+    def _check_room(self) -> None:
+        """Refuse what no machine here can hold; say so where one that can may still join."""
+        import ray
+
+        asked = {"CPU": float(self.spec.cpus_per_replica), "GPU": self._gpus()}
+        there = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if any(all(node.get(name, 0.0) >= count for name, count in asked.items()) for node in there):
+            return
+        problem = f"no node has {asked['CPU']:g} cores and {asked['GPU']:g} GPUs for a replica"
+        if self.spec.address is None:
+            raise StudyError(problem, "Lower engine.gpus_per_replica or engine.cpus_per_replica.")
+        self.notice(f"{problem}: waiting for one to join. If none will, stop this and lower what a replica takes.")
+
+    def _dtypes(self) -> dict[str, str]:
+        """What `dtype: auto` is where replicas are: who plans may sit on another kind of machine, without a GPU."""
+        import ray
+
+        models = self.store.study.models
+        some = [each for each in models if each.dtype == "auto" and begun_dtype(self.store, each.name) is None]
+        if not some or (self.spec.address is None and not self._gpus()):  # else all are this machine
+            return {}
+        find: Any = ray.remote(num_cpus=self.spec.cpus_per_replica, num_gpus=self._gpus())(_fast_dtypes)
+        with self.progress("trying which dtype is fast", None):
+            found: dict[str, str] = ray.get(find.remote(some))
+        return found
+
+    def _gpus(self) -> float:
+        import ray
+
+        if self.spec.gpus_per_replica is not None:
+            return self.spec.gpus_per_replica
+        return 1.0 if ray.cluster_resources().get("GPU", 0) >= 1 else 0.0
+
+    def _ask(self, what: str, *about: Any) -> Any:
+        """Have the planner do something; what it has to say is told, and what it raises is raised."""
+        import ray
+
+        try:
+            answer, notices, error = ray.get(getattr(self._planner, what).remote(*about))
+        except ray.exceptions.RayActorError as dead:
+            raise StoreError(
+                f"the process that plans died {PLANNED + 1} times ({reason_of(dead)})",
+                "Likely its node has too little memory. What was finished is kept: the same command goes on.",
+            ) from None
+        self._tell(notices)
+        if error is not None:
+            raise error
+        return answer
+
+    def _tell(self, notices: Sequence[str], told: set[str] | None = None, key: str = "") -> None:
+        """Tell what a person should know; of several replicas with the same flow, only the first."""
+        if notices and told is not None:
+            if key in told:
+                return
+            told.add(key)
+        for each in notices:
+            self.notice(each)
+
+    def _title(self, flows: Sequence[Flow], planned: dict[int, Planned]) -> str:
+        if len(flows) == 1:
+            return planned[0].title
+        stages = ", ".join(dict.fromkeys(flow[0].stage.name for flow in flows))
+        return f"{flows[0][0].model}: {stages} of {len({flow[0].dataset for flow in flows})} sets"
+
+
+def _carry_out_flow(store: Store, flow: Flow, threads: int, gpus: float) -> Report:
+    """A flow of whole jobs, in a Ray task."""
+    _show_gpus(gpus)
+    return Replica(store, threads)(Task(0, 0), flow)
+
+
+def _fast_dtypes(models: Sequence[ModelSpec]) -> dict[str, str]:
+    """Which dtype is fast here, for each model."""
+    from anchorscope.models.load import dtype_of
+
+    return {model.name: str(dtype_of(model)).removeprefix("torch.") for model in models}
+
+
+def _show_gpus(gpus: float) -> None:
+    """Hide a node's GPUs from a process that has no share of them: Ray itself shows it all."""
+    if not gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+class _Planner(Planner):
+    """Who plans has no GPU."""
+
+    def __init__(self, store: Store, dtypes: dict[str, str]) -> None:
+        _show_gpus(0)
+        super().__init__(store, dtypes)
+
+
+def _quiet() -> None:
+    """Ray writes to its own log; a run tells by its own means."""
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns of what Ray Data does with actors
+    os.environ.setdefault("RAY_worker_niceness", "0")  # else workers wait for everything else on a busy machine
+    for name in ("ray", "ray.data"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+class _Pool:
+    """A replica as Ray Data calls it: one task at a time."""
+
+    def __init__(
+        self, store: Store, flows: Sequence[Flow], places: Sequence[int], threads: int, gpus: float, tally: Any
+    ) -> None:
+        _show_gpus(gpus)
+        self.flows, self.places = flows, places
+        self.replica = Replica(store, threads)
+        self.metrics = _Metrics()
+        if tally is not None:
+            Thread(target=beat, args=(tally, self.replica.name), daemon=True).start()
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        made = []
+        for flow, shard, before in zip(batch["flow"], batch["shard"], batch["report"], strict=True):
+            earlier = Report.unpacked(before) if before else None
+            if earlier is not None and earlier.error is not None:
+                made.append(before)
+                continue
+            jobs = [self.flows[flow][place] for place in self.places]
+            report = self.replica(Task(int(flow), int(shard)), jobs)
+            self.metrics.add(jobs[0], report)
+            if earlier is not None:
+                report.notices = [*earlier.notices, *report.notices]
+                report.seconds, report.loading = report.seconds + earlier.seconds, report.loading + earlier.loading
+            made.append(report.packed())
+        return {**batch, "report": np.array(made, dtype=object)}
+
+    def __del__(self) -> None:
+        """What vLLM has started ends with the replica."""
+        if hasattr(self, "replica"):
+            self.replica.context.let_go()
+
+
+class _Metrics:
+    """What Ray's own exporter shows of a replica, for Prometheus."""
+
+    def __init__(self) -> None:
+        from ray.util.metrics import Counter
+
+        tags = ("model", "dataset", "stage")
+        self._samples = Counter("anchorscope_samples", "Samples that are done.", tags)
+        self._seconds = Counter("anchorscope_busy_seconds", "Seconds that a replica worked on them.", tags)
+        self._loading = Counter("anchorscope_loading_seconds", "Seconds that a replica took to load models.", tags)
+        self._failed = Counter("anchorscope_failed_shards", "Shards that could not be made.", tags)
+
+    def add(self, job: Job, report: Report) -> None:
+        """Count what became of a task."""
+        about = {"model": job.model, "dataset": job.dataset, "stage": job.stage.name}
+        for counter, value in (
+            (self._samples, report.rows),
+            (self._seconds, report.seconds),
+            (self._loading, report.loading),
+            (self._failed, int(report.error is not None)),
+        ):
+            if value > 0:
+                counter.inc(value, about)

@@ -1,0 +1,61 @@
+"""What is left to do of a flow, found without weights, for an engine whose replicas are elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from anchorscope.errors import AnchorscopeError
+from anchorscope.progress import silent
+from anchorscope.run.context import RunContext
+from anchorscope.run.engine import Flow
+from anchorscope.store import Job, Sharded, Store, Whole
+from anchorscope.store.fill import carry_out
+
+
+class Planned(NamedTuple):
+    """What is left to do of a flow."""
+
+    title: str
+    """What progress calls it."""
+    missing: list[int]
+    """Shards that some of its tables lacks."""
+    sizes: list[int]
+    """Samples of each shard; 0 for a whole job, which is one."""
+
+
+class Planner:
+    """Plans flows without weights, in a process of its own: who begins a run holds neither tables nor models."""
+
+    def __init__(self, store: Store, dtypes: Mapping[str, str]) -> None:
+        self.notices: list[str] = []
+        self.context = RunContext(store, silent, self.notices.append, planning=True, dtypes=dtypes)
+
+    def plan(self, flow: Flow) -> Any:
+        """What is left to do; what is to be told; and what went wrong."""
+        return self._told(lambda: self._plan(flow))
+
+    def carry_out(self, job: Job) -> Any:
+        """Carry out a job that needs no weights, here."""
+        return self._told(lambda: carry_out(self.context.stage(job)))
+
+    def _plan(self, flow: Flow) -> Planned:
+        stages = [self.context.stage(job) for job in flow]
+        first = stages[0]
+        if isinstance(first, Sharded):
+            sharded = [stage for stage in stages if isinstance(stage, Sharded)]
+            missing = sorted({shard for stage in sharded for shard in stage.missing()})
+            sizes = [len(first.plan.rows_of(shard)) // first.rows_each for shard in range(first.plan.shards)]
+            return Planned(first.title, missing, sizes)
+        wholes = [stage for stage in stages if isinstance(stage, Whole)]
+        done = all(stage.cell.finished(stage.kind, stage.inputs) for stage in wholes)
+        return Planned(first.title, [] if done else [0], [0])
+
+    def _told(self, work: Callable[[], Any]) -> tuple[Any, list[str], AnchorscopeError | None]:
+        answer, error = None, None
+        try:
+            answer = work()
+        except AnchorscopeError as raised:
+            error = raised
+        notices, self.notices[:] = list(self.notices), []
+        return answer, notices, error

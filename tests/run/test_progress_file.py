@@ -1,0 +1,65 @@
+"""How far a run is can be read by others: from the file beside it, and from lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from anchorscope.progress import silent
+from anchorscope.run import progress_file as module
+from anchorscope.run.progress_file import ProgressFile, Snapshot, snapshot_of
+
+
+def watched(root: Path, monkeypatch, **more) -> ProgressFile:
+    monkeypatch.setattr(module, "EVERY", 0.02)
+    return ProgressFile(root, silent, lambda text: None, **more)
+
+
+def heard(root: Path) -> Snapshot:
+    for _ in range(200):
+        if found := snapshot_of(root):
+            return found
+        time.sleep(0.02)
+    raise AssertionError("nothing was said")
+
+
+def test_who_asks_is_told_how_far_a_stage_is_and_nothing_stays(tmp_path: Path, monkeypatch):
+    live = watched(tmp_path, monkeypatch)
+    live.counts = lambda: {"replicas": 3, "restarted": 1}
+    assert snapshot_of(tmp_path) is None
+    with live.progress("tracing", 40) as advance:
+        advance(10)
+        seen = heard(tmp_path)
+    assert (seen.title, seen.done, seen.total, seen.counts) == ("tracing", 10, 40, {"replicas": 3, "restarted": 1})
+    assert seen.words().startswith("tracing: 10 of 40, ")
+    assert "; 3 replicas alive, 1 restarted  (process " in seen.words()
+    live.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_was_killed_is_not_taken_for_one_that_goes_on(tmp_path: Path):
+    old = Snapshot("tracing", 10, 40, 5.0, time.time() - 90, "process 7 on host")
+    assert "(process 7 on host, not heard of for 90 s: it may have been stopped)" in old.words()
+
+
+def test_lines_of_json_say_what_happens_in_order(tmp_path: Path, monkeypatch):
+    log = tmp_path / "log.jsonl"
+    live = watched(tmp_path, monkeypatch, log=log)
+    with live.progress("answering", 4) as advance:
+        advance(4)
+        live.notice("too few")
+        time.sleep(0.1)
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [line["event"] for line in lines if line["event"] != "progress"] == ["begin", "notice", "end"]
+    assert lines[0] | {"time": 0} == {"time": 0, "event": "begin", "stage": "answering", "total": 4}
+    assert any(line["event"] == "progress" and line["done"] == 4 for line in lines)
+    assert [line["time"] for line in lines] == sorted(line["time"] for line in lines)
+
+
+def test_what_raises_in_a_stage_comes_through(tmp_path: Path, monkeypatch):
+    live = watched(tmp_path, monkeypatch)
+    with pytest.raises(ZeroDivisionError), live.progress("answering", 4):
+        _ = 1 / 0
