@@ -1,8 +1,31 @@
-# make check is what CI runs. The verify- targets are longer and end with one line of JSON.
+# `make check` is what CI runs. The verify- targets measure: checks/README.md says what each needs and how long it takes.
 PYTHON ?= python
+# DATA: a folder with the question sets; MODELS: a folder with the models (checks/README.md lists both)
+DATA ?=
+MODELS ?=
+# RUN: a run directory; BEFORE: an older checkout to compare with
+RUN ?=
+BEFORE ?=
+# VLLM_PYTHON: a Python with vLLM and anchorscope (pip install torch, vllm, then -e . --no-deps)
+VLLM_PYTHON ?=
+# PEERS_PYTHON: a Python with torch, transformer-lens==4.3.* and nnsight==0.8.*
+PEERS_PYTHON ?=
 
-.PHONY: check lint types test verify-foundation verify-answers verify-spine verify-library verify-trust verify-evidence verify-detectors verify-report verify-engine bench docs results
+FLAG_DATA = --data
+FLAG_MODELS = --models
+FLAG_RUN = --run
+FLAG_BEFORE = --before
+FLAG_VLLM_PYTHON = --vllm-python
+FLAG_PEERS_PYTHON = --peers-python
 
+# $(call need,VARIABLES): stop with one sentence where one of them is not given
+need = $(foreach each,$(1),$(if $($(each)),,$(error $@ needs $(each). Type: make $@ $(foreach all,$(1),$(all)=PATH))))
+# $(call given,VARIABLES): the options for those of them that are given
+given = $(foreach each,$(1),$(if $($(each)),$(FLAG_$(each)) $($(each))))
+# $(call measure,CHECK,NEEDED,OPTIONAL): carry out a check
+measure = $(call need,$(2))$(PYTHON) checks/$(1).py $(call given,$(2) $(3))
+
+.PHONY: check lint types test docs results bench
 check: lint types test
 
 lint:
@@ -13,55 +36,111 @@ lint:
 types:
 	$(PYTHON) -m mypy
 
-# side by side, a file's tests in one process: they share models
+# tests run in parallel, those of one file in one process, because they share models (tests/conftest.py)
 test:
-	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15
+	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=15
 
-verify-foundation:
-	$(PYTHON) checks/foundation.py --data ../shared/data/qa
+# --- reading and answering
+.PHONY: verify-questions verify-resume verify-memory verify-accuracy verify-answers verify-tokens verify-grading
 
-# VLLM_PYTHON: a Python with vLLM and anchorscope (pip install torch, vllm, then -e . --no-deps); without it that step is left out
+verify-questions:
+	$(call measure,question_files,DATA)
+
+verify-resume:
+	$(call measure,killed_and_resumed,DATA MODELS)
+
+verify-memory:
+	$(call measure,peak_memory,DATA MODELS)
+
+verify-accuracy:
+	$(call measure,answer_accuracy,DATA MODELS)
+
 verify-answers:
-	$(PYTHON) checks/answers.py $(if $(VLLM_PYTHON),--vllm-python $(VLLM_PYTHON))
+	$(call measure,answers_by_batch_and_backend,DATA MODELS,VLLM_PYTHON)
 
-# PEERS_PYTHON: a Python with torch, transformer-lens==4.3.* and nnsight==0.8.*; RUNS: where the run is kept, to go on with it
-verify-spine:
-	$(PYTHON) checks/spine.py $(if $(PEERS_PYTHON),--peers-python $(PEERS_PYTHON)) $(if $(RUNS),--runs $(RUNS))
+verify-tokens:
+	$(call measure,token_alignment,DATA MODELS)
 
-# BEFORE: an older checkout, to measure commands and mistakes against
-verify-library:
-	$(PYTHON) checks/library.py $(if $(BEFORE),--before $(BEFORE))
+# with RUN (a run of small-models) also against readers
+verify-grading:
+	$(call measure,grader_against_people,DATA)
+	$(if $(RUN),$(call measure,grader_against_readers,RUN))
 
-# RUN: a run of small-models (anchorscope run small-models --data …); BEFORE: an older checkout, for the cost
-verify-trust:
-	$(PYTHON) checks/coverage.py
-	$(PYTHON) checks/trust.py $(RUN) $(if $(BEFORE),--before $(BEFORE))
+# --- knockouts, statistics, claims
+.PHONY: verify-knockout verify-nulls verify-intervals verify-ledger verify-tables
 
-# the ledger in worlds whose truth is known
-verify-evidence:
-	$(PYTHON) checks/evidence.py
+verify-knockout:
+	$(call measure,knockout_against_other_tools,MODELS,PEERS_PYTHON)
 
-# RUN: a run that `anchorscope detect eval` has compared; without it, promises and intervals in made-up worlds alone
+verify-nulls:
+	$(call measure,null_effects,RUN)
+
+verify-intervals:
+	$(call measure,interval_coverage)
+
+verify-ledger:
+	$(call measure,ledger_verdicts)
+
+verify-tables:
+	$(call measure,result_tables,RUN)
+
+# --- detectors; with RUN (a run that `anchorscope detect eval` has compared) also on that run
+.PHONY: verify-detectors
 verify-detectors:
-	$(PYTHON) checks/detectors.py $(if $(RUN),--run $(RUN))
+	$(call measure,detector_promises)
+	$(if $(RUN),$(call measure,detector_quality,RUN))
+	$(if $(RUN),$(call measure,detector_in_use,RUN))
 
-# BEFORE: an older checkout, for what is measured against it. Hours; parts of it: python checks/engine.py --help
-verify-engine:
-	$(PYTHON) checks/verify_engine.py $(if $(BEFORE),--before $(BEFORE))
+# --- what users see
+.PHONY: verify-report verify-commands verify-demo verify-library
 
-# in a real browser ($CHROMIUM or /usr/bin/chromium, Node 20); RUN: a run of your own, beside made-up ones. No model
+# in a real browser ($CHROMIUM or /usr/bin/chromium, Node 20)
 verify-report:
-	$(PYTHON) checks/report.py $(if $(RUN),--run $(RUN))
+	$(call measure,report_in_browser,,RUN)
 
-# PEERS_PYTHON as above. Leave the machine alone meanwhile: what is measured are times
+verify-commands:
+	$(call measure,commands_and_mistakes,DATA,BEFORE)
+
+verify-demo:
+	$(call measure,first_chart,DATA MODELS)
+
+verify-library:
+	$(call measure,library_page,DATA MODELS)
+
+# --- speed and scale: leave the machine alone meanwhile
+.PHONY: verify-ray verify-cost verify-speed verify-bytes verify-prompts verify-saliency verify-house
+
+verify-ray:
+	$(call measure,ray_against_one_process,DATA MODELS)
+
+verify-cost:
+	$(call measure,cost_prediction,DATA MODELS)
+
+verify-speed:
+	$(call measure,speed_against_before,BEFORE DATA MODELS)
+
+verify-bytes:
+	$(call measure,same_bytes_as_before,BEFORE DATA MODELS)
+
+verify-prompts:
+	$(call measure,long_prompt_cost,DATA MODELS)
+
+verify-saliency:
+	$(call measure,saliency_cost,RUN MODELS)
+
+# the layout of the code; with BEFORE also against an older checkout, with DATA and MODELS also its bytes
+verify-house:
+	$(call measure,code_layout,,BEFORE DATA MODELS)
+
 bench:
-	$(PYTHON) benchmarks/bench.py $(if $(PEERS_PYTHON),--peers-python $(PEERS_PYTHON))
+	$(call need,DATA MODELS)$(PYTHON) benchmarks/bench.py $(call given,DATA MODELS PEERS_PYTHON)
 
 # the documentation site, into site/; any warning is an error. Needs the extra docs
 docs:
 	$(PYTHON) docs/tools/pipeline.py
+	$(PYTHON) docs/tools/generate.py
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 # the figures of results/ drawn again from the tables beside them, and the published ones above ours; no run is needed
 results:
-	$(PYTHON) checks/results.py
+	$(PYTHON) checks/results_redrawn.py

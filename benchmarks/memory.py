@@ -60,7 +60,7 @@ def main() -> None:
         "name": place.name,
         "models": [{"id": str(unpacked(name, options.models)), "name": MODELS[name], "dtype": "bfloat16"}],
         "datasets": [{"set": "popqa", "path": str(options.data / "popqa.jsonl"), "sample": questions}],
-        "traces": {"correct": options.samples, "wrong": options.samples},
+        "traces": {"max_right": options.samples, "max_wrong": options.samples},
     }))  # fmt: skip
     study = load_study(str(path))
     with Store.writing(place, study) as store:

@@ -1,13 +1,15 @@
-"""Is the installed package whole? Run with a Python that has the wheel and nothing but what the wheel asks for.
+"""Is the installed package complete? To be run with a Python that has the wheel and only what the wheel requires.
 
     python -I checks/installed.py
 
-Every module is imported, so that none needs a package that the wheel does not name (those of an extra may be absent),
-and three commands are run in an empty folder: they need the files that come with the package.
+The check imports every module, which finds a requirement that the wheel does not name (packages of an extra may be
+absent). Then it runs three commands in an empty folder, which need the files that come with the package. The last line
+is one JSON object.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import pkgutil
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.metadata import requires, version
 from pathlib import Path
 
@@ -25,12 +28,12 @@ COMMANDS = (["--help"], ["studies"], ["validate", "llama-3.2"])
 
 
 def of_extras() -> set[str]:
-    """What an extra installs: a module that needs one of them says so when it is used."""
+    """The packages that extras install. A module that needs one of them may fail to import."""
     return {re.split(r"[\[<>=;! ]", line)[0].lower() for line in requires("anchorscope") or () if "extra ==" in line}
 
 
 def import_all() -> tuple[int, list[str]]:
-    """How many modules there are, and which wait for an extra."""
+    """The number of modules, and the modules that need the package of an extra."""
     optional, waiting, count = of_extras(), [], 0
     for module in pkgutil.walk_packages(anchorscope.__path__, "anchorscope."):
         if module.name.endswith("__main__"):
@@ -45,14 +48,17 @@ def import_all() -> tuple[int, list[str]]:
     return count, waiting
 
 
-def main() -> None:
-    """Import, run, and say so in one line of JSON."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Import every module, run the commands, and print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args(arguments)
     start = time.monotonic()
     place = Path(anchorscope.__file__)
     if "site-packages" not in place.parts:
-        raise SystemExit(f"this is the checkout, not what was installed: {place}")
-    if version("anchorscope") != anchorscope.__version__:
-        raise SystemExit(f"the wheel says {version('anchorscope')}, the package {anchorscope.__version__}")
+        raise SystemExit(f"anchorscope was imported from {place}, not from an installed wheel.")
+    wheel, package = version("anchorscope"), anchorscope.__version__
+    if wheel != package:
+        raise SystemExit(f"The wheel has version {wheel}, but the package has version {package}.")
     count, waiting = import_all()
     with tempfile.TemporaryDirectory() as folder:
         for words in COMMANDS:

@@ -6,12 +6,15 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+CACHE = os.environ["ANCHORSCOPE_CACHE"] = tempfile.mkdtemp(prefix="anchorscope-")  # nothing of this person's own
 os.environ["COLUMNS"] = "200"  # before the command line is loaded: its lines are as wide in every test
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is loaded: processes side by side take a core each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -24,16 +27,36 @@ from anchorscope.store.files import path_of
 from hub_server import Hub, serve
 from s3_server import BUCKET, serve_s3
 
+if TYPE_CHECKING:
+    from whole import WholeRun
+
 settings.register_profile("any machine", deadline=None)  # a busy one stops for a second now and then
 settings.load_profile("any machine")
-# files that take minutes: begun first, so that no process is left with one when the others are done
-LONG = ("test_ray", "test_opened", "test_evidence", "test_docs", "test_saliency", "test_tracer", "test_pipeline")
+# what takes longest is begun first, so that no process is left with it when the others are done
+LONG = ("whole", "run/test_ray", "tests/test_docs", "run/test_stages", "traces/test_saliency", "traces/test_tracer")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "qa"
 
 
+def pytest_sessionfinish() -> None:
+    shutil.rmtree(CACHE, ignore_errors=True)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of one file go to one process, as they share models; so do all that use the whole run."""
     order = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: order.get(item.path.stem, len(LONG)))
+    using = {item.path for item in items if "whole" in getattr(item, "fixturenames", ())}
+    files = {path: f"{path.parent.name}/{path.stem}" for path in {item.path for item in items}}
+    groups = {item: "whole" if item.path in using else files[item.path] for item in items}
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: order.get(groups[item], len(LONG)))
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
+    from whole import make_whole
+
+    return make_whole(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(scope="session")
@@ -102,7 +125,13 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
             return in_process(*arguments)
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "ANCHORSCOPE"))}
         endpoint = hub.url if hub else "http://127.0.0.1:9"  # nothing listens on the discard port
-        clean |= {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": endpoint, "COLUMNS": "200", **env}
+        clean |= {
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_ENDPOINT": endpoint,
+            "COLUMNS": "200",
+            "ANCHORSCOPE_CACHE": CACHE,
+        }
+        clean |= env
         command = [sys.executable, "-m", "anchorscope.cli", *arguments]
         return subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=120)
 

@@ -52,6 +52,24 @@ def test_no_room_loops_over_shards():
     }
 
 
+def test_a_class_name_stands_for_one_thing():
+    places: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), set()).add(path.relative_to(SOURCE).as_posix())
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_the_versions_of_transformers_are_the_same_in_all_texts():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    bounds = re.search(r'"transformers>=([\d.]+),<5\.(\d+)"', project)
+    assert bounds, "pyproject.toml has a lower and an upper bound"
+    supported = f"transformers {bounds[1]} to 5.{int(bounds[2]) - 1}"
+    assert supported in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"Tested at {bounds[1]}," in (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+
+
 def records(tree: ast.Module) -> Iterator[ast.ClassDef]:
     """Dataclasses and named tuples."""
     for node in ast.walk(tree):

@@ -19,6 +19,11 @@ FAMILIES = [
     "llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma2", "gemma3_text", "phi3", "olmo2", "granite",
     "smollm3", "cohere", "cohere2", "gpt_neox", "gpt2",
 ]  # fmt: skip
+PLAIN = [
+    "llama",
+    "gemma3_text",
+    "gpt2",
+]  # rotary positions, windows, learned positions
 WINDOWED = {"mistral", "mixtral", "phi3", "gemma2", "gemma3_text", "cohere2"}
 SITES: tuple[Site, ...] = ("attn", "mlp", "resid")
 # what a family does that others do not, set so that it matters

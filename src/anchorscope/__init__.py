@@ -2,20 +2,24 @@
 
 The house, from the ground up; a room imports only rooms above it in this list:
 
-    errors, progress   errors a person can mend; how a stage tells how far it is
+    errors, progress   errors a person can mend; how a stage reports its progress
+    doors, reach       checks of arguments; which files and models can be reached
     study/             what is asked and measured, as one typed object; the method's words as types
     store/             the run directory, tables of typed records, stages as values
     models/            loading, where sites are, prompts, batches
     questions/         sets, their rows, a seeded sample
-    answers/           generated or given, and graded
+    answers/           answers, generated or given
+    grades/            which answers are right
     spans/             which tokens are what: exact tokens, controls, read positions
     traces/            knockouts and conditions, all in one pass; activations; the doctor
     probes/            linear probes out of fold, read-outs, the layer × layer map
-    pathways/          who is Q- and who A-Anchored, ΔP, ΔAUROC, with intervals
+    pathways/          which answers are Q- and which A-Anchored, ΔP, ΔAUROC, with intervals
     evidence/          experiments without flips, and the ledger of claims
     detectors/         is this answer wrong: verdicts, promises, the comparison of detectors
-    report/            charts, captions, numbers as CSV, one sample in colour
-    run/               whole runs, from a study to figures; opened runs; one sample by itself
+    report/            charts, captions, numbers as CSV, the page, one sample in colour
+    run/               a study carried out: the list of stages, the pipeline, its engines
+    cost/              what a run will take, before it starts
+    api/               the Python functions: whole runs, opened runs, one sample by itself
     cli/               the command line
 
 Two ways in: a study, for whole runs (`load_study`, `run_study`, `open_run`); and Python, for people with a model of

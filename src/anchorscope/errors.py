@@ -48,7 +48,7 @@ class ModelError(AnchorscopeError):
 
 
 class DeviceError(AnchorscopeError):
-    """A GPU that computes no more for this process, whatever it is asked."""
+    """A GPU that stopped responding in this process."""
 
 
 class StoreError(AnchorscopeError):

@@ -26,7 +26,7 @@ def _door() -> tuple[str, int]:
     proxies = (
         os.environ.get(name) for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY")
     )
-    proxy = next((each for each in proxies if each), None)
+    proxy = next((address for address in proxies if address), None)
     if proxy and host not in ("127.0.0.1", "localhost"):
         through = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         return through.hostname or "", through.port or 8080

@@ -12,7 +12,7 @@ from anchorscope.answers.generate import Generator, stop_tokens
 from anchorscope.errors import ModelError
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.load import Model
-from tiny import FAMILIES, load_tiny
+from tiny import FAMILIES, PLAIN, load_tiny
 
 pytestmark = pytest.mark.transformers
 
@@ -44,8 +44,17 @@ def prompts_of(shared: int, count: int, longest: int, seed: int = 0) -> list[lis
     return [prefix + [rng.randrange(3, 300) for _ in range(rng.randint(1, longest))] for _ in range(count)]
 
 
-@pytest.mark.parametrize(("shared", "longest"), [(0, 8), (10, 9), (40, 20)])  # the last one exceeds the windows
-def test_answers_are_those_of_the_slow_way_whatever_the_batch(model: Model, shared: int, longest: int):
+def test_answers_are_those_of_the_slow_way_whatever_the_batch(model: Model):
+    check_against_the_slow_way(model, 40, 20)  # which exceeds the windows
+
+
+@pytest.mark.parametrize(("shared", "longest"), [(0, 8), (10, 9)])
+@pytest.mark.parametrize("family", PLAIN)
+def test_so_they_are_with_a_short_prefix_or_none(family: str, shared: int, longest: int, tmp_path: Path):
+    check_against_the_slow_way(load_tiny(family, tmp_path, "float64"), shared, longest)
+
+
+def check_against_the_slow_way(model: Model, shared: int, longest: int) -> None:
     prompts = prompts_of(shared, 9, longest)
     never = torch.zeros_like(stop_tokens(model))
     stops = never.clone()

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 import anchorscope
 from anchorscope import AnchorscopeError, Asked, PromptSpec
+from anchorscope.doors import ArgumentError
 from anchorscope.errors import ModelError, ProbeError, StoreError
 from anchorscope.models.load import load_model
 from anchorscope.models.prompts import Prompter
@@ -253,7 +254,7 @@ def test_what_cannot_be_traced_is_said(model, run: Path, tmp_path: Path):
     assert "north, south" in str(failure.value.hint)
     with pytest.raises(StoreError, match="is not a run"):
         anchorscope.trace(model, QUESTION, ANSWER, run=tmp_path)
-    with pytest.raises(ModelError, match="cannot be traced: the answer is empty"):
+    with pytest.raises(ArgumentError, match="answer is empty"):
         anchorscope.trace(model, QUESTION, "  ")
 
 

@@ -22,8 +22,8 @@ from anchorscope.report.charts import CHARTS, evidence_charts
 from anchorscope.report.csv import from_csv, to_csv
 from anchorscope.report.figures import draw
 from figure_rows import numbers
-from published import Compared
-from redraw import in_order, point_of, redraw, statistics_of, studies_in
+from helpers.published_figures import Compared
+from helpers.redraw import in_order, point_of, redraw, statistics_of, studies_in
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = studies_in(RESULTS)

@@ -137,7 +137,9 @@ def test_every_fit_of_probes_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_activations_are_as_large_as_they_were_said_to_be(tmp_path: Path):
-    study = write_study(tmp_path, {"m": "llama"}, {"a": (30, 50)}, traces={"sites": ["attn", "mlp"], "mass": 0})
+    study = write_study(
+        tmp_path, {"m": "llama"}, {"a": (30, 50)}, traces={"sites": ["attn", "mlp"], "attention_samples": 0}
+    )
     model = load_tiny("llama", tmp_path / "again")
     shape = shape_of(model.network.config, 4)
     asked = asked_of(study, study.models[0], study.datasets[0], 3, right=30 / 80)

@@ -25,6 +25,7 @@ from anchorscope.errors import DetectorError
 from anchorscope.models.load import Model, load_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.probes.logistic import fit_temperature
+from anchorscope.run.pipeline import Pipeline
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
 from anchorscope.study import PromptSpec
@@ -53,14 +54,14 @@ class Made:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("detect")
-    traces = {"conditions": ["clean", "knockout", "answer_only"], "mass": 0, "sites": ["mlp", "resid"]}
+    traces = {"conditions": ["clean", "knockout", "answer_only"], "attention_samples": 0, "sites": ["mlp", "resid"]}
     study = write_study(folder, {"one": "llama", "two": "qwen3"}, {SET: (45, 60)}, traces=traces)
     with Store.writing(folder / "run", study) as store:
         for spec in study.models:
             model = load_model(spec)
             answerer = write_samples(model, store)
             write_traces(model, answerer.prompter.shared_ids, SET, store)
-        prepare(store, EvalPlan(other="two", answers=3), ["one"], [SET])
+        prepare(Pipeline(store), EvalPlan(other="two", answers=3), ["one"], [SET])
     first = load_model(study.models[0])
     return Made(folder, Store.open(folder / "run"), first, Answerer(first, study))
 
@@ -166,7 +167,7 @@ def test_saved_and_loaded_scores_are_identical(stack: Detector, causal: Detector
         assert again.judge(inputs) == detector.judge(inputs)
         assert again.card == detector.card
         assert again.threshold == detector.threshold
-    with pytest.raises(DetectorError, match="no detector that can be read"):
+    with pytest.raises(DetectorError, match="cannot load the detector"):
         Detector.load(tmp_path / "none")
     record = json.loads((tmp_path / "d0.json").read_text())
     (tmp_path / "d0.json").write_text(json.dumps({**record, "format": 99}))

@@ -19,7 +19,7 @@ from s3_server import BUCKET
 from tiny_study import write_study
 
 PROBES = {"repeats": 1, "folds": 2, "strengths": [0.1], "resamples": 100, "refit": []}
-TRACES = {"conditions": ["clean", "knockout"], "mass": 20}
+TRACES = {"conditions": ["clean", "knockout"], "attention_samples": 20}
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def test_every_command_says_the_same_of_both(runs: Runs, tmp_path: Path):
         assert (disk.exit_code, s3.exit_code) == (0, 0), (words, s3.output, s3.exception)
         assert s3.stdout == disk.stdout
         assert s3.stdout
-    drawn = command("figure", runs.s3, "--into", runs.s3.parent / "elsewhere")
+    drawn = command("figure", runs.s3, "--output", runs.s3.parent / "elsewhere")
     assert drawn.exit_code == 0, drawn.exception
     figures = {name.removeprefix("figures/"): each for name, each in files(runs.s3).items() if "figures/" in name}
     assert files(runs.s3.parent / "elsewhere") == figures

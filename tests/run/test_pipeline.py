@@ -1,12 +1,9 @@
-"""A whole run of two tiny models on two sets and one that is too small, through the real command line, once."""
+"""The whole run of the tests (`whole.py`), as a person sees it, and its numbers against loops."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +14,10 @@ from typer.testing import CliRunner
 import anchorscope.probes.stage as probing_module
 import anchorscope.report.figures as figures_module
 import anchorscope.run.context as context_module
-from anchorscope import Study
 from anchorscope.answers.record import ANSWERS
 from anchorscope.cli import app
 from anchorscope.errors import ModelError, StoreError
+from anchorscope.evidence.record import EVIDENCE
 from anchorscope.pathways.baselines import within_auroc, within_strata
 from anchorscope.pathways.headline import Curves, Number, headline, headlines
 from anchorscope.pathways.intervals import centred, interval, resample
@@ -31,7 +28,7 @@ from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.probe import load_probes
 from anchorscope.probes.readouts import drift
-from anchorscope.probes.record import LEFT_OUT, READOUTS, TEXT_ONLY
+from anchorscope.probes.record import LEFT_OUT, MAPS, READOUTS, TEXT_ONLY, WITHIN
 from anchorscope.probes.recorded import read_left_out, read_readouts
 from anchorscope.probes.text_only import text_only
 from anchorscope.report.charts import CHARTS
@@ -44,39 +41,9 @@ from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.activations import Activations
 from anchorscope.traces.record import TRACES
 from filling import write_readouts
-from tiny_study import write_study
+from whole import GOOD, MODELS, POINT, POINTS, SETS, SUFFIXES, WholeRun, only_svg
 
 pytestmark = pytest.mark.transformers
-
-POINT = ReadPoint("mlp", "answer_last")
-MODELS = {"one": "llama", "two": "gemma3_text"}
-SETS = {"north": (34, 40), "poor": (3, 9), "south": (36, 36)}
-GOOD = [(model, dataset) for model in MODELS for dataset in ("north", "south")]
-
-
-@dataclass(frozen=True)
-class Done:
-    """The run and what it printed."""
-
-    folder: Path
-    study: Study
-    store: Store
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture(scope="module")
-def done(tmp_path_factory) -> Done:
-    folder = tmp_path_factory.mktemp("study")
-    probes = {"repeats": 2, "folds": 3, "strengths": [0.01, 0.1], "resamples": 100}
-    study = write_study(folder, MODELS, SETS, probes=probes)
-    command = [sys.executable, "-m", "anchorscope.cli", "run", str(folder / "study.yaml")]
-    env = {**os.environ, "COLUMNS": "200", "HF_HUB_OFFLINE": "1"}
-    ended = subprocess.run(
-        [*command, "--runs", str(folder / "runs")], cwd=folder, env=env, capture_output=True, text=True, timeout=300
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return Done(folder, study, Store.open(folder / "runs" / "s"), ended.stdout, ended.stderr)
 
 
 def files(root: Path) -> dict[str, Path]:
@@ -85,10 +52,10 @@ def files(root: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def table(done: Done) -> dict[tuple[str, str], list[Statistic]]:
+def table(whole: WholeRun) -> dict[tuple[str, str], list[Statistic]]:
     """The rows of each model and set."""
     found: dict[tuple[str, str], list[Statistic]] = {}
-    for row in read_pathways(done.store, POINT):
+    for row in read_pathways(whole.store, POINT):
         found.setdefault((row.model, row.dataset), []).append(row)
     return found
 
@@ -96,60 +63,64 @@ def table(done: Done) -> dict[tuple[str, str], list[Statistic]]:
 # --- the run as a person sees it --------------------------------------------------------------------------------
 
 
-def test_every_model_and_set_has_a_line_and_the_figures_a_folder(done: Done):
-    lines = [line.split()[:4] for line in done.stdout.splitlines()]
+def test_every_model_and_set_has_a_line_and_the_figures_a_folder(whole: WholeRun):
+    lines = [line.split()[:4] for line in whole.stdout.splitlines()]
     for model, dataset in GOOD:
         right, wrong = SETS[dataset]
         assert [model, dataset, str(right + wrong), str(right)] in lines
-    assert f"The charts are in:  {done.store.root / 'figures' / 'mlp-answer_last'}" in done.stdout
-    assert "Traceback" not in done.stderr
-    assert "one, north: 36 of 76" in done.stdout  # answered; the file leaves one out
+    assert f"The charts are in:  {whole.store.root / 'figures' / 'mlp-answer_last'}" in whole.stdout
+    assert "Traceback" not in whole.stderr
+    assert "one, north: 38 of 78" in whole.stdout  # answered; the file leaves one out
 
 
-def test_a_set_with_too_few_right_answers_is_told_and_stops_nothing(done: Done, table):
+def test_a_set_with_too_few_right_answers_is_told_and_stops_nothing(whole: WholeRun, table):
     for model in MODELS:
-        notices = [line for line in done.stderr.splitlines() if f"{model}, poor: too few questions" in line]
+        notices = [line for line in whole.stderr.splitlines() if f"{model}, poor: too few questions" in line]
         assert len(notices) == 1
-        assert "Sample more questions" in " ".join(done.stderr.split())
-        tables = done.store.results(model, "poor").manifest()["tables"]
+        assert "Sample more questions" in " ".join(whole.stderr.split())
+        tables = whole.store.results(model, "poor").manifest()["tables"]
         assert set(tables) == {"answers", "grades", "spans", "traces", "mass"}
     assert list(table) == GOOD
 
 
-def test_five_charts_of_five_files_each_are_written(done: Done):
-    folder = done.store.root / "figures" / "mlp-answer_last"
-    wanted = {f"{chart}.{suffix}" for chart in CHARTS for suffix in ("png", "svg", "pdf", "csv", "txt")}
-    assert {path.name for path in folder.iterdir()} == wanted
-    assert len(wanted) == 25
+def test_every_chart_is_written_with_its_numbers_and_its_caption(whole: WholeRun):
+    folder = whole.store.root / "figures" / "mlp-answer_last"
+    wanted = {f"{chart}.{suffix}" for chart in CHARTS for suffix in SUFFIXES}
+    assert len(wanted) == 15
+    assert wanted <= {path.name for path in folder.iterdir()}
     assert all(path.stat().st_size > 0 for path in folder.iterdir())
     for chart in CHARTS:
         numbers = (folder / f"{chart}.csv").read_text(encoding="utf-8")
         assert all(f"{model},{dataset}," in numbers for model, dataset in GOOD)
 
 
-def test_a_second_run_computes_nothing_and_touches_nothing(done: Done, monkeypatch):
+def test_a_second_run_computes_nothing_and_touches_nothing(whole: WholeRun, monkeypatch):
     def no_model(*args: object) -> None:
         raise AssertionError("a complete run loads no model")
 
-    before = {name: path.stat().st_mtime_ns for name, path in files(done.store.root).items()}
+    before = {name: path.stat().st_mtime_ns for name, path in files(whole.store.root).items()}
+    ledger = (whole.store.root / "claims.json").read_bytes()
     monkeypatch.setattr(context_module, "load_model", no_model)
     monkeypatch.setattr(figures_module, "write_figures", lambda *where: [])  # drawn anew always; the next test
     notices: list[str] = []
-    with Store.writing(done.store.root, done.study) as store:
+    with Store.writing(whole.store.root, whole.study) as store:
         run = Pipeline(store, notice=notices.append)
         assert run() == []
-    assert {name: path.stat().st_mtime_ns for name, path in files(done.store.root).items()} == before
+    after = {name: path.stat().st_mtime_ns for name, path in files(whole.store.root).items()}
+    assert {name for name in after if after[name] != before.get(name)} == {"claims.json"}  # as figures, drawn up anew
+    assert (whole.store.root / "claims.json").read_bytes() == ledger
     assert [notice.split(":")[0] for notice in notices] == ["one, poor", "two, poor"]
-    assert set(run.times) == {"questions", "probes", "pathways", "figures"}
+    # what can be told only by trying, for the set that is too small, and what is drawn anew
+    assert set(run.times) == {"questions", "probes", "pathways", "map's numbers", "evidence", "figures"}
 
 
-def test_another_file_of_answers_is_noticed_though_all_is_traced(done: Done):
-    path = done.folder / "given.jsonl"
+def test_another_file_of_answers_is_noticed_though_all_is_traced(whole: WholeRun):
+    path = whole.folder / "given.jsonl"
     before = path.read_bytes()
     path.write_bytes(before.replace(b"zebra", b"horse"))
     try:
         with (
-            Store.writing(done.store.root, done.study) as store,
+            Store.writing(whole.store.root, whole.study) as store,
             pytest.raises(StoreError, match=r"inputs\.answers\.file"),
         ):
             Pipeline(store)()
@@ -157,56 +128,54 @@ def test_another_file_of_answers_is_noticed_though_all_is_traced(done: Done):
         path.write_bytes(before)
 
 
-def test_figure_draws_the_same_bytes(done: Done, tmp_path: Path):
-    ended = CliRunner().invoke(app, ["figure", str(done.store.root), "--into", str(tmp_path / "again")])
-    assert ended.exit_code == 0, ended.output
-    again, before = (
-        files(tmp_path / "again" / "mlp-answer_last"),
-        files(done.store.root / "figures" / "mlp-answer_last"),
-    )
+def test_figures_drawn_again_have_the_same_bytes(whole: WholeRun, tmp_path: Path):
+    with only_svg():
+        write_figures(whole.store, POINT, tmp_path / "again")
+    again, before = files(tmp_path / "again"), files(whole.store.root / "figures" / POINT.key)
     assert {name: path.read_bytes() for name, path in again.items()} == {
         name: path.read_bytes() for name, path in before.items()
     }
-    assert ended.output.count(".png") == len(CHARTS)
 
 
-def test_figures_of_a_run_without_pathways_are_refused(done: Done, tmp_path: Path):
-    with Store.writing(tmp_path / "run", done.study) as store, pytest.raises(StoreError, match="no pathways at mlp"):
+def test_figures_of_a_run_without_pathways_are_refused(whole: WholeRun, tmp_path: Path):
+    with Store.writing(tmp_path / "run", whole.study) as store, pytest.raises(StoreError, match="no pathways at mlp"):
         write_figures(store, POINT)
 
 
-def test_status_lists_every_table_and_what_is_missing(done: Done):
-    status = status_of(done.store)
-    assert [(table.part, table.table) for table in status.tables] == list(expected(done.study))
+def test_status_lists_every_table_and_what_is_missing(whole: WholeRun):
+    status = status_of(whole.store)
+    assert [(table.part, table.table) for table in status.tables] == list(expected(whole.study))
     state = {(table.part, table.table): table.state for table in status.tables}
-    names = (TEXT_ONLY.name, *(kind.at(POINT).name for kind in (READOUTS, LEFT_OUT, PATHWAYS)))
-    lacking = {(f"{model}/poor", name) for model in MODELS for name in names}
-    assert {key for key, value in state.items() if value == "too few"} == lacking
+    names = {TEXT_ONLY.name, *(kind.at(POINT).name for kind in (READOUTS, LEFT_OUT, PATHWAYS, MAPS, EVIDENCE))}
+    lacking = {key for key, value in state.items() if value == "too few"}
+    assert {(f"{model}/poor", name) for model in MODELS for name in names} <= lacking
+    # of a set that has enough, only right and wrong answers to one question may be
+    assert {name for part, name in lacking if not part.endswith("/poor")} <= {WITHIN.at(p).name for p in POINTS}
     assert {value for key, value in state.items() if key not in lacking} == {"complete"}
     assert status.complete  # nothing is left that could be computed
     assert any(note.startswith("one/poor: too few questions to halve the training sets") for note in status.notes)
-    shown = CliRunner().invoke(app, ["status", str(done.store.root), "--exit-code"])
+    shown = CliRunner().invoke(app, ["status", str(whole.store.root), "--exit-code"])
     assert shown.exit_code == 0
     for part, name in state:
         assert any(line.split()[:2] == [part, name] for line in shown.output.splitlines()), shown.output
 
 
-def test_a_model_that_fails_its_examination_is_not_traced(done: Done, tmp_path: Path, monkeypatch):
+def test_a_model_that_fails_its_examination_is_not_traced(whole: WholeRun, tmp_path: Path, monkeypatch):
     def refuse(*args: object) -> None:
         raise ModelError("tiny fails the check 'plain'")
 
-    monkeypatch.setattr("anchorscope.traces.doctor.require_health", refuse)
-    study = done.study.model_copy(update={"datasets": done.study.datasets[1:2]}).based_at(done.folder)
+    monkeypatch.setattr("anchorscope.traces.health.require_health", refuse)
+    study = whole.study.model_copy(update={"datasets": whole.study.datasets[1:2]}).based_at(whole.folder)
     with Store.writing(tmp_path / "run", study) as store:
         with pytest.raises(ModelError, match="fails the check"):
             Pipeline(store)()
         assert set(store.results("one", "poor").manifest()["tables"]) == {"answers", "grades", "spans"}
 
 
-def test_the_intervals_of_the_table_are_widened_for_what_training_adds(done: Done):
+def test_the_intervals_of_the_table_are_widened_for_what_training_adds(whole: WholeRun):
     """The stage uses what was left out: an interval is the bootstrap's, spread by its family's factor."""
     model, dataset = GOOD[0]
-    store = done.store
+    store = whole.store
     recorded = read_readouts(store, model, dataset, POINT)
     wide = widenings(recorded.readouts, read_left_out(store, model, dataset, POINT))
     assert max(wide.values()) > 1.1
@@ -225,9 +194,9 @@ def test_the_intervals_of_the_table_are_widened_for_what_training_adds(done: Don
 # --- read-outs --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_read_back_is_exactly_what_was_written(done: Done, tmp_path: Path, monkeypatch):
+def test_what_is_read_back_is_exactly_what_was_written(whole: WholeRun, tmp_path: Path, monkeypatch):
     root = tmp_path / "run"
-    shutil.copytree(done.store.root, root)
+    shutil.copytree(whole.store.root, root)
     written = {}
     real = probing_module._records
 
@@ -243,27 +212,27 @@ def test_what_is_read_back_is_exactly_what_was_written(done: Done, tmp_path: Pat
     manifest.write_text(manifest.read_text().replace('"shard_rows": 4096', '"shard_rows": 100'))
     folder = root / "one" / "north" / READOUTS.at(POINT).name
     (folder / "part-000000.parquet").unlink()
-    with Store.writing(root, done.study) as store:
+    with Store.writing(root, whole.study) as store:
         write_readouts(store, "one", "north", POINT)
     assert len(list(folder.iterdir())) > 1
     found = read_readouts(store, "one", "north", POINT)
-    conditions = tuple(done.study.traces.conditions)
+    conditions = tuple(whole.study.traces.conditions)
     assert found.readouts.conditions == conditions
-    assert found.readouts.logits.shape == found.readouts.drift.shape == (len(conditions), 2, 3, 74, 3)
+    assert found.readouts.logits.shape == found.readouts.drift.shape == (len(conditions), 2, 3, sum(SETS["north"]), 3)
     for c, name in enumerate(conditions):
         assert np.array_equal(found.readouts.logits[c], written[name][0])
         assert np.array_equal(found.readouts.drift[c], written[name][1])
         assert name == "clean" or np.abs(found.readouts.drift[c]).max() > 0
     assert np.array_equal(found.question_only, written["question_only"][0][:, 0])
-    first = read_readouts(done.store, "one", "north", POINT)  # written by another process, in one file
+    first = read_readouts(whole.store, "one", "north", POINT)  # written by another process, in one file
     assert np.array_equal(first.readouts.logits, found.readouts.logits)
     assert np.array_equal(first.question_only, found.question_only)
 
 
-def test_read_outs_of_other_samples_are_refused(done: Done, tmp_path: Path):
+def test_read_outs_of_other_samples_are_refused(whole: WholeRun, tmp_path: Path):
     root = tmp_path / "run"
-    shutil.copytree(done.store.root / "one", root / "one")
-    shutil.copy(done.store.root / "study.yaml", root)
+    shutil.copytree(whole.store.root / "one", root / "one")
+    shutil.copy(whole.store.root / "study.yaml", root)
     cell = Store.open(root).results("one", "south")
     table = cell.table(TRACES)
     rows = list(table)
@@ -273,9 +242,9 @@ def test_read_outs_of_other_samples_are_refused(done: Done, tmp_path: Path):
 
 
 @pytest.mark.parametrize(("model", "dataset"), GOOD)
-def test_read_outs_are_the_saved_probes_applied_out_of_fold(done: Done, model: str, dataset: str):
-    cell = done.store.results(model, dataset)
-    found = read_readouts(done.store, model, dataset, POINT)
+def test_read_outs_are_the_saved_probes_applied_out_of_fold(whole: WholeRun, model: str, dataset: str):
+    cell = whole.store.results(model, dataset)
+    found = read_readouts(whole.store, model, dataset, POINT)
     rows, stored = found.rows, Activations(cell)
     assert found.readouts.labels.tolist() == [row.correct for row in rows]
     assert found.readouts.clusters.tolist() == [row.cluster for row in rows]
@@ -305,8 +274,8 @@ def test_read_outs_are_the_saved_probes_applied_out_of_fold(done: Done, model: s
                         assert found.question_only[repeat, sample, layer] == pytest.approx(logit, rel=1e-4, abs=1e-4)
 
 
-def test_the_text_only_column_is_the_classifier_on_the_same_folds(done: Done):
-    found = read_readouts(done.store, "two", "south", POINT)
+def test_the_text_only_column_is_the_classifier_on_the_same_folds(whole: WholeRun):
+    found = read_readouts(whole.store, "two", "south", POINT)
     labels, clusters = found.readouts.labels, found.readouts.clusters
     folds = make_folds(labels, clusters, 2, 3, seed=0)
     texts = [row.question for row in found.rows], [row.answer for row in found.rows]
@@ -317,9 +286,9 @@ def test_the_text_only_column_is_the_classifier_on_the_same_folds(done: Done):
 
 
 @pytest.mark.parametrize(("model", "dataset"), GOOD)
-def test_the_baselines_stand_in_the_table_and_are_what_a_loop_finds(done: Done, table, model: str, dataset: str):
+def test_the_baselines_stand_in_the_table_and_are_what_a_loop_finds(whole: WholeRun, table, model: str, dataset: str):
     rows = table[model, dataset]
-    found = read_readouts(done.store, model, dataset, POINT)
+    found = read_readouts(whole.store, model, dataset, POINT)
     labels = found.readouts.labels
     relations = [row.relation for row in found.rows]
 
@@ -347,10 +316,10 @@ def test_the_baselines_stand_in_the_table_and_are_what_a_loop_finds(done: Done, 
         assert row.low <= row.value <= row.high
 
 
-def test_the_pathways_of_every_condition_are_there(done: Done, table):
+def test_the_pathways_of_every_condition_are_there(whole: WholeRun, table):
     for rows in table.values():
         changed = {row.condition for row in rows if row.statistic == "delta_p"}
-        assert {*done.study.traces.conditions[1:]} <= changed
+        assert {*whole.study.traces.conditions[1:]} <= changed
         assert {"matched_question-control_question", "matched_random-control_random"} <= changed
         assert {row.layer for row in rows} == {-1, 0, 1, 2}
         assert {(row.site, row.position) for row in rows} == {POINT}
@@ -388,12 +357,12 @@ def test_within_relations_is_undefined_where_a_draw_has_no_pair():
 # --- what may change, and what must not ---------------------------------------------------------------------------
 
 
-def test_the_memory_of_a_batch_may_change_and_both_plans_are_kept(done: Done, tmp_path: Path):
+def test_the_memory_of_a_batch_may_change_and_both_plans_are_kept(whole: WholeRun, tmp_path: Path):
     """After an out-of-memory error a run goes on with smaller batches; what was traced stays."""
     root = tmp_path / "run"
-    shutil.copytree(done.store.root, root)
-    traces = done.study.traces.model_copy(update={"memory": 0.01})
-    smaller = done.study.model_copy(update={"traces": traces}).based_at(done.folder)
+    shutil.copytree(whole.store.root, root)
+    traces = whole.study.traces.model_copy(update={"memory": 0.01})
+    smaller = whole.study.model_copy(update={"traces": traces}).based_at(whole.folder)
     cell = Store.open(root).results("one", "north")
     before = cell.entry(TRACES)
     cell.table(TRACES).remove(0)
@@ -404,19 +373,19 @@ def test_the_memory_of_a_batch_may_change_and_both_plans_are_kept(done: Done, tm
     (other,) = after["also"]
     assert other["batch_plan"]["bytes"]["memory"] == 10_000_000
     assert {k: v for k, v in after.items() if k != "also"} == before
-    rows = done.study.traces.model_copy(update={"wrong": 3})
+    rows = whole.study.traces.model_copy(update={"max_wrong": 3})
     with (
-        pytest.raises(StoreError, match=r"traces\.wrong"),
-        Store.writing(root, done.study.model_copy(update={"traces": rows}).based_at(done.folder)),
+        pytest.raises(StoreError, match=r"traces\.max_wrong"),
+        Store.writing(root, whole.study.model_copy(update={"traces": rows}).based_at(whole.folder)),
     ):
         pass
 
 
-def test_a_run_goes_on_in_the_dtype_it_was_begun_in(done: Done, tmp_path: Path, monkeypatch):
+def test_a_run_goes_on_in_the_dtype_it_was_begun_in(whole: WholeRun, tmp_path: Path, monkeypatch):
     """What is fast on one machine may be slow on the next; a run in two dtypes would be neither."""
-    spec = done.study.models[0].model_copy(update={"dtype": "auto"})
-    fields = {"models": [spec], "datasets": done.study.datasets[:1]}
-    study = done.study.model_copy(update=fields).based_at(done.folder)
+    spec = whole.study.models[0].model_copy(update={"dtype": "auto"})
+    fields = {"models": [spec], "datasets": whole.study.datasets[:1]}
+    study = whole.study.model_copy(update=fields).based_at(whole.folder)
     for fast in ("bfloat16", "float32"):
         monkeypatch.setattr("anchorscope.models.speed.fastest_dtype", lambda device, fast=fast: fast)
         with Store.writing(tmp_path / "run", study) as store:
@@ -432,8 +401,8 @@ def test_a_run_goes_on_in_the_dtype_it_was_begun_in(done: Done, tmp_path: Path, 
 # --- the first numbers ------------------------------------------------------------------------------------------
 
 
-def test_headlines_are_numbers_of_the_table(done: Done, table):
-    found = list(headlines(done.store, POINT))
+def test_headlines_are_numbers_of_the_table(whole: WholeRun, table):
+    found = list(headlines(whole.store, POINT))
     assert [(each.model, each.dataset) for each in found] == GOOD
     for each in found:
         rows = table[each.model, each.dataset]

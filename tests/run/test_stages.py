@@ -41,7 +41,7 @@ from tiny_study import write_study
 SOURCE = Path(anchorscope.__file__).parent
 SETS = {"north": (34, 36), "south": (32, 34)}
 PROBES = {"repeats": 1, "folds": 3, "strengths": [0.01], "resamples": 100}
-EVIDENCE = {"questions": 10, "answers": 2, "donors": 2, "samples": 10}
+EVIDENCE = {"questions": 10, "answers": 2, "donors": 2, "saliency_samples": 10}
 
 
 # --- the list
@@ -113,10 +113,10 @@ def test_what_is_outdated_follows_from_what_reads_what():
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     folder = tmp_path_factory.mktemp("study")
-    traces = {"mass": 4, "positions": ["answer_last", "final"]}
+    traces = {"attention_samples": 4, "positions": ["answer_last", "final"]}
     return write_study(
         folder, {"one": "llama"}, SETS, probes=PROBES, traces=traces, evidence=EVIDENCE, shard_rows=32,
-        map={"correct": 4, "wrong": 4}, prompt={"shots": 2},
+        map={"max_right": 4, "max_wrong": 4}, prompt={"shots": 2},
     )  # fmt: skip
 
 
@@ -249,7 +249,7 @@ def test_a_detector_is_fitted_in_the_dtype_the_run_was_begun_in_and_the_model_ex
         "load_model",
         lambda spec, *args, **more: loads.append(spec.dtype) or load_model(spec, *args, **more),
     )
-    monkeypatch.setattr("anchorscope.traces.doctor.require_health", lambda model, *args: examined.append(model.name))
+    monkeypatch.setattr("anchorscope.traces.health.require_health", lambda model, *args: examined.append(model.name))
     detector = fit_run(Store.open(tmp_path / "run"), "one", ["north"], "causal")
     assert detector.about.model["dtype"] == "bfloat16"
     assert set(loads) == {"bfloat16"}

@@ -153,7 +153,7 @@ class AcceleratorError(RuntimeError):
 def test_a_lost_gpu_counts_as_a_death_and_its_sample_is_found(tmp_path: Path):
     cell = Cell(tmp_path)
     for _ in range(CRASHED + ALONE):  # processes, as it were: each ends
-        with pytest.raises(DeviceError, match=r"computes no more .*cannot read n5"):
+        with pytest.raises(DeviceError, match=r"stopped responding .*cannot read n5"):
             fill(stage(cell, Model(poisoned=["n5"], error=AcceleratorError)))
     fill(stage(cell, Model(poisoned=["n5"], error=AcceleratorError)))
     assert cell.table(ROWS).look(1).aside == [Aside("n5", "the process died over it")]

@@ -65,7 +65,8 @@ def test_a_damaged_shard_is_made_again(make_study, tmp_path: Path):
 def test_the_saved_study_is_the_study(make_study, tmp_path: Path):
     study = make_study(description="é \x85 𝔘")
     begin(tmp_path / "run", study)
-    assert Store.open(tmp_path / "run").study == study
+    opened = Store.open(tmp_path / "run").study
+    assert opened == study.based_at(Path.cwd())
 
 
 def test_a_folder_of_something_else_is_left_alone(make_study, tmp_path: Path):

@@ -125,7 +125,7 @@ def test_it_prints_and_shows_itself(model: Model):
         ({"layers": [0], "heads": {1: [0]}}, r"heads are given for layers \[1\], and layers are \[0\]"),
         ({"read": "answer_last"}, "a plain prompt has places, not positions"),
         ({"read": "anwser_last"}, "did you mean 'answer_last'"),
-        ({"tokens": -1}, "nothing comes after them"),
+        ({"tokens": -1}, "no later token can attend to these tokens"),
     ],
 )
 def test_a_mistaken_argument_is_refused_in_words(model: Model, arguments, words):

@@ -17,7 +17,8 @@ from anchorscope.errors import ModelError
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
 from anchorscope.spans.make import SampleMaker
-from anchorscope.traces.doctor import CHECKS, Doctor, require_health
+from anchorscope.traces.doctor import CHECKS, Doctor
+from anchorscope.traces.health import require_health
 from anchorscope.traces.knockout import NOTHING, Cut
 from anchorscope.traces.layout import Layout
 from tiny import FAMILIES, load_tiny

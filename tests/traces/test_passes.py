@@ -35,7 +35,7 @@ class Run:
     """A traced set with evidence."""
 
     def __init__(self, family: str, folder: Path) -> None:
-        traces = {"sites": list(SITES), "correct": 8, "wrong": 8, "memory": 0.002}
+        traces = {"sites": list(SITES), "max_right": 8, "max_wrong": 8, "memory": 0.002}
         self.study = write_study(
             folder, {"tiny": family}, {"north": (40, 60)}, "x{}", traces=traces, evidence={"donors": 2}, shard_rows=64
         )

@@ -48,7 +48,7 @@ class Run:
     def __init__(self, family: str, folder: Path) -> None:
         traces = {
             "sites": list(SITES), "positions": list(POSITIONS), "into": FAMILIES[family],
-            "correct": 3, "wrong": 5, "memory": 0.002, "conditions": list(CONDITIONS),
+            "max_right": 3, "max_wrong": 5, "memory": 0.002, "conditions": list(CONDITIONS),
         }  # fmt: skip
         spans = {"controls": ["control_question", "control_random", "control_prefix"]}
         sets = {"north": (9, 12)}
@@ -220,7 +220,7 @@ def test_each_class_is_drawn_with_the_probability_it_says(run: Run):
     available = {label: sum(s.grade.correct is label for s in usable) for label in (True, False)}
     assert available == {True: 9, False: 12}
     for limits in ({True: 4, False: 6}, {True: 100, False: 3}, {True: 1, False: 12}):
-        rows = drawn(run, correct=limits[True], wrong=limits[False])
+        rows = drawn(run, max_right=limits[True], max_wrong=limits[False])
         for label, limit in limits.items():
             expected = min(limit, available[label])
             of_class = [row for row in rows if row.correct is label]
@@ -229,7 +229,7 @@ def test_each_class_is_drawn_with_the_probability_it_says(run: Run):
 
 
 def test_dropped_samples_are_never_drawn(run: Run):
-    rows = drawn(run, correct=1000, wrong=1000)
+    rows = drawn(run, max_right=1000, max_wrong=1000)
     assert {row.id for row in rows} == {f"q{i}" for i in range(21)}
     assert {row.probability for row in rows} == {1.0}
     dropped = [s for s in read_samples(run.store, "tiny", "north") if s.spans.dropped is not None]
@@ -238,14 +238,14 @@ def test_dropped_samples_are_never_drawn(run: Run):
 
 
 def test_the_draw_is_nested_and_depends_on_the_seed_alone(run: Run):
-    ids = [{row.id for row in drawn(run, correct=n, wrong=n)} for n in range(1, 13)]
+    ids = [{row.id for row in drawn(run, max_right=n, max_wrong=n)} for n in range(1, 13)]
     assert all(small <= large for small, large in pairwise(ids))
     assert drawn(run) == drawn(run)
     assert any({row.id for row in drawn(run, seed)} != {row.id for row in drawn(run)} for seed in (1, 2, 3))
 
 
 def test_samples_of_one_subject_share_a_cluster(run: Run):
-    rows = drawn(run, correct=1000, wrong=1000)
+    rows = drawn(run, max_right=1000, max_wrong=1000)
     number = {row.id: row.cluster for row in rows}
     assert len(set(number.values())) == 11
     for i in range(0, 20, 2):

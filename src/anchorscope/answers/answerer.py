@@ -34,9 +34,9 @@ class Answerer:
 
     def _generated(self, rows: Sequence[Question]) -> list[Answer]:
         prompts = self.prompter.many([(row.question, row.context) for row in rows])
-        made = self.generate([prompt.ids for prompt in prompts])
-        texts = [self.prompter.tokenizer.decode(each.ids, skip_special_tokens=True).strip() for each in made]
-        return [self._record(*each, None) for each in zip(rows, prompts, made, texts, strict=True)]
+        generated = self.generate([prompt.ids for prompt in prompts])
+        texts = [self.prompter.tokenizer.decode(answer.ids, skip_special_tokens=True).strip() for answer in generated]
+        return [self._record(*parts, None) for parts in zip(rows, prompts, generated, texts, strict=True)]
 
     def unanswered(self, row: Question) -> Answer:
         """The row of a question on which the model fails: dropped and counted later."""
@@ -49,10 +49,10 @@ class Answerer:
         rows = [given.with_context(row) for row in rows]
         answers = [given.of(row) or _UNANSWERED for row in rows]
         prompts = self.prompter.many([(row.question, row.context) for row in rows])
-        read = self._reader(prompts, [each.answer for each in answers])
+        read = self._reader(prompts, [answer.answer for answer in answers])
         return [
-            self._record(row, prompt, tokens, each.answer, each)
-            for row, prompt, tokens, each in zip(rows, prompts, read, answers, strict=True)
+            self._record(row, prompt, tokens, answer.answer, answer)
+            for row, prompt, tokens, answer in zip(rows, prompts, read, answers, strict=True)
         ]
 
     def _record(self, row: Question, prompt: Prompt, made: Generated, text: str, given: Given | None) -> Answer:
@@ -87,7 +87,7 @@ class Answerer:
 
     def close(self) -> None:
         """Let go of what generates; what it held on a GPU is free afterwards."""
-        made = self.__dict__.pop("generate", None)
+        generator = self.__dict__.pop("generate", None)
         self.__dict__.pop("_reader", None)
-        if hasattr(made, "close"):
-            made.close()
+        if hasattr(generator, "close"):
+            generator.close()

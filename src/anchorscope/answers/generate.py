@@ -130,14 +130,14 @@ class Generator:
         shared = len(self.shared_ids)
         self._check(prompts, self.max_new_tokens)
         steps = self.max_new_tokens + 1
-        made: dict[int, list[Generated]] = {}
+        by_row: dict[int, list[Generated]] = {}
         for batch in self.plan([len(prompt) for prompt in prompts], answers):
             points = [uniforms(keys[row], number, steps) for row in batch for number in range(answers)]
             draws = _Draws(temperature, torch.from_numpy(np.stack(points)))
             drawn = self._sample_batch([prompts[row][shared:] for row in batch], answers, draws)
-            made.update({row: drawn[i * answers : (i + 1) * answers] for i, row in enumerate(batch)})
+            by_row.update({row: drawn[i * answers : (i + 1) * answers] for i, row in enumerate(batch)})
             give_back()
-        return [made[row] for row in range(len(prompts))]
+        return [by_row[row] for row in range(len(prompts))]
 
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> list[list[float]]:
         """The log-probability of each token of given answers."""
@@ -213,12 +213,12 @@ class Generator:
         logits = prompted.forward(ids, positions)
         of = torch.arange(len(rows)).repeat_interleave(answers)  # each answer's prompt
         together = max(1, self.batch_tokens // size)  # more than a batch has, unless one prompt is asked alone
-        made: list[Generated] = []
+        generated: list[Generated] = []
         for part, points in zip(torch.split(of, together), torch.split(draws.uniforms, together), strict=True):
             steps = prompted.again(part, _Draws(draws.temperature, points))
             first = steps.choose(logits[part.to(logits.device)], range(len(part)), 0)
-            made += steps.run(*first, positions[part.to(positions.device)])
-        return made
+            generated += steps.run(*first, positions[part.to(positions.device)])
+        return generated
 
     def _lay_out(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Ids (rows, width), mask (rows, shared + width) and positions (rows, width), padded on the left."""
@@ -262,12 +262,12 @@ def draw(logits: torch.Tensor, uniforms: torch.Tensor, temperature: float) -> to
     probabilities = (logits / max(temperature, COLDEST)).softmax(dim=-1)
     summed = probabilities.cumsum(dim=-1, dtype=torch.float64)
     points = uniforms.to(summed)[:, None] * summed[:, -1:]  # of what they really sum up to
-    found = torch.searchsorted(summed, points, right=True).clamp(max=logits.shape[1] - 1)
+    tokens = torch.searchsorted(summed, points, right=True).clamp(max=logits.shape[1] - 1)
     # a sum made in parallel may dip by its rounding: a token that cannot be is never taken
-    possible = probabilities.gather(1, found) > 0
+    possible = probabilities.gather(1, tokens) > 0
     if not possible.all():
-        found = torch.where(possible, found, probabilities.argmax(dim=-1, keepdim=True))
-    return found[:, 0].to(device)
+        tokens = torch.where(possible, tokens, probabilities.argmax(dim=-1, keepdim=True))
+    return tokens[:, 0].to(device)
 
 
 def uniforms(key: str, number: int, steps: int) -> NDArray[np.float64]:
@@ -323,7 +323,7 @@ class _Steps:
             if heard is not None:
                 heard.step({row: i for i, row in enumerate(alive) if not ended[row]})
             chosen, logprob = self.choose(logits, alive, step + 1)
-        return [Generated(*each) for each in zip(tokens, logprobs, ended, strict=True)]
+        return [Generated(*answer) for answer in zip(tokens, logprobs, ended, strict=True)]
 
     def forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """The logits of each row's next token: (row, vocabulary)."""

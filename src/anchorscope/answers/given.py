@@ -7,7 +7,7 @@ log-probability.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,21 @@ class GivenAnswers:
 
     def of(self, question: Question) -> Given | None:
         """The answer to a question, if the file has one."""
+        key = self._key_of(question)
+        return None if key is None else self._answers[key]
+
+    def _key_of(self, question: Question) -> tuple[str | None, bytes | None] | None:
         text = _key(question.question)
-        for key in ((question.id, text), (question.id, None), (None, text)):
-            if key in self._answers:
-                return self._answers[key]
-        return None
+        keys = ((question.id, text), (question.id, None), (None, text))
+        return next((key for key in keys if key in self._answers), None)
+
+    def unmatched(self, questions: Iterable[Question]) -> int:
+        """The number of answers that belong to none of these questions."""
+        used = {key for question in questions if (key := self._key_of(question)) is not None}
+        return len(self._answers) - len(used)
+
+    def __len__(self) -> int:
+        return len(self._answers)
 
     def with_context(self, question: Question) -> Question:
         """The question with the file's context, where it gives one."""

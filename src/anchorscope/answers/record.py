@@ -19,19 +19,19 @@ class Answer:
     context: str | None
     """the passage that stood in the prompt"""
     prompt_ids: list[int]
-    """prompt tokens after the shared prefix, which the manifest has"""
+    """token ids of the prompt after the shared prefix; the prefix is in the manifest"""
     answer_ids: list[int]
-    """answer tokens: greedy, up to the end of the first line"""
+    """token ids of the answer, decoded greedily up to the end of the first line"""
     logprobs: list[float]
     """log-probability (natural) of each answer token"""
     answer: str
     """the answer's text, without white space at its ends"""
     ended: bool
-    """whether it ended by itself, not by the limit on its length"""
+    """whether the answer ended by itself, and not at the limit on its length"""
     answered: bool
-    """false where a file of answers has none to this question"""
+    """whether there is an answer; false where the file of answers has none to this question"""
     label: bool | None
-    """whether it is right, where a file of answers says so"""
+    """whether the answer is right according to the file of answers; null where the file has no label"""
 
 
 ANSWERS = Kind("answers", Answer)
@@ -46,19 +46,20 @@ class Sampled:
     context: str | None
     """the passage that stood in the prompt"""
     prompt_ids: list[int]
-    """prompt tokens after the shared prefix, as in the `answers` table"""
+    """token ids of the prompt after the shared prefix, as in the `answers` table"""
     texts: list[str]
-    """distinct answers in order of first appearance; case and white space make no difference"""
+    """texts of the distinct answers, in order of first appearance; answers that differ only in case or white space
+    count as one"""
     answer_ids: list[int]
-    """tokens of the distinct answers, those of one after those of the other"""
+    """token ids of all distinct answers, one answer after the other"""
     sizes: list[int]
-    """how many of these tokens each distinct answer has"""
+    """number of tokens of each distinct answer"""
     logprobs: list[float]
-    """log-probability (natural) of each of these tokens under the model itself, at temperature 1"""
+    """log-probability (natural) of each token in `answer_ids`, at temperature 1"""
     times: list[int]
-    """how many of the sampled answers say it"""
+    """number of sampled answers that gave each distinct answer"""
     ended: list[int]
-    """1 where it ended by itself, 0 where by the limit on its length"""
+    """1 for each distinct answer that ended by itself, 0 for each that reached the limit on its length"""
 
     def answers(self) -> Iterator[tuple[str, list[int], list[float], int]]:
         """Each distinct answer: its text, its tokens, their log-probabilities, and how often it was said."""

@@ -31,7 +31,7 @@ class Asker(Protocol):
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PromptRow:
     """One question as it was put to the model."""
 
     id: str
@@ -57,15 +57,15 @@ def sampled_stage(answerer: Asker, dataset: str, store: Store, questions: Sequen
         rows = [asked()[questions[i]] for i in table.plan.rows_of(shard)]
         prompts = [[*answerer.prompter.shared_ids, *row.prompt_ids] for row in rows]
         keys = [f"{seed}/sampled/{row.id}" for row in rows]
-        made = answerer.generate.sample(prompts, spec.answers, spec.temperature, keys)
+        generated = answerer.generate.sample(prompts, spec.answers, spec.temperature, keys)
         decode = answerer.prompter.tokenizer.decode
-        texts = [[decode(each.ids, skip_special_tokens=True).strip() for each in drawn] for drawn in made]
-        return [[distinct(*each) for each in zip(rows, made, texts, strict=True)]]
+        texts = [[decode(answer.ids, skip_special_tokens=True).strip() for answer in drawn] for drawn in generated]
+        return [[distinct(*parts) for parts in zip(rows, generated, texts, strict=True)]]
 
     return Sharded(f"{answerer.model.name}, {dataset}: answering {spec.answers} times", (table,), sample)
 
 
-def distinct(asked: _Asked, made: Sequence[Generated], texts: Sequence[str]) -> Sampled:
+def distinct(asked: _PromptRow, made: Sequence[Generated], texts: Sequence[str]) -> Sampled:
     """The answers to one question, those that say the same once: as the first of them says it."""
     same: dict[str, list[int]] = {}
     for i, text in enumerate(texts):
@@ -84,18 +84,18 @@ def distinct(asked: _Asked, made: Sequence[Generated], texts: Sequence[str]) -> 
     )
 
 
-def _prompts(cell: Cell, questions: Sequence[str]) -> Callable[[], dict[str, _Asked]]:
+def _prompts(cell: Cell, questions: Sequence[str]) -> Callable[[], dict[str, _PromptRow]]:
     """The prompts of these questions by their ids, read on first need."""
 
     @cache
-    def read() -> dict[str, _Asked]:
+    def read() -> dict[str, _PromptRow]:
         wanted, columns = set(questions), ["id", "context", "prompt_ids"]
         batches = cell.table(ANSWERS).batches(columns)
-        rows = (_Asked(**row) for batch in batches for row in batch.to_pylist() if row["id"] in wanted)
-        found = {row.id: row for row in rows}
-        if len(found) < len(wanted):
-            raise ValueError(f"{len(wanted) - len(found)} of the questions to be asked are not in {cell.folder}")
-        return found
+        rows = (_PromptRow(**row) for batch in batches for row in batch.to_pylist() if row["id"] in wanted)
+        by_id = {row.id: row for row in rows}
+        if len(by_id) < len(wanted):
+            raise ValueError(f"{len(wanted) - len(by_id)} of the questions to be asked are not in {cell.folder}")
+        return by_id
 
     return read
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anchorscope.answers.answerer import Answerer
+from anchorscope.answers.given import GivenAnswers
 from anchorscope.answers.record import ANSWERS, Answer
 from anchorscope.models.context import ModelContext
 from anchorscope.progress import Notice, nobody
@@ -13,6 +14,7 @@ from anchorscope.store import Guard, Job, Plan, Sharded, Store, Table
 from anchorscope.store.table import Aside
 from anchorscope.study.terms import ENOUGH_RIGHT
 
+FEW = 5  # right answers from which no share is told
 IsRight = Callable[[Question, Answer], bool]
 """Whether an answer is taken for right, for an early look."""
 
@@ -26,6 +28,8 @@ def answers_stage(
     """
     model = answerer.model
     questions = store.questions(dataset).table(QUESTIONS)
+    if answerer.given is not None and dataset == store.study.datasets[0].name:
+        _tell_unmatched(answerer.given, store, notice)
     table = _begin(answerer, dataset, store, questions.plan)
     looked_at: list[int] = []
     guard: Guard[Question] = Guard(table, lambda question: question.id)
@@ -33,8 +37,8 @@ def answers_stage(
 
     def answer(shard: int) -> list[list[Answer]]:
         asked = questions.read(shard)
-        made, aside[shard] = guard(shard, asked, answerer)
-        answered = {row.id: row for row in made}
+        answers, aside[shard] = guard(shard, asked, answerer)
+        answered = {row.id: row for row in answers}
         rows = [answered.get(row.id) or answerer.unanswered(row) for row in asked]
         if right is not None and not looked_at:
             looked_at.append(shard)
@@ -46,12 +50,26 @@ def answers_stage(
     return Sharded(f"{model.name}, {dataset}: answering", (table,), answer, aside=aside, guarded=True)
 
 
+def _tell_unmatched(given: GivenAnswers, store: Store, notice: Notice) -> None:
+    """Say how many answers of the file belong to no question of the study."""
+    tables = [store.questions(dataset.name) for dataset in store.study.datasets]
+    if all(cell.complete(QUESTIONS) for cell in tables):
+        count = given.unmatched(row for cell in tables for row in cell.table(QUESTIONS))
+        if count:
+            notice(f"{store.study.answers.file}: {count:,} of {len(given):,} answers match no question of the study")
+
+
 def too_few(correct: int, answered: int, total: int, wanted: int = ENOUGH_RIGHT) -> str | None:
     """Say early when a sample will not give probes enough right answers, and how large it would have to be."""
     expected = correct / answered * total
     if expected >= wanted:
         return None
-    rate = max(correct, 1) / answered
+    if correct < FEW:
+        return (
+            f"{correct:,} of {answered:,} answers right so far; probes want {wanted}. That is too few to say how many "
+            "questions it would take."
+        )
+    rate = correct / answered
     return (
         f"{100 * correct / answered:.1f} % right so far, so {total:,} questions will give about {expected:,.0f} right "
         f"answers; probes want {wanted}. Sample about {wanted / rate:,.0f} questions."

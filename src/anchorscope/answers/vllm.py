@@ -58,12 +58,12 @@ class VllmGenerator:
             raise ValueError("sampling takes a temperature above 0, at least one answer, and a key for each prompt")
         # one request for each answer, as vLLM itself makes of one request for several
         asked = [(prompt, seed_of(key) + n) for prompt, key in zip(prompts, keys, strict=True) for n in range(answers)]
-        made: dict[int, Generated] = {}
+        by_row: dict[int, Generated] = {}
         for batch in self._calls([len(prompt) for prompt, _ in asked]):
             sampling = [self._sampling(temperature=temperature, seed=asked[row][1]) for row in batch]
             outputs = self._outputs([asked[row][0] for row in batch], sampling)
-            made.update({row: self._answer(output.outputs[0]) for row, output in zip(batch, outputs, strict=True)})
-        return [[made[i * answers + n] for n in range(answers)] for i in range(len(prompts))]
+            by_row.update({row: self._answer(output.outputs[0]) for row, output in zip(batch, outputs, strict=True)})
+        return [[by_row[i * answers + n] for n in range(answers)] for i in range(len(prompts))]
 
     def _calls(self, lengths: Sequence[int]) -> list[list[int]]:
         """Which requests with seeds go together: all; on a CPU so few that none is read in parts, where vLLM fails."""

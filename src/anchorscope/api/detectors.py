@@ -20,8 +20,7 @@ from anchorscope.detectors.session import Detector, about_of, witness_of
 from anchorscope.detectors.tables import read_labelled
 from anchorscope.detectors.thresholds import Promise
 from anchorscope.errors import DetectorError
-from anchorscope.progress import Notice, Progress, nobody, silent
-from anchorscope.run.context import RunContext
+from anchorscope.progress import Notice, Progress, silent
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.run.stages import named
 from anchorscope.store import Store
@@ -29,13 +28,7 @@ from anchorscope.traces.record import TRACES
 
 
 def prepare(
-    store: Store,
-    plan: EvalPlan,
-    models: Sequence[str],
-    datasets: Sequence[str],
-    scores: Sequence[str] = (),
-    progress: Progress = silent,
-    notice: Notice = nobody,
+    pipeline: Pipeline, plan: EvalPlan, models: Sequence[str], datasets: Sequence[str], scores: Sequence[str] = ()
 ) -> None:
     """Make what detectors need beyond the traces, and the tables of scores that are asked for.
 
@@ -44,18 +37,15 @@ def prepare(
     wanted = [] if plan.light else ["extras"]
     wanted += ["agreement"] if plan.answers and not plan.light else []
     wanted += ["other_states"] if plan.other and not plan.light else []
-    pipeline = Pipeline(store, progress, notice)
-    try:
-        pipeline.make([named(name) for name in (*wanted, *scores)], models, datasets, plan)
-    finally:
-        pipeline.close()
+    pipeline.make([named(name) for name in (*wanted, *scores)], models, datasets, plan)
 
 
 def compare_run(
     store: Store, plan: EvalPlan, models: Sequence[str], datasets: Sequence[str], progress: Progress, notice: Notice
 ) -> list[Comparison]:
     """Compare detectors on every model and dataset of a run."""
-    prepare(store, plan, models, datasets, ["scores"], progress, notice)
+    with Pipeline(store, progress, notice) as pipeline:
+        prepare(pipeline, plan, models, datasets, ["scores"])
     cells: list[CellMeasures] = []
     for model in models:
         for dataset in datasets:
@@ -79,7 +69,7 @@ def published(store: Store, models: Sequence[str], datasets: Sequence[str]) -> p
                 "model": [model] * size, "dataset": [dataset] * size, "id": list(samples.inputs.ids),
                 "right": samples.right, "probability": samples.probability, "cluster": samples.clusters,
             }  # fmt: skip
-            logits = {name: each.mean(axis=0).astype(np.float32) for name, each in scores.items()}
+            logits = {name: by_repeat.mean(axis=0).astype(np.float32) for name, by_repeat in scores.items()}
             pieces.append(pa.table(known | logits))
     return pa.concat_tables(pieces, promote_options="default")
 
@@ -100,15 +90,15 @@ def fit_run(
     if lacking:
         raise DetectorError(f"{model} has no traced answers of {', '.join(lacking)} yet", "Run: anchorscope run STUDY")
     samples = _labelled(store, model, datasets)
-    if not samples.inputs.has(entry.fitter.needs):
-        with Store.writing(store.root, store.study) as held:
-            prepare(held, EvalPlan(), [model], datasets, progress=progress)
-        samples = _labelled(store, model, datasets)
-    context = RunContext(store, progress)
-    loaded, prompter = context.model(model), context.prompter(model)
-    witness: dict[str, Any] = dict(witness_of(loaded, prompter, sites_of(states_among(entry.fitter.needs))))
-    about = about_of(loaded, prompter, site, store.study)
-    context.let_go()
+    with Pipeline(store, progress) as pipeline:  # which keeps the model between the two
+        if not samples.inputs.has(entry.fitter.needs):
+            with Store.writing(store.root, store.study):
+                prepare(pipeline, EvalPlan(), [model], datasets)
+            samples = _labelled(store, model, datasets)
+        context = pipeline.context
+        loaded, prompter = context.model(model), context.prompter(model)
+        witness: dict[str, Any] = dict(witness_of(loaded, prompter, sites_of(states_among(entry.fitter.needs))))
+        about = about_of(loaded, prompter, site, store.study)
     with progress(f"{model}: fitting {detector}", FOLDS + 1) as advance:
         seed = store.study.seed
         return Detector.of(fit_detector(samples, entry, about, datasets, promise, base_rate, seed, witness, advance))

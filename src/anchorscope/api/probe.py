@@ -1,4 +1,4 @@
-"""Probes on activations of one's own, with scikit-learn's manners.
+"""Probes on activations of your own, with the scikit-learn estimator API.
 
 The same probes as a whole run's: a balanced logistic regression on standardised activations, one regularisation for all
 layers, calibrated by a temperature from inner folds; every read-out of a sample it was fitted on is out of fold, and no
@@ -62,8 +62,8 @@ class Probe(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, x: ArrayLike) -> FloatArray:
         """Calibrated logits of samples that it was not fitted on, by the mean over folds and repeats."""
         states = self._states(x, fitted=True)
-        each = [read_out_new(probes, states[:, layer])[:, 0] for layer, probes in enumerate(self.probes_)]
-        return self._shaped(np.stack([logits.mean(axis=0) for logits in each], axis=-1))
+        by_layer = [read_out_new(probes, states[:, layer])[:, 0] for layer, probes in enumerate(self.probes_)]
+        return self._shaped(np.stack([logits.mean(axis=0) for logits in by_layer], axis=-1))
 
     def predict_proba(self, x: ArrayLike) -> FloatArray:
         """P(wrong) and P(correct), on the last axis, of samples that it was not fitted on; prior 0.5."""
@@ -82,14 +82,14 @@ class Probe(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         states = self._states(x, fitted=True)
         if not hasattr(self, "_folds"):
             raise ProbeError("these probes were loaded: they do not know which samples they were fitted on")
-        each = [read_out(probes, states[:, layer], self._folds)[:, 0] for layer, probes in enumerate(self.probes_)]
-        return self._shaped(np.stack([logits.mean(axis=0) for logits in each], axis=-1))
+        by_layer = [read_out(probes, states[:, layer], self._folds)[:, 0] for layer, probes in enumerate(self.probes_)]
+        return self._shaped(np.stack([logits.mean(axis=0) for logits in by_layer], axis=-1))
 
     def auroc(self, resamples: int = 1000) -> Estimate:
         """How well it ranks correct above wrong answers, out of fold, with its interval."""
         drawn = resample(self._clusters, len(self._by_repeat), resamples, self.seed)
         areas = mean_auroc(self._labels, self._by_repeat, drawn)
-        return Estimate(*(self._shaped(each[None])[0] for each in (areas[0], *interval(areas[1:]))))
+        return Estimate(*(self._shaped(values[None])[0] for values in (areas[0], *interval(areas[1:]))))
 
     def save(self, path: str | Path) -> None:
         """Keep the probes: PATH.safetensors and PATH.json."""
@@ -103,10 +103,10 @@ class Probe(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Probes that were kept, to be applied to new samples."""
         probes, record = load_probes(path_of(path))
         kept = {name: record[name] for name in ("folds", "repeats", "seed")}
-        made = cls(**kept, strengths=tuple(record["strengths"]))
-        made.probes_, made.strength_, made._layered = probes, record["strength"], record["layers"] is not None
-        made.classes_, made.n_features_in_ = np.array([0, 1]), probes[0].weight.shape[-1]
-        return made
+        probe = cls(**kept, strengths=tuple(record["strengths"]))
+        probe.probes_, probe.strength_, probe._layered = probes, record["strength"], record["layers"] is not None
+        probe.classes_, probe.n_features_in_ = np.array([0, 1]), probes[0].weight.shape[-1]
+        return probe
 
     def _fitted(self) -> None:
         if not hasattr(self, "probes_"):

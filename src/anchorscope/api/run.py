@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from anchorscope import doors
 from anchorscope.errors import StoreError, did_you_mean
 from anchorscope.pathways.headline import Headline, headlines
-from anchorscope.pathways.lookup import collect, read_pathways
-from anchorscope.pathways.record import Key, Statistic
+from anchorscope.pathways.lookup import read_line, read_pathways
+from anchorscope.pathways.record import Key, Origin, Statistic
 from anchorscope.probes.readouts import Readouts
 from anchorscope.probes.recorded import read_readouts
 from anchorscope.run.stages import tables
@@ -90,15 +91,13 @@ class Run:
 
     def pandas(self, name: str, *where: Any, **more: Any) -> pd.DataFrame:
         """The same as a pandas DataFrame (which needs pandas)."""
+        doors.library("pandas", "run.pandas")
         frame: pd.DataFrame = self.table(name, *where, **more).to_pandas()
         return frame
 
     def polars(self, name: str, *where: Any, **more: Any) -> pl.DataFrame:
         """The same as a polars DataFrame (which needs polars)."""
-        import polars as pl
-
-        frame = pl.from_arrow(self.table(name, *where, **more))
-        assert isinstance(frame, pl.DataFrame)
+        frame: pl.DataFrame = doors.library("polars", "run.polars").from_arrow(self.table(name, *where, **more))
         return frame
 
     def _table(self, name: str) -> tuple[StageDef, Kind[Any]]:
@@ -172,8 +171,7 @@ class Run:
         for name in key:
             if name not in Key._fields:
                 raise StoreError(f"there is no column '{name}'; {did_you_mean(name, Key._fields)}")
-        wanted = Key(statistic, condition, **key)
-        return collect(read_pathways(self.store, point), {wanted}, [model], [dataset], point).of(wanted, model, dataset)
+        return read_line(self.store, Origin(model, dataset, point), Key(statistic, condition, **key))
 
     def headlines(self, site: Site | None = None, position: Position | None = None) -> list[Headline]:
         """The first numbers of every model and dataset."""
@@ -192,7 +190,7 @@ class Run:
         axes: Axes | None = None,
         row: int = 0,
     ) -> Figure:
-        """A chart: delta_p, delta_p_controlled, delta_p_strata or auroc; it shows itself in a notebook.
+        """A chart by name, such as delta_p or auroc (docs/charts.md lists them); it shows itself in a notebook.
 
         With `axes` one panel is drawn on them: of `model`, and of the chart's row `row`.
         """

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from anchorscope import doors
 from anchorscope.errors import ModelError, ProbeError
-from anchorscope.models.load import Model, Tokenizer
+from anchorscope.models.load import Model, Tokenizer, load_model
 from anchorscope.models.opened import ModelLike, open_model
 from anchorscope.probes.probe import load_probes
 from anchorscope.probes.readouts import read_out_new
@@ -60,9 +61,13 @@ def trace(
     prompt_last, or any place (negative from the end). The result prints, draws and shows itself in a notebook.
     """
     # 1. what is asked for
+    question, answer = doors.text("question", question), doors.text("answer", answer)
     _check(site, position, into, conditions)
     past = _Past.of(path_of(run), model, dataset, site, position) if run is not None else None
-    opened = open_model(past.spec if past and isinstance(model, (str, Path)) else model, tokenizer)
+    if past and isinstance(model, (str, Path)):
+        opened = load_model(past.spec, past.study.base)  # its path may start at the study's folder
+    else:
+        opened = open_model(model, tokenizer)
     # 2. the text and its spans; the run's probes know the states of no other prompt and cut
     study = past.study if past else None
     asked = Asked(
@@ -136,7 +141,7 @@ def _distances(states: NDArray[np.float64]) -> NDArray[np.float64]:
 def _probabilities(states: NDArray[np.float64], probes: Path) -> NDArray[np.float64]:
     """P(correct), the mean over the run's probes, which were fitted on all training questions: (layer, condition)."""
     layers, _ = load_probes(probes)
-    logits = [read_out_new(each, state)[:, 0].mean(axis=0) for each, state in zip(layers, states, strict=True)]
+    logits = [read_out_new(layer, state)[:, 0].mean(axis=0) for layer, state in zip(layers, states, strict=True)]
     probabilities: NDArray[np.float64] = expit(np.stack(logits))
     return probabilities
 

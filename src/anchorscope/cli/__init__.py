@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="See by which route a language model's hidden states know that its answer is true.",
+    help="Find out whether a model's hidden states recognise a wrong answer from the question or from the answer.",
     epilog="Exit codes: 0 done, 2 wrong command line, 3 something to mend, 130 stopped. Start with: anchorscope init",
 )
 for command in (

@@ -24,7 +24,7 @@ def claims(
         typer.Option(
             "--expect",
             metavar="FILE",
-            help="A ledger (claims.json): exit with 1 if a verdict is another.",
+            help="Compare with the ledger in FILE (claims.json), and exit with 1 if any verdict has changed.",
             parser=path_of,
         ),
     ] = None,
@@ -41,8 +41,8 @@ def claims(
     if as_json:
         typer.echo((store.root / LEDGER).read_text(encoding="utf-8"), nl=False)
     else:
-        for model in dict.fromkeys(each.model for each in verdicts):
-            _print([each for each in verdicts if each.model == model])
+        for model in dict.fromkeys(verdict.model for verdict in verdicts):
+            _print([verdict for verdict in verdicts if verdict.model == model])
         out.print(
             "✓ holds (p < 0.025, one-sided, after Holm over all claims about the model), ✗ does not hold (the 95 % "
             "interval lies on the other side of the threshold), ? cannot tell. Value and 95 % interval beside it.",
@@ -50,8 +50,8 @@ def claims(
         )
     if expected is not None:
         changed = changes(expected, verdicts)
-        for each in changed:
-            out.print(f"changed: {clean(each)}", style="red", soft_wrap=True)
+        for change in changed:
+            out.print(f"changed: {clean(change)}", style="red", soft_wrap=True)
         if changed:
             raise typer.Exit(1)
         out.print(f"All {len(expected)} verdicts are as expected.", style="green")
@@ -59,29 +59,26 @@ def claims(
 
 def _print(verdicts: list[ClaimVerdict]) -> None:
     """The verdicts on one model, or pair: a row for each claim, a column for each set."""
-    sets = list(dict.fromkeys(each.dataset for each in verdicts if each.dataset != "all"))
+    sets = list(dict.fromkeys(verdict.dataset for verdict in verdicts if verdict.dataset != "all"))
     table = table_of("claim", "holds if", *(sets or ["all sets"]))
-    for name in dict.fromkeys(each.claim for each in verdicts):
-        mine = {each.dataset: each for each in verdicts if each.claim == name}
+    for name in dict.fromkeys(verdict.claim for verdict in verdicts):
+        mine = {verdict.dataset: verdict for verdict in verdicts if verdict.claim == name}
         first = next(iter(mine.values()))
-        sign = ">" if first.side == "above" else "<"
         if "all" in mine:
             cells = [_cell(mine["all"])] + [Text("")] * (len(sets) - 1)
         else:
-            cells = [_cell(mine[each]) if each in mine else Text("") for each in sets]
-        table.add_row(first.statement, f"{sign} {first.threshold:g}" if first.threshold else "p", *cells)
+            cells = [_cell(mine[dataset]) if dataset in mine else Text("") for dataset in sets]
+        table.add_row(first.statement, first.condition, *cells)
     out.print(f"\n[bold]{clean(verdicts[0].model)}[/bold]")
     out.print(table)
 
 
 def _cell(verdict: ClaimVerdict) -> Text:
     """The sign, the value and its interval."""
-    if verdict.value is None or verdict.low is None or verdict.high is None:
-        return Text(f"? n = {verdict.n}", style="dim")
-    digits = 1 if abs(verdict.threshold) >= 1 else 3
-    numbers = [f"{each:.{digits}f}" for each in (verdict.value, verdict.low, verdict.high)]
-    ends = f" [{numbers[1]}, {numbers[2]}]" if verdict.low < verdict.high else ""
-    return Text(f"{SIGNS[verdict.verdict]} {numbers[0]}{ends}", style=STYLES[verdict.verdict])
+    words = verdict.words(1 if abs(verdict.threshold) >= 1 else 3)
+    if verdict.value is None:
+        return Text(words, style="dim")
+    return Text(f"{SIGNS[verdict.verdict]} {words}", style=STYLES[verdict.verdict])
 
 
 COMMANDS = (claims,)

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from anchorscope.errors import printable
-from anchorscope.progress import Advance, lines
+from anchorscope.progress import Advance, Pace, how_far, lines
 
 if TYPE_CHECKING:
     from anchorscope.study import Study
@@ -92,21 +91,16 @@ def size_of(size: int) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
 
 
-class _CountColumn(ProgressColumn):
-    """Done, of how many, and how fast."""
+class _FarColumn(ProgressColumn):
+    """Done, of how many, how fast of late, and the time left; before the first batch, what is waited for."""
+
+    def __init__(self, pace: Pace, total: int | None) -> None:
+        super().__init__()
+        self.pace, self.total = pace, total
 
     def render(self, task: Task) -> Text:
-        total = f" of {task.total:,.0f}" if task.total else ""
-        speed = task.finished_speed or task.speed
-        return Text(f"{task.completed:,.0f}{total}" + (f", {speed:,.0f}/s" if speed else ""))
-
-
-class _LeftColumn(ProgressColumn):
-    """Time left, once it can be told."""
-
-    def render(self, task: Task) -> Text:
-        left = task.time_remaining
-        return Text(f"{timedelta(seconds=round(left))} left" if left is not None else "", style="dim")
+        pace = self.pace
+        return Text(how_far(pace.done, self.total, pace.seconds, pace.rate))
 
 
 @contextmanager
@@ -116,12 +110,18 @@ def progress(title: str, total: int | None) -> Iterator[Advance]:
         with lines(title, total, tell) as advance:
             yield advance
         return
-    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), _CountColumn(), _LeftColumn()]
+    pace = Pace()
+    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), _FarColumn(pace, total)]
     if total is not None:
         columns.insert(2, BarColumn(bar_width=20))
     with RichProgress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(clean(title), total=total)
-        yield lambda count: bar.advance(task, count)
+
+        def advance(count: int) -> None:
+            pace.advance(count)
+            bar.advance(task, count)
+
+        yield advance
 
 
 def tell(text: str) -> None:
@@ -142,10 +142,3 @@ def resumable() -> Iterator[None]:
     except KeyboardInterrupt:
         err.print("Stopped. What was finished is kept: the same command goes on from here.")
         raise typer.Exit(INTERRUPTED) from None
-
-
-def quiet() -> None:
-    """No progress bars of transformers: ours say what is loaded."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()

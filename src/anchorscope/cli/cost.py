@@ -31,23 +31,23 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None, on: str |
             column.justify = "right"
     # 1. what there is to do, and how fast this machine is
     with progress("counting tokens and trying products", len(study.models) * (len(study.datasets) + 1)) as advance:
-        found = [estimate_model(study, model, advance, on=on) for model in study.models]
+        estimates = [estimate_model(study, model, advance, on=on) for model in study.models]
     # 2. by set, and by stage
     hours = 0.0
-    for each in found:
-        for one in each.asked:
+    for estimate in estimates:
+        for one in estimate.asked:
             numbers = (f"{one.questions:,}", f"{one.shared}", f"{one.own:.1f}", f"{one.answer:.1f}", f"{one.traced:,}")
             asked.add_row(one.model, one.dataset, *numbers)
         seconds = 0.0
-        for cost in costs_of(study, each.shape, each.asked, each.machine):
+        for cost in costs_of(study, estimate.shape, estimate.asked, estimate.machine):
             if only is None or cost.stage in only:
                 seconds += cost.seconds
                 costs.add_row(
-                    each.model, cost.stage, _some(cost.tokens / 1e6, " M"), _some(cost.flops / 1e12),
+                    estimate.model, cost.stage, _some(cost.tokens / 1e6, " M"), _some(cost.flops / 1e12),
                     size_of(int(cost.written)) if cost.written else "–",
                     size_of(int(cost.memory)) if cost.memory else "–", _time(cost.seconds),
                 )  # fmt: skip
-        costs.add_row(each.model, "in all", "", "", "", "", _time(seconds))
+        costs.add_row(estimate.model, "in all", "", "", "", "", _time(seconds))
         hours += seconds / 3600 * study.engine.replicas * (study.engine.gpus_per_replica or 1)
     out.print(asked)
     out.print()

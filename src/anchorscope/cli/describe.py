@@ -17,7 +17,7 @@ def describe(
     at: Annotated[
         str | None,
         typer.Option(
-            "--at", metavar="POINT", help="Where was read, as folders of figures are named; default the first."
+            "--at", metavar="POINT", help="Read point, for example mlp-answer_last (default: the study's first)."
         ),
     ] = None,
 ) -> None:

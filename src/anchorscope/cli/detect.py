@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,6 @@ from anchorscope.cli.console import (
     out,
     path_of,
     progress,
-    quiet,
     resumable,
     table_of,
     tell,
@@ -23,6 +23,7 @@ from anchorscope.errors import DetectorError, did_you_mean
 
 if TYPE_CHECKING:
     from anchorscope.detectors.record import Comparison
+    from anchorscope.detectors.session import Detector
     from anchorscope.store import Store
 
 app = typer.Typer(
@@ -47,6 +48,14 @@ Saved = Annotated[
 Answers = Annotated[
     Path, typer.Argument(metavar="FILE", help="Answers: question, answer and optionally label (true: right).")
 ]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        metavar="DTYPE",
+        help="Load the model in DTYPE (default: the dtype in which the detector was fitted).",
+    ),
+]
 Reads = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help="The model: a hub id, a folder, or a .gguf file.")
 ]
@@ -58,7 +67,7 @@ def fit(
     save: Annotated[
         Path,
         typer.Option(
-            "--save", "-o", metavar="PATH", help="Where to keep it: PATH.safetensors, PATH.json.", parser=path_of
+            "--output", "-o", metavar="PATH", help="Where to keep it: PATH.safetensors, PATH.json.", parser=path_of
         ),
     ],
     model: Annotated[
@@ -86,37 +95,46 @@ def fit(
     ] = None,
 ) -> None:
     """Fit a detector on a run's traced answers, or on a file of labelled ones, and save it with its card."""
-    from anchorscope.api.detectors import fit_run
-    from anchorscope.detectors.answers_file import fit_file
+    from anchorscope.detectors.answer_lines import read_lines
     from anchorscope.detectors.thresholds import parse_promise
 
+    # 1. the arguments, before anything heavy is loaded
     promise = parse_promise(at_most, 1 - confidence) if at_most else None
-    quiet()
+    _check_detectors([detector])
+    if base_rate is not None and not 0 < base_rate < 1:
+        raise DetectorError(f"--base-rate {base_rate} is not a share of wrong answers", "Give one between 0 and 1.")
+    if source.is_dir():
+        store, models, sets = _chosen(source, [model] if model else None, dataset)
+        if len(models) > 1:
+            raise DetectorError("this run has several models", f"Say which: --model {' or '.join(models)}.")
+    else:
+        read_lines(source)
+        if model is None:
+            raise DetectorError("a file of answers needs the model that gave them", "Say --model MODEL.")
+        _check_model(model)
+    # 2. the fit
     with resumable():
+        with progress("starting", None):
+            from anchorscope.api.detectors import fit_run
+            from anchorscope.detectors.answers_file import fit_file
         if source.is_dir():
-            store, models, sets = _chosen(source, [model] if model else None, dataset)
-            if len(models) > 1:
-                raise DetectorError("this run has several models", f"Say which: --model {' or '.join(models)}.")
-            made = fit_run(store, models[0], sets, detector, promise, base_rate, progress)
+            fitted = fit_run(store, models[0], sets, detector, promise, base_rate, progress)
         else:
-            if model is None:
-                raise DetectorError("a file of answers needs the model that gave them", "Say --model MODEL.")
-            made = fit_file(source, model, detector, promise, base_rate, progress=progress, notice=notice)
-    made.save(save)
-    out.print(clean(str(made.card)), soft_wrap=True)
-    if made.threshold is not None:
-        kept = made.threshold
+            fitted = fit_file(source, str(model), detector, promise, base_rate, progress=progress, notice=notice)
+    fitted.save(save)
+    out.print(clean(str(fitted.card)), soft_wrap=True)
+    if fitted.threshold is not None:
+        kept = fitted.threshold
         if kept.value is None:
             notice(f"{kept.promise}: no threshold keeps that. {kept.reason}")
         else:
-            passed = f"; {100 * kept.passed:.0f} % of answers pass" if kept.passed is not None else ""
-            out.print(f"{kept.promise}: flag above {kept.value:.3f}{passed}")
-    elif not 0.2 <= made.base_rate <= 0.8:
-        most = "flagged" if made.base_rate > 0.5 else "passed"
+            _print_threshold(fitted)
+    elif not 0.2 <= fitted.base_rate <= 0.8:
+        most = "flagged" if fitted.base_rate > 0.5 else "passed"
         notice(
             f"No threshold was chosen: an answer is flagged when it is more likely wrong than right, and where "
-            f"{100 * made.base_rate:.0f} % of answers are wrong nearly all are {most}. Choose one by a promise, as by "
-            '--at-most "10% false alarms", or say the share of wrong answers where it will be used: --base-rate.'
+            f"{100 * fitted.base_rate:.0f} % of answers are wrong nearly all are {most}. Choose one by a promise, as "
+            'by --at-most "10% false alarms", or say the share of wrong answers where it will be used: --base-rate.'
         )
     out.print(f"Saved as {clean(save)}.safetensors and {clean(save)}.json", style="dim")
 
@@ -143,23 +161,27 @@ def compare(
     save: Annotated[
         Path | None,
         typer.Option(
-            "--save", "-o", metavar="DIR", help="Where table and figure go; default: RUN/detectors.", parser=path_of
+            "--output", "-o", metavar="DIR", help="Where table and figure go; default: RUN/detectors.", parser=path_of
         ),
     ] = None,
 ) -> None:
     """Compare all detectors on a run, everything chosen inside training folds: a table and a figure."""
     import pyarrow.parquet as pq
 
-    from anchorscope.api.detectors import compare_run, published
     from anchorscope.detectors.catalogue import catalogue
     from anchorscope.detectors.record import EvalPlan
-    from anchorscope.report.draw.detectors import write_comparison
     from anchorscope.store import Store
     from anchorscope.store.files import write_whole
 
     store, models, sets = _chosen(run, model, dataset)
-    if not light:
-        quiet()
+    _check_detectors(detector or ())
+    if other is not None and not any(other in (spec.name, spec.id) for spec in store.study.models):
+        _check_model(other)
+    if embedder is not None and not Path(embedder).is_dir():
+        raise DetectorError(f"--embedder: there is no folder {embedder}", "Give the folder of a text-embedding model.")
+    with progress("starting", None):
+        from anchorscope.api.detectors import compare_run, published
+        from anchorscope.report.draw.detectors import write_comparison
     plan = EvalPlan(repeats, tuple(detector or ()), other, embedder, samples, light, store.study.seed)
     with resumable(), Store.writing(store.root, store.study) as held:
         rows = compare_run(held, plan, models, sets, progress, notice)
@@ -180,20 +202,26 @@ def score(
     save: Annotated[
         Path | None,
         typer.Option(
-            "--save", "-o", metavar="FILE", help="Where verdicts go, as JSONL; default: printed.", parser=path_of
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the verdicts to FILE as JSON lines (default: print them).",
+            parser=path_of,
         ),
     ] = None,
+    dtype: DtypeOption = None,
 ) -> None:
     """Score the answers of a file: flag, pass or cannot say, one line of JSON each."""
-    from anchorscope.detectors.answers_file import score_file, verdict_line
-    from anchorscope.detectors.session import Detector
     from anchorscope.store.files import write_text
 
+    _check_arguments(detector, answers, model, dtype)
+    with progress("starting", None):
+        from anchorscope.detectors.answers_file import score_file, verdict_line
+        from anchorscope.detectors.session import Detector
     loaded = Detector.load(detector)
-    quiet()
     counts: dict[str, int] = {}
     lines = []
-    for line, verdict in score_file(loaded, answers, model, progress):
+    for line, verdict in score_file(loaded, answers, model, dtype, progress):
         counts[verdict.decision] = counts.get(verdict.decision, 0) + 1
         lines.append(verdict_line(line, verdict))
         if save is None:
@@ -208,47 +236,96 @@ def check(
     detector: Saved,
     answers: Answers,
     model: Reads,
-    dtype: Annotated[
-        str | None, typer.Option(help="Read by the model in another dtype than the detector was fitted in.")
-    ] = None,
+    dtype: DtypeOption = None,
     save: Annotated[
         Path | None,
-        typer.Option("--save", "-o", metavar="PATH", help="Where the recalibrated detector goes.", parser=path_of),
+        typer.Option("--output", "-o", metavar="PATH", help="Save the recalibrated detector at PATH.", parser=path_of),
     ] = None,
 ) -> None:
     """Do new answers look like those it was fitted on, and does it still fit this model? 100 labels recalibrate it."""
-    from anchorscope.detectors.answers_file import check_file
-    from anchorscope.detectors.session import Detector
-
+    _check_arguments(detector, answers, model, dtype)
+    with progress("starting", None):
+        from anchorscope.detectors.answers_file import check_file
+        from anchorscope.detectors.session import Detector
     loaded = Detector.load(detector)
-    quiet()
-    found = check_file(loaded, answers, model, dtype, progress)
-    drift = found.drift
+    checked = check_file(loaded, answers, model, dtype, progress)
+    drift = checked.drift
     out.print(
         f"{drift.samples:,} answers: {drift.unlike} ({100 * drift.unlike / max(1, drift.samples):.1f} %) are unlike "
-        f"the training answers, where {100 * drift.expected:.1f} % would be; the mean is {drift.moved:.2f} spreads off"
+        f"the training answers, where {100 * drift.expected:.1f} % would be; the mean has shifted by "
+        f"{drift.moved:.2f} standard deviations"
     )
     out.print(
         "They look like others than it was fitted on." if drift.drifted else "They look like the training answers."
     )
-    out.print(f"The model's states of a known text differ from those at fitting by {100 * found.apart:.2g} %")
-    if found.auroc is not None:
-        value, low, high = found.auroc
+    out.print(f"The model's states of a known text differ from those at fitting by {100 * checked.apart:.2g} %")
+    if checked.auroc is not None:
+        value, low, high = checked.auroc
         then = loaded.card.auroc
         out.print(f"AUROC on the labelled ones {value:.3f} ({low:.3f} to {high:.3f}); at fitting {then[0]:.3f}")
-    if not found.recalibrated:
+    if not checked.recalibrated:
         out.print("To recalibrate it, label 100 of the answers (label: true or false), 20 of each kind.", style="dim")
         return
-    factor, offset = found.detector.shift
+    factor, offset = checked.detector.shift
     out.print(
-        f"Recalibrated: logits × {factor:.2f} {offset:+.2f}, base rate {100 * found.detector.base_rate:.1f} % wrong"
+        f"Recalibrated: logits × {factor:.2f} {offset:+.2f}, base rate {100 * checked.detector.base_rate:.1f} % wrong"
     )
-    if found.detector.threshold is not None:
-        limit = found.detector.threshold
-        out.print(f"{limit.promise}: " + (f"flag above {limit.value:.3f}" if limit.value is not None else limit.reason))
+    if checked.detector.threshold is not None:
+        limit = checked.detector.threshold
+        if limit.value is not None:
+            _print_threshold(checked.detector)
+        else:
+            out.print(f"{limit.promise}: {limit.reason}")
     if save is not None:
-        found.detector.save(save)
+        checked.detector.save(save)
         out.print(f"Saved as {clean(save)}.safetensors and {clean(save)}.json", style="dim")
+
+
+def _check_arguments(detector: Path, answers: Path, model: str, dtype: str | None) -> None:
+    """Refuse what is wrong with the arguments, before anything heavy is loaded."""
+    from anchorscope.detectors.answer_lines import read_lines
+    from anchorscope.detectors.detector import FittedDetector
+
+    FittedDetector.load(detector)
+    read_lines(answers)
+    _check_model(model, dtype)
+
+
+def _check_model(model: str, dtype: str | None = None) -> None:
+    from anchorscope.models.source import locate_model
+    from anchorscope.study import ModelSpec
+    from anchorscope.study.validation import build
+
+    locate_model(build(ModelSpec, id=model, **({"dtype": dtype} if dtype else {})), Path())
+
+
+def _check_detectors(names: Sequence[str]) -> None:
+    from anchorscope.detectors.catalogue import entry_of
+
+    for name in names:
+        entry_of(name)
+
+
+def _print_threshold(detector: Detector) -> None:
+    """The promise, the threshold on the scale of p_wrong, and what passes it."""
+    kept = detector.threshold
+    assert kept is not None
+    assert kept.value is not None
+    limit = detector.p_wrong(kept.value)
+    out.print(f"Promise: {kept.promise}. An answer is flagged when p_wrong is above {limit:.3f}.")
+    if kept.passed is None or kept.errors is None:
+        return
+    share, low, high = (100 * number for number in kept.errors)
+    out.print(
+        f"Where {100 * detector.base_rate:.0f} % of answers are wrong, {100 * kept.passed:.0f} % of answers pass, and "
+        f"{share:.0f} % of those that pass are wrong ({low:.0f} to {high:.0f} %)."
+    )
+    if share > 50:
+        notice(
+            "More than half of the answers that pass are wrong: do not take a pass for a right answer. Promise fewer "
+            'errors instead (--at-most "10% errors among passed"), or say the share of wrong answers where the '
+            "detector will be used (--base-rate)."
+        )
 
 
 def _chosen(run: Path, models: list[str] | None, sets: list[str] | None) -> tuple[Store, list[str], list[str]]:
@@ -258,8 +335,8 @@ def _chosen(run: Path, models: list[str] | None, sets: list[str] | None) -> tupl
     store = Store.open(run)
     chosen: list[list[str]] = []
     for what, asked, known in (
-        ("model", models, [each.name for each in store.study.models]),
-        ("set", sets, [each.name for each in store.study.datasets]),
+        ("model", models, [spec.name for spec in store.study.models]),
+        ("set", sets, [spec.name for spec in store.study.datasets]),
     ):
         for name in asked or ():
             if name not in known:
@@ -272,14 +349,14 @@ def _print(rows: list[Comparison], titles: dict[str, str]) -> None:
     """AUROC of each detector, and the gain beyond the question: a table for each model."""
     from anchorscope.detectors.compare import MEAN, lookup
 
-    found = lookup(rows)
+    by_key = lookup(rows)
     for model in dict.fromkeys(row.model for row in rows if row.dataset != MEAN):
         sets = list(dict.fromkeys(row.dataset for row in rows if row.model == model and row.dataset != MEAN))
         table = table_of("detector", *sets, "beyond the question, mean")
         for name in dict.fromkeys(row.detector for row in rows if row.model == model):
-            cells = [_number(found.get((model, each, name, "auroc"))) for each in sets]
+            cells = [_number(by_key.get((model, dataset, name, "auroc"))) for dataset in sets]
             where = MEAN if len(sets) > 1 else sets[0]
-            table.add_row(titles[name], *cells, _number(found.get((model, where, name, "beyond_question"))))
+            table.add_row(titles[name], *cells, _number(by_key.get((model, where, name, "beyond_question"))))
         out.print(f"\n[bold]{clean(model)}[/bold], AUROC")
         out.print(table)
 

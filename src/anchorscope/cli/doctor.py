@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from anchorscope.cli.console import clean, out, progress, quiet, table_of
+from anchorscope.cli.console import clean, out, progress, table_of
 from anchorscope.errors import ModelError
 
 
@@ -39,7 +39,6 @@ def doctor(
         from anchorscope.models.prompts import Prompter
         from anchorscope.traces.doctor import Doctor
 
-        quiet()
         loaded = load_model(spec)
         prompter = Prompter(loaded.tokenizer, prompt, loaded.wants_bos)
     with progress(f"{spec.name}: examining", None):

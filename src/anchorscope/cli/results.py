@@ -33,19 +33,18 @@ def show(
     from anchorscope.cli.show import samples
     from anchorscope.store import Store
 
-    anything = False
+    anything, colours = False, out.is_terminal and not out.no_color
     for sample in samples(Store.open(run), model, dataset, count, grade.value):
         if sample.first:
             out.print(f"\n[bold]{clean(sample.model)}[/bold], {clean(sample.dataset)}")
         anything = True
-        out.print(sample.text())
+        out.print(sample.text(colours))
     if not anything:
         raise StoreError("there is nothing to show yet", "Run: anchorscope run STUDY --until answers")
-    out.print(
-        "\n[bold cyan]exact question tokens[/], [bold magenta]exact answer tokens[/]; "
-        "p: the probability that the model gave to the whole answer",
-        style="dim",
-    )
+    marks = ("[bold cyan]exact question tokens[/]", "[bold magenta]exact answer tokens[/]")
+    if not colours:
+        marks = ("\\[exact question tokens]", "<exact answer tokens>")
+    out.print(f"\n{', '.join(marks)}; p: the probability that the model gave to the whole answer", style="dim")
 
 
 def status(
@@ -78,8 +77,11 @@ def status(
 
 def figure(
     run: RunArgument,
-    into: Annotated[
-        Path | None, typer.Option("--into", metavar="DIR", help="Where to; default RUN/figures.", parser=path_of)
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Folder for the charts (default: RUN/figures).", parser=path_of
+        ),
     ] = None,
 ) -> None:
     """Draw the charts of a run: PNG, SVG and PDF, with the numbers as CSV and a caption beside them."""
@@ -90,7 +92,7 @@ def figure(
         from anchorscope.report.figures import write_figures
 
         points = store.study.traces.points
-        written = [p for point in points for p in write_figures(store, point, into / point.key if into else None)]
+        written = [p for point in points for p in write_figures(store, point, output / point.key if output else None)]
     for path in written:
         if path.suffix == ".png":
             out.print(clean(path))

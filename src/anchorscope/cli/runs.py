@@ -18,7 +18,6 @@ from anchorscope.cli.console import (
     notice,
     out,
     progress,
-    quiet,
     resumable,
     table_of,
     tell,
@@ -132,15 +131,12 @@ def _carry_out(study: Study, runs: Path, log: Path | None = None, until: str | N
 
     root = runs / study.name
     with resumable():
-        wanted = _preflight(study, root, until)
+        _preflight(study, root, until)
     with resumable(), Store.writing(root, study) as store:
         _remember(root)
         with progress("starting", None):
             from anchorscope.run.pipeline import Pipeline
             from anchorscope.spans.samples import summary
-
-            if any(stage.heavy for stage in wanted):
-                quiet()
 
         def done(stage: str, model: str, dataset: str) -> None:
             if stage == "questions":
@@ -169,7 +165,7 @@ def _print_questions(store: Store, dataset: str) -> None:
     from anchorscope.questions.record import QUESTIONS
 
     entry = store.questions(dataset).entry(QUESTIONS)
-    spec = next(each for each in store.study.datasets if each.name == dataset)
+    spec = next(candidate for candidate in store.study.datasets if candidate.name == dataset)
     assert entry is not None
     rows, facts = entry["rows"], entry["facts"]
     short = spec.sample is not None and rows < spec.sample
@@ -207,10 +203,10 @@ def _print_headlines(store: Store) -> None:
         )  # fmt: skip
     out.print(table)
     out.print(
-        "ΔAUROC: what the knockout takes from all answers, at the layer half-way up; beyond permuted: less what "
-        "another answer's shift takes. ΔP of Q in percentage points: the published chart, sorted by what it shows; "
-        "halves: groups from one half of the training questions, ΔP from the other. 95 % intervals; a layer that was "
-        "chosen by its value is not corrected for that.",
+        "ΔAUROC: change of AUROC over all answers under the knockout, at the layer half-way up. Beyond permuted: minus "
+        "the change under the permutation null. ΔP of Q in percentage points: as published, where the flip that sorts "
+        "answers is also what is measured; halves: sorted by probes of one half of the training questions and measured "
+        "by those of the other half. Intervals are 95 %, and are not corrected for choosing the lowest layer.",
         style="dim",
     )
 
@@ -219,7 +215,7 @@ def _shown(number: Number | None, digits: int = 0) -> str:
     """Value, interval and layer of a headline number."""
     if number is None or number.low is None or number.high is None:
         return "too few"
-    value, low, high = (f"{each:.{digits}f}" for each in (number.value, number.low, number.high))
+    value, low, high = (f"{amount:.{digits}f}" for amount in (number.value, number.low, number.high))
     return f"{value} [{low}, {high}]" + (f" ({number.layer})" if number.layer is not None else "")
 
 

@@ -15,6 +15,7 @@ from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
 
 QUESTION_STYLE, ANSWER_STYLE = "bold cyan", "bold magenta"
+QUESTION_SIGNS, ANSWER_SIGNS = ("[", "]"), ("<", ">")  # where there are no colours
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,17 @@ class ShownSample:
     sample: Sample
     """Question, answer and spans."""
 
-    def text(self) -> Text:
-        """The sample in colour."""
+    def text(self, colours: bool = True) -> Text:
+        """The sample in colour, or with its exact tokens in brackets."""
         question, answer, spans = self.sample.question, self.sample.answer, self.sample.spans
         line = Text("  ")
         flat = spans.exact_question_text
-        line.append_text(_marked(question.question, list(zip(flat[::2], flat[1::2], strict=True)), QUESTION_STYLE))
+        places = list(zip(flat[::2], flat[1::2], strict=True))
+        line.append_text(_marked(question.question, places, QUESTION_STYLE, () if colours else QUESTION_SIGNS))
         line.append("\n    ")
         entity = [(spans.exact_answer_text[0], spans.exact_answer_text[1])] if spans.exact_answer_text else []
-        line.append_text(_marked(answer.answer or "(empty)", entity, ANSWER_STYLE))
+        signs = () if colours else ANSWER_SIGNS
+        line.append_text(_marked(answer.answer or "(empty)", entity, ANSWER_STYLE, signs))
         line.append(*self._grade())
         line.append(f"  p = {math.exp(sum(answer.logprobs)):.2g}", style="dim")
         if spans.dropped:
@@ -61,23 +64,28 @@ def samples(store: Store, model: str | None, dataset: str | None, count: int, gr
     for name, known in ((model, models), (dataset, datasets)):
         if name is not None and name not in known:
             raise StoreError(f"this run has no '{printable(name)}'; {did_you_mean(name, known)}")
-    for each in [model] if model else models:
+    for model_name in [model] if model else models:
         for part in [dataset] if dataset else datasets:
-            cell = store.results(each, part)
+            cell = store.results(model_name, part)
             if cell.entry(GRADES) is None or cell.entry(SPANS) is None:
                 continue
             shown = 0
-            for sample in read_samples(store, each, part):
+            for sample in read_samples(store, model_name, part):
                 if shown == count:
                     break
                 if grade in ("any", sample.grade.judgement):
-                    yield ShownSample(each, part, shown == 0, sample)
+                    yield ShownSample(model_name, part, shown == 0, sample)
                     shown += 1
 
 
-def _marked(text: str, ranges: list[tuple[int, int]], style: str) -> Text:
-    """A text that may be hostile, with ranges of it in a style."""
-    marked = Text("".join(c if c.isprintable() else "�" for c in text))
+def _marked(text: str, ranges: list[tuple[int, int]], style: str, signs: tuple[str, ...] = ()) -> Text:
+    """A text that may be hostile, with ranges of it in a style, or between signs."""
+    shown = "".join(c if c.isprintable() else "�" for c in text)
+    if signs:
+        for start, end in sorted(ranges, reverse=True):
+            shown = f"{shown[:start]}{signs[0]}{shown[start:end]}{signs[1]}{shown[end:]}"
+        return Text(shown)
+    marked = Text(shown)
     for start, end in ranges:
         marked.stylize(style, start, end)
     return marked

@@ -59,7 +59,9 @@ def init(
 
 def validate(
     study: StudyArgument,
-    reach: Annotated[bool, typer.Option("--reach", help="Also look whether each model and set can be had.")] = False,
+    reach: Annotated[
+        bool, typer.Option("--reach", help="Also check that every model and dataset is reachable.")
+    ] = False,
     data: DataOption = None,
 ) -> None:
     """Check a study: every key and value, local files, and with --reach every model and set."""

@@ -3,7 +3,7 @@
 Of a pass through a model this knows how fast its matrices are multiplied, and which share of that speed a whole pass
 reaches: norms, activations, masks and copies take the rest. The speed is that of the machine, tried with products of
 the model's own shape; the shares and the rates of what is not the model's were fitted to a whole run by
-checks/engine_cost.py calibrate (docs/scale.md).
+checks/cost_prediction.py calibrate (docs/scale.md).
 """
 
 from __future__ import annotations

@@ -51,24 +51,26 @@ def costs_of(
     study: Study, shape: ModelShape, asked: Sequence[Workload], machine: Machine, rates: Rates = RATES
 ) -> list[StageCost]:
     """Every stage of one model, over all its sets."""
-    stages = [stage for each in asked for stage in _Costs(study, shape, each, machine, rates, len(asked)).stages()]
+    stages = [
+        stage for workload in asked for stage in _Costs(study, shape, workload, machine, rates, len(asked)).stages()
+    ]
     return [_loading(study, shape, machine), *_summed(stages)]
 
 
 def _summed(stages: Iterable[StageCost]) -> list[StageCost]:
     """Stages of the same name as one: its memory is that of the largest."""
-    found: dict[str, StageCost] = {}
-    for each in stages:
-        so_far = found.get(each.stage, StageCost(each.stage, 0.0))
-        found[each.stage] = StageCost(
-            each.stage,
-            so_far.seconds + each.seconds,
-            so_far.tokens + each.tokens,
-            so_far.flops + each.flops,
-            so_far.written + each.written,
-            max(so_far.memory, each.memory),
+    sums: dict[str, StageCost] = {}
+    for cost in stages:
+        so_far = sums.get(cost.stage, StageCost(cost.stage, 0.0))
+        sums[cost.stage] = StageCost(
+            cost.stage,
+            so_far.seconds + cost.seconds,
+            so_far.tokens + cost.tokens,
+            so_far.flops + cost.flops,
+            so_far.written + cost.written,
+            max(so_far.memory, cost.memory),
         )
-    return list(found.values())
+    return list(sums.values())
 
 
 def _loading(study: Study, shape: ModelShape, machine: Machine) -> StageCost:
@@ -171,13 +173,13 @@ class _Costs:
         flops = shape.flops(tokens, asked.sequence)
         flops += shape.head_flops(asked.traced * len(passes.supported) * (asked.answer - 1))
         # 2. attention, of some samples alone: its weights are read anew for each
-        alone = min(study.traces.mass, asked.traced)
+        alone = min(study.traces.attention_samples, asked.traced)
         mass = shape.flops(alone * asked.sequence, asked.sequence / 2)
         looking = max(mass / machine.passes, alone * shape.weights / machine.bandwidth)
         # 3. which samples, by every replica: all are looked through twice to choose, once more to trace, and again for
         # attention; on Ray to plan, too. Where samples lend tokens to each other, all are read
         ray = study.engine.kind == "ray"
-        looks = (6 if study.traces.mass else 3) + 2 * ray
+        looks = (6 if study.traces.attention_samples else 3) + 2 * ray
         choosing = looks * asked.questions / self.rates.looking
         choosing += (study.evidence is not None) * (1 + ray) * asked.questions / self.rates.sampling
         written = self.activations()
@@ -203,7 +205,7 @@ class _Costs:
         """One pass for every cut layer, from there on: half of the layers on average."""
         spec, asked, shape = self.study.map, self.asked, self.shape
         assert spec is not None
-        samples = min(asked.traced, spec.correct + spec.wrong)
+        samples = min(asked.traced, spec.max_right + spec.max_wrong)
         streams = len(spec.conditions) * (shape.layers + 1) / 2
         tokens = samples * (asked.own + asked.answer + streams * asked.cut)
         flops = shape.flops(tokens, asked.sequence)
@@ -228,12 +230,12 @@ class _Costs:
         """Sampled answers read, other shots, saliency; then numbers, as pathways are computed."""
         spec, asked, shape = self.study.evidence, self.asked, self.shape
         assert spec is not None
-        said = BOTH * min(spec.questions, asked.traced) * 2 * spec.distinct
-        again = min(spec.samples, asked.traced)
-        tokens = said * asked.within + spec.prompts * again * (asked.own + asked.answer + asked.cut)
+        answers = BOTH * min(spec.questions, asked.traced) * 2 * spec.distinct
+        again = min(spec.saliency_samples, asked.traced)
+        tokens = answers * asked.within + spec.other_prompts * again * (asked.own + asked.answer + asked.cut)
         alone = 2 * again * asked.sequence  # by two gradients
         flops = shape.flops(tokens + BACKWARD * alone, asked.sequence)
-        seconds = self.shared_out(flops / self.machine.passes, said / 2 + again, 64)
+        seconds = self.shared_out(flops / self.machine.passes, answers / 2 + again, 64)
         numbers = self.shared_out(len(self.study.traces.points) * self.resampled())
         return StageCost("evidence", seconds + numbers, tokens + alone, flops)
 
@@ -276,15 +278,15 @@ class _Costs:
         """The statistics of the map: of each cut, in every layer behind it."""
         spec, layers = self.study.map, self.shape.layers
         assert spec is not None
-        samples = min(self.asked.traced, spec.correct + spec.wrong)
-        each = 1 / self.rates.lines + samples / self.rates.resampling
+        samples = min(self.asked.traced, spec.max_right + spec.max_wrong)
+        per_line = 1 / self.rates.lines + samples / self.rates.resampling
         lines = len(self.study.traces.points) * len(spec.conditions) * layers * (layers + 1) / 2
-        return StageCost("map's numbers", self.shared_out(self.study.probes.resamples * lines * each))
+        return StageCost("map's numbers", self.shared_out(self.study.probes.resamples * lines * per_line))
 
     def resampled(self) -> float:
         """Seconds of the statistics of one read point in all resamples: of each layer, and of samples at it."""
-        each = 1 / self.rates.lines + self.asked.traced / self.rates.resampling
-        return self.study.probes.resamples * self.shape.layers * each
+        per_layer = 1 / self.rates.lines + self.asked.traced / self.rates.resampling
+        return self.study.probes.resamples * self.shape.layers * per_layer
 
 
 COSTS: dict[str, Callable[[_Costs], StageCost]] = {

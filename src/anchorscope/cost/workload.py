@@ -86,9 +86,9 @@ def judge_cost(study: Study, model: ModelSpec) -> JudgeCost | None:
         return None
     requests, tokens = 0, 0.0
     for dataset in study.datasets:
-        some, available = _looked_at(study, dataset)
+        drawn, available = _looked_at(study, dataset)
         size = min(available, dataset.sample or available)
-        cases = [Case(ANSWER_LIKE, question.answers, question.question) for question in some]
+        cases = [Case(ANSWER_LIKE, question.answers, question.question) for question in drawn]
         tokens += size * sum(len(filled(judge.prompt, case)) for case in cases) / 4 / max(1, len(cases))
         requests += size
     replied = MAX_TOKENS * requests
@@ -114,20 +114,20 @@ def asked_of(study: Study, model: ModelSpec, dataset: DatasetSpec, layers: int, 
     tokenizer = load_tokenizer(model, source)
     prompter = Prompter(tokenizer, study.prompt_for(model), wants_bos(tokenizer, source))
     # 1. the questions, and their prompts
-    some, available = _looked_at(study, dataset)
+    drawn, available = _looked_at(study, dataset)
     questions = min(available, dataset.sample or available)
-    prompts = prompter.many([(question.question, question.context) for question in some])
+    prompts = prompter.many([(question.question, question.context) for question in drawn])
     shared = len(prompter.shared_ids)
     # 2. samples as they would be, had an accepted answer been given
     maker = SampleMaker.of(prompter, study)
     samples = [
-        maker(question, question.answers[0], prompt=prompt) for question, prompt in zip(some, prompts, strict=True)
+        maker(question, question.answers[0], prompt=prompt) for question, prompt in zip(drawn, prompts, strict=True)
     ]
-    found = [sample for sample in samples if sample.spans.dropped is None]
-    share = len(found) / max(1, len(samples))
+    usable = [sample for sample in samples if sample.spans.dropped is None]
+    share = len(usable) / max(1, len(samples))
     traced = sum(
         min(most, round(questions * share * part))
-        for most, part in ((study.traces.correct, right), (study.traces.wrong, 1 - right))
+        for most, part in ((study.traces.max_right, right), (study.traces.max_wrong, 1 - right))
     )
     # 3. the tokens of their passes
     passes = Passes(
@@ -135,9 +135,9 @@ def asked_of(study: Study, model: ModelSpec, dataset: DatasetSpec, layers: int, 
         prompter.shared_ids,
         layers,
         study.evidence,
-        patches={s.question.id: _patches(s, study) for s in found},
+        patches={s.question.id: _patches(s, study) for s in usable},
     )
-    rows = [[len(stream.ids) for stream in passes.streams(sample)] for sample in found] or [[0] * len(passes.names)]
+    rows = [[len(stream.ids) for stream in passes.streams(sample)] for sample in usable] or [[0] * len(passes.names)]
     read = [passes.names.index(condition) for condition in WITHIN if condition in passes.names]
     return Workload(
         model=model.name,

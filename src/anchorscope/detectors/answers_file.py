@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from anchorscope.detectors.answer_lines import AnswerLine, read_lines
 from anchorscope.detectors.catalogue import entry_of
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of
 from anchorscope.detectors.drift import Drift, drift_of
@@ -24,42 +25,11 @@ from anchorscope.errors import DetectorError
 from anchorscope.models.opened import open_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.progress import Notice, Progress, nobody, silent
-from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.row import group_key
 from anchorscope.study import PromptSpec
 from anchorscope.study.terms import FEWEST_RIGHT, Site, StateName
 
 ENOUGH_LABELS = 100  # labelled answers that recalibrate a detector
-
-
-@dataclass(frozen=True)
-class AnswerLine:
-    """One answer of a file."""
-
-    question: str
-    """What was asked."""
-    answer: str
-    """What was answered."""
-    label: bool | None
-    """Whether it is right, where the file says."""
-
-
-def read_lines(path: Path) -> list[AnswerLine]:
-    """The answers of a JSONL, Parquet or CSV file: question, answer, and optionally label."""
-    rows = []
-    for number, row in FileRows(path):
-        texts = [row.get(name) for name in ("question", "answer")]
-        if not all(isinstance(text, str) for text in texts):
-            raise DetectorError(f"{path}, row {number}: there is no question or no answer", "Give both, as text.")
-        label = row.get("label")
-        if label not in (None, True, False, 0, 1):
-            raise DetectorError(
-                f"{path}, row {number}: label is {label!r}", "Say true where the answer is right, or false."
-            )
-        rows.append(AnswerLine(str(texts[0]), str(texts[1]), None if label is None else bool(label)))
-    if not rows:
-        raise DetectorError(f"{path} holds no answers")
-    return rows
 
 
 def fit_file(
@@ -94,7 +64,7 @@ def fit_file(
     clusters = np.unique(keys, return_inverse=True)[1]
     samples = Labelled(read.inputs, right, clusters, np.ones(len(right)))
     about = about_of(opened, prompter, site)
-    witness: dict[str, Any] = dict(witness_of(opened, prompter, sites_of(states_among(names))))
+    witness = witness_of(opened, prompter, sites_of(states_among(names)))
     with progress(f"{opened.name}: fitting {detector}", FOLDS + 1) as advance:
         fitted = fit_detector(samples, entry, about, [path.name], promise, base_rate, 0, witness, advance)
     return Detector.of(fitted)
@@ -106,23 +76,24 @@ def _why(reasons: Sequence[str]) -> str:
 
 
 def score_file(
-    detector: Detector, path: Path, model: str, progress: Progress = silent
+    detector: Detector, path: Path, model: str, dtype: str | None = None, progress: Progress = silent
 ) -> Iterator[tuple[AnswerLine, Verdict]]:
-    """Verdicts on the answers of a file."""
+    """Verdicts on the answers of a file. `dtype`: of the model; by default as the detector was fitted."""
     lines = read_lines(path)
     with progress(f"{model}: loading", None):
-        session = Session(detector, open_model(model, **_as_fitted(detector)))
+        session = Session(detector, open_model(model, **_as_fitted(detector, dtype)))
     with progress(f"scoring {path.name}", len(lines)) as advance:
         for start in range(0, len(lines), 64):
-            some = lines[start : start + 64]
-            verdicts = session.score([line.question for line in some], [line.answer for line in some], route=True)
-            yield from zip(some, verdicts, strict=True)
-            advance(len(some))
+            batch = lines[start : start + 64]
+            texts = [line.question for line in batch], [line.answer for line in batch]
+            verdicts = session.score(*texts, route=detector.parts is not None)
+            yield from zip(batch, verdicts, strict=True)
+            advance(len(batch))
 
 
-def _as_fitted(detector: Detector) -> dict[str, Any]:
-    """How the model was loaded when the detector was fitted."""
-    return {"dtype": detector.about.model["dtype"]}
+def _as_fitted(detector: Detector, dtype: str | None) -> dict[str, Any]:
+    """How the model is loaded: as it was when the detector was fitted, unless a dtype is given."""
+    return {"dtype": dtype or detector.about.model["dtype"]}
 
 
 @dataclass(frozen=True)
@@ -146,9 +117,8 @@ def check_file(
 ) -> DriftCheck:
     """Compare the answers of a file, read by a model that need not be the very same, with the training answers."""
     lines = read_lines(path)
-    fields = _as_fitted(detector) if dtype is None else {"dtype": dtype}
     with progress(f"{model}: loading", None):
-        opened = open_model(model, **fields)
+        opened = open_model(model, **_as_fitted(detector, dtype))
     shape = shape_of(opened)
     if shape != (detector.about.layers, detector.about.width):
         raise DetectorError(
@@ -166,10 +136,10 @@ def check_file(
     better, area = detector, None
     enough = len(known) >= ENOUGH_LABELS and min(right.sum(), (~right).sum()) >= FEWEST_RIGHT
     if enough:
-        some = read.inputs.of(known)
-        samples = Labelled(some, right, np.arange(len(right)), np.ones(len(right)))
-        area = area_of(samples, {"it": -detector.logits(some)[None]})["it"]
-        better = recalibrated(detector, some, right)
+        inputs = read.inputs.of(known)
+        samples = Labelled(inputs, right, np.arange(len(right)), np.ones(len(right)))
+        area = area_of(samples, {"it": -detector.logits(inputs)[None]})["it"]
+        better = recalibrated(detector, inputs, right)
     distance = apart(detector, opened, reader.prompter)
     return DriftCheck(drift_of(detector.moments, read.inputs), distance, area, better, enough)
 

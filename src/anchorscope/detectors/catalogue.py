@@ -87,16 +87,18 @@ def raised(span: str, beta: float, site: Site) -> StateName:
 def catalogue(site: Site = "mlp") -> dict[str, Entry]:
     """All detectors of states at a site, by name, in the order of tables."""
     clean, knockout = (StateName(condition, site, "answer_last") for condition in ("clean", "knockout"))
-    asked, mean, after = (StateName("clean", site, each) for each in ("prompt_last", "answer_mean", "after_answer"))
-    others = [StateName("other", site, each) for each in ("prompt_last", "answer_last")]
+    asked, mean, after = (
+        StateName("clean", site, position) for position in ("prompt_last", "answer_mean", "after_answer")
+    )
+    others = [StateName("other", site, position) for position in ("prompt_last", "answer_last")]
     resid = StateName("clean", "resid", "answer_last")
-    words = [StateName("text", "embedding", each) for each in ("question", "both")]
+    words = [StateName("text", "embedding", position) for position in ("question", "both")]
 
     def one(states: StateName) -> Recipe:
         return Recipe((ReadoutSource(states),), layers="best")
 
     def reweighting(span: str) -> PathwayReweighting:
-        names = {each: tuple(raised(each, beta, site) for beta in BETAS) for each in (span, "answer")}
+        names = {target: tuple(raised(target, beta, site) for beta in BETAS) for target in (span, "answer")}
         return PathwayReweighting(clean, knockout, names[span], names["answer"] if span == "question" else names[span])
 
     numbers = (*CONFIDENCE, "support", "p_true")
@@ -130,7 +132,7 @@ def catalogue(site: Site = "mlp") -> dict[str, Entry]:
         Entry("answer_only", "answer-only probe", "answer", one(clean._replace(condition="answer_only")), pass_),
         Entry("single_layer", "single-layer probe", "states", one(clean), none),
         Entry("answer_mean", "mean over answer tokens", "states", one(mean), none),
-        Entry("after_answer", "token behind the answer", "states", one(after), none),
+        Entry("after_answer", "token behind the answer", "states", one(after), "one more token"),
         Entry("stack", "all-layer stack", "states", Recipe((ReadoutSource(clean),)), none),
         Entry("joint", "all layers, one probe", "states", Recipe((ReadoutSource(clean),), layers="joint"), none),
         Entry("mixture", "Mixture-of-Probes", "states", MixtureOfProbes(clean, knockout), none),
@@ -152,3 +154,10 @@ def entry_of(name: str, site: Site = "mlp") -> Entry:
     if name not in known:
         raise StudyError(f"there is no detector '{name}'", did_you_mean(name, known))
     return known[name]
+
+
+def with_route(site: Site = "mlp") -> list[str]:
+    """The detectors whose verdicts can be told apart by route: they look at the answer's last token alone."""
+    told = {StateName(condition, site, "answer_last") for condition in ("clean", "knockout")}
+    recipes = {name: entry.fitter for name, entry in catalogue(site).items() if isinstance(entry.fitter, Recipe)}
+    return [name for name, recipe in recipes.items() if {source.states for source in recipe.sources} <= told]

@@ -67,9 +67,9 @@ def measure(
     natural: Floats = drawn.samples * (1 / np.asarray(samples.probability, np.float64))[None]
     auroc: dict[str, Floats] = {}
     more: dict[tuple[str, str], Floats] = {}
-    for name, each in scores.items():
-        auroc[name] = mean_auroc(samples.right, each[:, :, None], drawn)[:, 0]
-        score = -each.mean(axis=0)
+    for name, logits in scores.items():
+        auroc[name] = mean_auroc(samples.right, logits[:, :, None], drawn)[:, 0]
+        score = -logits.mean(axis=0)
         p_wrong = expit(score + logit(samples.base_rate))
         more[name, "auprc"] = metrics.auprc(score, wrong, natural)
         more[name, "fpr_at_95_tpr"] = metrics.fpr_at_tpr(score, wrong, drawn.samples, 0.95)
@@ -81,9 +81,9 @@ def measure(
         risks = metrics.risk_coverage(score, wrong, natural, COVERAGES)
         for place, coverage in enumerate(COVERAGES):
             more[name, f"risk_at_{100 * coverage:.0f}"] = risks[:, place]
-        if len({each for each in relations if each}) > 1:
-            strata = np.array([each or "" for each in relations])
-            within = within_strata(samples.right, each[:, :, None], strata, drawn.samples, drawn.repeats)
+        if len({relation for relation in relations if relation}) > 1:
+            strata = np.array([relation or "" for relation in relations])
+            within = within_strata(samples.right, logits[:, :, None], strata, drawn.samples, drawn.repeats)
             more[name, "auroc_within_relation"] = within[:, 0].astype(np.float64)
     asked = {name: values[0] for name, values in auroc.items() if entries[name].side == "question"}
     best = max(asked, key=lambda name: asked[name]) if asked else None
@@ -102,9 +102,12 @@ def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Co
         beyond = {name: cell.beyond(name) for name in cell.auroc}
         rows += _differences(where, "beyond_question", {n: v for n, v in beyond.items() if v is not None}, widened)
     models = list(dict.fromkeys(cell.model for cell in cells))
-    for group, some in [*((model, [c for c in cells if c.model == model]) for model in models), ("all", list(cells))]:
-        if len(some) > 1:
-            rows += _means((group, MEAN), some, widened)
+    for group, members in [
+        *((model, [c for c in cells if c.model == model]) for model in models),
+        ("all", list(cells)),
+    ]:
+        if len(members) > 1:
+            rows += _means((group, MEAN), members, widened)
     return rows
 
 
@@ -116,9 +119,9 @@ def _means(where: tuple[str, str], cells: Sequence[CellMeasures], widened: float
     rows += _differences(where, f"auroc_minus_{BASELINE}", _against(mean), widened)
     gains = {name: [cell.beyond(name) for cell in cells] for name in names}
     beyond = {
-        name: metrics.average_over_cells([each for each in some if each is not None])
-        for name, some in gains.items()
-        if all(each is not None for each in some)
+        name: metrics.average_over_cells([gain for gain in by_cell if gain is not None])
+        for name, by_cell in gains.items()
+        if all(gain is not None for gain in by_cell)
     }
     return rows + _differences(where, "beyond_question", beyond, widened)
 
@@ -130,21 +133,23 @@ def _against(auroc: Mapping[str, Floats]) -> dict[str, Floats]:
 
 
 def _rows(where: tuple[str, str], what: str, values: Mapping[str, Floats], widened: float) -> list[Comparison]:
-    return [_row(where, name, what, each, widened) for name, each in values.items()]
+    return [_row(where, name, what, replicates, widened) for name, replicates in values.items()]
 
 
 def _row(where: tuple[str, str], name: str, what: str, values: Floats, widened: float) -> Comparison:
-    value, low, high = (float(each) for each in estimate(values, widened))
+    value, low, high = (float(number) for number in estimate(values, widened))
     if what != "prr":  # a share: its interval, centred on the value, may reach beyond
-        low, high = (float(np.clip(each, 0, 1)) for each in (low, high))
+        low, high = (float(np.clip(end, 0, 1)) for end in (low, high))
     return Comparison(*where, name, what, value, low, high, float("nan"))
 
 
 def _differences(where: tuple[str, str], what: str, values: Mapping[str, Floats], widened: float) -> list[Comparison]:
-    adjusted = metrics.holm({name: metrics.p_value(each, widened) for name, each in values.items() if each.any()})
+    adjusted = metrics.holm(
+        {name: metrics.p_value(difference, widened) for name, difference in values.items() if difference.any()}
+    )
     rows = []
-    for name, each in values.items():
-        value, low, high = estimate(each, widened)
+    for name, difference in values.items():
+        value, low, high = estimate(difference, widened)
         p = float(adjusted.get(name, float("nan")))
         rows.append(Comparison(*where, name, what, float(value), float(low), float(high), p))
     return rows
@@ -156,13 +161,13 @@ def by_error(
     """By detector and kind of error, (1 + resample): AUROC of all right answers against the wrong ones of a kind."""
     out = {}
     kind = np.array(kinds)
-    for each in dict.fromkeys(kinds):
-        rows = np.flatnonzero(samples.right | (kind == each))
+    for error in dict.fromkeys(kinds):
+        rows = np.flatnonzero(samples.right | (kind == error))
         wrong = ~samples.right[rows]
-        if each and min(wrong.sum(), (~wrong).sum()) >= MIN_GROUP:
+        if error and min(wrong.sum(), (~wrong).sum()) >= MIN_GROUP:
             drawn = resample(samples.clusters[rows], len(next(iter(scores.values()))), 500, seed)
             for name, values in scores.items():
-                out[name, each] = mean_auroc(~wrong, values[:, rows, None], drawn)[:, 0]
+                out[name, error] = mean_auroc(~wrong, values[:, rows, None], drawn)[:, 0]
     return out
 
 
@@ -172,11 +177,11 @@ def kinds_of_error(answers: Sequence[str], right: NDArray[np.bool_], kinds: Sequ
     stock: the same wrong answer stands in at least five samples. choice: the question asked for yes or no, or for one
     of two. own: any other.
     """
-    said = [" ".join(answer.casefold().split()) for answer in answers]
-    wrong = [text for text, good in zip(said, right, strict=True) if not good]
+    texts = [" ".join(answer.casefold().split()) for answer in answers]
+    wrong = [text for text, good in zip(texts, right, strict=True) if not good]
     often = {text for text in set(wrong) if wrong.count(text) >= 5}
     out = []
-    for text, good, kind in zip(said, right, kinds, strict=True):
+    for text, good, kind in zip(texts, right, kinds, strict=True):
         out.append("" if good else "choice" if kind in ("yes_no", "either_or") else "stock" if text in often else "own")
     return out
 

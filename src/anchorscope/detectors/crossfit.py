@@ -24,8 +24,8 @@ from anchorscope.study.terms import StateName
 
 FOLDS = 5
 WIDENED = 1.3
-"""By how much intervals of AUROC, and of differences of two, are wider than resamples of fixed scores make them: the
-detectors come from the same samples. Simulated coverage was 88 % without it (`checks/detectors.py coverage`)."""
+"""Factor by which intervals of AUROC, and of differences of two, are wider than resamples of fixed scores make them:
+the detectors come from the same samples. Without it simulated coverage was 88 % (checks/detector_promises.py)."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def area_of(
     repeats = len(next(iter(scores.values())))
     drawn = resample(samples.clusters, repeats, resamples, seed)
     return {
-        name: estimate(mean_auroc(samples.right, each[:, :, None], drawn)[:, 0], WIDENED)
-        for name, each in scores.items()
+        name: estimate(mean_auroc(samples.right, logits[:, :, None], drawn)[:, 0], WIDENED)
+        for name, logits in scores.items()
     }
 
 
@@ -129,28 +129,28 @@ def pooled(sets: Sequence[Labelled]) -> Labelled:
     if len(sets) == 1:
         return sets[0]
     first = sets[0].inputs
-    names = [name for name in first.states if all(name in each.inputs.states for each in sets)]
+    names = [name for name in first.states if all(name in samples.inputs.states for samples in sets)]
 
     def joined(name: StateName) -> States:
-        parts = [each.inputs.states[name] for each in sets]
+        parts = [samples.inputs.states[name] for samples in sets]
         return States(parts[0].layers, lambda layer: np.concatenate([part.layer(layer) for part in parts]))
 
     numbers = {
-        name: np.concatenate([each.inputs.numbers[name] for each in sets])
+        name: np.concatenate([samples.inputs.numbers[name] for samples in sets])
         for name in first.numbers
-        if all(name in each.inputs.numbers for each in sets)
+        if all(name in samples.inputs.numbers for samples in sets)
     }
     inputs = Inputs(
-        [f"{place}/{name}" for place, each in enumerate(sets) for name in each.inputs.ids],
-        [text for each in sets for text in each.inputs.questions],
-        [text for each in sets for text in each.inputs.answers],
+        [f"{place}/{name}" for place, samples in enumerate(sets) for name in samples.inputs.ids],
+        [text for samples in sets for text in samples.inputs.questions],
+        [text for samples in sets for text in samples.inputs.answers],
         numbers,
         {name: joined(name) for name in names},
     )
-    starts = np.cumsum([0, *(int(each.clusters.max()) + 1 for each in sets[:-1])])
+    starts = np.cumsum([0, *(int(samples.clusters.max()) + 1 for samples in sets[:-1])])
     return Labelled(
         inputs,
-        np.concatenate([each.right for each in sets]),
-        np.concatenate([each.clusters + start for each, start in zip(sets, starts, strict=True)]),
-        np.concatenate([each.probability for each in sets]),
+        np.concatenate([samples.right for samples in sets]),
+        np.concatenate([samples.clusters + start for samples, start in zip(sets, starts, strict=True)]),
+        np.concatenate([samples.probability for samples in sets]),
     )

@@ -113,7 +113,7 @@ class Parts:
     """Of the whole fit and each variant: the mean question's and answer's part over training samples."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedDetector:
     """A fitted detector, which knows no model."""
 
@@ -141,6 +141,14 @@ class FittedDetector:
         """The states and numbers it looks at."""
         return self.fitted.needs
 
+    def __repr__(self) -> str:
+        value, low, high = self.card.auroc
+        promise = f", {self.threshold.promise}" if self.threshold is not None else ""
+        return (
+            f"{type(self).__name__}('{self.card.detector}' for {self.about.name}, fitted on "
+            f"{', '.join(self.card.datasets)}: AUROC {value:.3f} [{low:.3f}, {high:.3f}]{promise})"
+        )
+
     def at(self: D, base_rate: float) -> D:
         """The same at another base rate."""
         if not 0 < base_rate < 1:
@@ -157,19 +165,19 @@ class FittedDetector:
     def judge(self, inputs: Inputs, reasons: Sequence[str] | None = None) -> list[Verdict]:
         """Verdicts on samples that were read. `reasons`: why nothing can be said of a sample; empty where it can."""
         scores = self.logits(inputs)
-        said = list(reasons or [""] * len(inputs))
+        all_reasons = list(reasons or [""] * len(inputs))
         for place, unlike in enumerate(self.moments.unlike(inputs)):
-            if unlike and not said[place]:
-                said[place] = "its states are unlike those the detector was fitted on"
+            if unlike and not all_reasons[place]:
+                all_reasons[place] = "its states are unlike those the detector was fitted on"
         if "log_tokens" in inputs.numbers:
             for place, tokens in enumerate(np.exp(inputs.number("log_tokens"))):
-                if tokens > self.moments.tokens + 0.5 and not said[place]:
+                if tokens > self.moments.tokens + 0.5 and not all_reasons[place]:
                     most = self.moments.tokens
-                    said[place] = f"it is too long: {tokens:.0f} tokens, and training answers had {most} at most"
+                    all_reasons[place] = f"it is too long: {tokens:.0f} tokens, and training answers had {most} at most"
         layers, routes = self._by_layer(inputs), self.routes(inputs)
         return [
             self._verdict(float(score), reason, layers[:, place], routes[place] if routes else None)
-            for place, (score, reason) in enumerate(zip(scores, said, strict=True))
+            for place, (score, reason) in enumerate(zip(scores, all_reasons, strict=True))
         ]
 
     @property
@@ -199,7 +207,7 @@ class FittedDetector:
             return self.cannot_say(f"no threshold keeps the promise: {why}", score)
         decision: Decision = "flag" if score > limit else "pass"
         numbers = (self.p_wrong(score), self.p_wrong(limit), self.base_rate, score, limit)
-        return Verdict(decision, "", *numbers, route, tuple(float(each) for each in layers))
+        return Verdict(decision, "", *numbers, route, tuple(float(part) for part in layers))
 
     def _by_layer(self, inputs: Inputs) -> Floats:
         """(layer, sample): what each layer adds to the score, all states together."""
@@ -229,9 +237,9 @@ class FittedDetector:
     def save(self, path: str | Path) -> Path:
         """Keep it: PATH.safetensors, and PATH.json with everything else. Nothing in it is code."""
         stem = path_of(path)
-        tensors = {f"fitted/{name}": each for name, each in self.fitted.tensors().items()}
-        tensors |= {f"moments/{name}": each for name, each in self.moments.tensors().items()}
-        tensors |= {f"witness/{name}": each for name, each in self.witness.items()}
+        tensors = {f"fitted/{name}": tensor for name, tensor in self.fitted.tensors().items()}
+        tensors |= {f"moments/{name}": tensor for name, tensor in self.moments.tensors().items()}
+        tensors |= {f"witness/{name}": tensor for name, tensor in self.witness.items()}
         record = {
             "format": FORMAT,
             "fitted": self.fitted.settings(),
@@ -260,12 +268,12 @@ class FittedDetector:
             if record["format"] != FORMAT:
                 raise ValueError(f"its format is {record['format']}, and this version reads {FORMAT}")
             tensors = load(stem.with_name(stem.name + ".safetensors").read_bytes())
-            parts: dict[str, dict[str, Any]] = {"fitted": {}, "moments": {}, "witness": {}}
-            for name, each in tensors.items():
+            parts: dict[str, dict[str, NDArray[Any]]] = {"fitted": {}, "moments": {}, "witness": {}}
+            for name, tensor in tensors.items():
                 room, own = name.split("/", 1)
-                parts[room][own] = each
+                parts[room][own] = tensor
             told = record["threshold"]
-            threshold = Threshold(**{**told, "promise": Promise(**told["promise"])}) if told else None
+            threshold = _threshold(told) if told else None
             split = record["parts"]
             return cls(
                 FORMS[record["fitted"]["form"]].load(parts["fitted"], record["fitted"]),
@@ -279,7 +287,10 @@ class FittedDetector:
                 parts["witness"],
             )
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise DetectorError(f"{stem}: no detector that can be read ({error})", "Fit it again.") from None
+            raise DetectorError(
+                f"cannot load the detector at {stem} ({error})",
+                "Check the path, or fit it again: anchorscope detect fit.",
+            ) from None
 
 
 def _parts_record(parts: Parts) -> dict[str, Any]:
@@ -295,6 +306,12 @@ def _told(threshold: Threshold | None) -> dict[str, Any] | None:
     return {**threshold._asdict(), "promise": threshold.promise._asdict()} if threshold is not None else None
 
 
+def _threshold(record: Mapping[str, Any]) -> Threshold:
+    errors = record.get("errors")
+    known = {**record, "promise": Promise(**record["promise"]), "errors": tuple(errors) if errors else None}
+    return Threshold(**known)
+
+
 def parts_of(fit: Linear, inputs: Inputs, clean: StateName, knockout: StateName) -> tuple[Floats, Floats]:
     """(sample) each: what the attention to the question adds to the logit, and what is there without it.
 
@@ -302,7 +319,7 @@ def parts_of(fit: Linear, inputs: Inputs, clean: StateName, knockout: StateName)
     """
     own = fit.states.get(clean)
     cut = fit.states.get(knockout)
-    shape = next(each for each in (own, cut) if each is not None)
+    shape = next(weight for weight in (own, cut) if weight is not None)
     w = own if own is not None else np.zeros_like(shape)
     v = cut if cut is not None else np.zeros_like(shape)
     moved = Linear.by_layer(inputs, clean, w).sum(axis=0) - Linear.by_layer(inputs, knockout, w).sum(axis=0)
@@ -312,7 +329,7 @@ def parts_of(fit: Linear, inputs: Inputs, clean: StateName, knockout: StateName)
 
 def _route(every: Floats) -> Route:
     """From (fit, question or answer): both parts of the whole fit, and their name where all fits agree."""
-    question, answer = (float(each) for each in every[0])
+    question, answer = (float(part) for part in every[0])
     if abs(question) + abs(answer) < FAINT:
         return Route(None, None, "withheld", "there is hardly any evidence either way")
     larger = np.abs(every[:, 0]) > np.abs(every[:, 1])

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from anchorscope.detectors.inputs import Floats, Inputs
 from anchorscope.study.terms import StateName
@@ -47,7 +46,7 @@ class Moments:
     def tensors(self) -> dict[str, NDArray[Any]]:
         """By name."""
         pairs = (("mean", self.mean), ("scale", self.scale))
-        return {f"{part}|{name}": each for part, own in pairs for name, each in own.items()}
+        return {f"{part}|{name}": tensor for part, own in pairs for name, tensor in own.items()}
 
     def settings(self) -> dict[str, Any]:
         """Everything else, as JSON."""
@@ -77,8 +76,8 @@ def moments_of(inputs: Inputs, names: Sequence[StateName]) -> Moments:
             scales.append(np.where(spread > 1e-6 * np.abs(means[-1]), 1 / np.where(spread > 0, spread, 1), 0))
         mean[name], scale[name] = np.array(means, np.float32), np.array(scales, np.float32)
     longest = int(np.round(np.exp(inputs.number("log_tokens").max()))) if "log_tokens" in inputs.numbers else 10**6
-    made = Moments(mean, scale, np.inf, longest)
-    farthest = float(np.quantile(made.distance(inputs), FAR)) if mean else float("inf")
+    moments = Moments(mean, scale, np.inf, longest)
+    farthest = float(np.quantile(moments.distance(inputs), FAR)) if mean else float("inf")
     return Moments(mean, scale, farthest, longest)
 
 
@@ -106,6 +105,8 @@ class Drift(NamedTuple):
 
 def drift_of(moments: Moments, inputs: Inputs) -> Drift:
     """Compare new samples with the training samples."""
+    from scipy.stats import binomtest  # half a second that loading a detector need not wait for
+
     unlike = int(moments.unlike(inputs).sum())
     squares, count = 0.0, 0
     for name, mean in moments.mean.items():

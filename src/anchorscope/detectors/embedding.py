@@ -30,19 +30,19 @@ class Embedder:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         out: dict[int, torch.Tensor] = {}
         for start in range(0, len(order), BATCH):
-            some = order[start : start + BATCH]
+            batch = order[start : start + BATCH]
             given = self.tokenizer(
-                [texts[i] for i in some], padding=True, truncation=True, max_length=LONGEST, return_tensors="pt"
+                [texts[i] for i in batch], padding=True, truncation=True, max_length=LONGEST, return_tensors="pt"
             )
             states = self.network(**given).last_hidden_state
             mask = given["attention_mask"][:, :, None]
             means = (states * mask).sum(dim=1) / mask.sum(dim=1)
-            out.update(zip(some, torch.nn.functional.normalize(means, dim=1), strict=True))
-        made: NDArray[np.float32] = torch.stack([out[i] for i in range(len(texts))]).numpy()
-        return made
+            out.update(zip(batch, torch.nn.functional.normalize(means, dim=1), strict=True))
+        vectors: NDArray[np.float32] = torch.stack([out[i] for i in range(len(texts))]).numpy()
+        return vectors
 
     def of(self, questions: Sequence[str], answers: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         """What detectors take: of the question, and of both side by side."""
-        asked, said = self(questions), self(answers)
+        asked, answered = self(questions), self(answers)
         whole = self([f"{question} {answer}" for question, answer in zip(questions, answers, strict=True)])
-        return {"question": asked, "both": np.concatenate([asked, said, whole], axis=1)}
+        return {"question": asked, "both": np.concatenate([asked, answered, whole], axis=1)}

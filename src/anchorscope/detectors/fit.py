@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from anchorscope.detectors.detector import About, Card, D, FittedDetector, Parts
 from anchorscope.detectors.drift import moments_of
 from anchorscope.detectors.inputs import Floats, Inputs, states_among
 from anchorscope.detectors.linear import Linear
+from anchorscope.detectors.pass_plan import site_named
 from anchorscope.detectors.thresholds import Promise, choose_threshold
 from anchorscope.errors import DetectorError
 from anchorscope.probes.folds import deal
@@ -40,7 +40,7 @@ def fit_detector(
 ) -> FittedDetector:
     """Fit a detector. With a promise, a part of the samples is held out, and the threshold chosen on it alone."""
     _enough(samples.right)
-    site: Any = about.site
+    site = site_named(about.site)
     asked = catalogue(site)["question_only"]
     rate = samples.base_rate if base_rate is None else base_rate
     # 1. how good it is: out of fold, everything chosen inside the training folds
@@ -148,8 +148,8 @@ def recalibrated(
         # a factor far from 1 must be worth it: 100 labels say little about it
         return float(weight @ (np.logaddexp(0, scores) - wrong * scores) + at[0] ** 2 / 2)
 
-    found = minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-6, "maxiter": 2000}).x
-    factor, offset = float(np.exp(found[0])), float(found[1])
+    best = minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-6, "maxiter": 2000}).x
+    factor, offset = float(np.exp(best[0])), float(best[1])
     rate = float((~right).mean()) if natural else detector.base_rate
     threshold = detector.threshold
     if threshold is not None:

@@ -60,25 +60,27 @@ class Linear:
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Its weights by name, those of its variants too."""
-        made: dict[str, NDArray[Any]] = {}
-        for number, each in enumerate((self, *self.variants)):
-            made |= {f"{number}|{name}": weight for name, weight in each.states.items()}
-        return made
+        tensors: dict[str, NDArray[Any]] = {}
+        for number, fit in enumerate((self, *self.variants)):
+            tensors |= {f"{number}|{name}": weight for name, weight in fit.states.items()}
+        return tensors
 
     def settings(self) -> dict[str, Any]:
         """Everything else, as JSON."""
-        fits = [{"numbers": dict(each.numbers), "bias": each.bias} for each in (self, *self.variants)]
+        fits = [{"numbers": dict(fit.numbers), "bias": fit.bias} for fit in (self, *self.variants)]
         return {"form": "linear", "fits": fits, "chosen": dict(self.chosen)}
 
     @classmethod
     def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Linear:
         """From what `tensors` and `settings` gave."""
-        made = []
+        fits = []
         for number, fit in enumerate(settings["fits"]):
             mine = f"{number}|"
-            own = {StateName.parse(name[len(mine) :]): each for name, each in tensors.items() if name.startswith(mine)}
-            made.append(cls(own, fit["numbers"], fit["bias"]))
-        return cls(made[0].states, made[0].numbers, made[0].bias, settings["chosen"], tuple(made[1:]))
+            own = {
+                StateName.parse(name[len(mine) :]): weight for name, weight in tensors.items() if name.startswith(mine)
+            }
+            fits.append(cls(own, fit["numbers"], fit["bias"]))
+        return cls(fits[0].states, fits[0].numbers, fits[0].bias, settings["chosen"], tuple(fits[1:]))
 
 
 class ReadoutSource(NamedTuple):
@@ -117,24 +119,26 @@ class Recipe:
         """Fit it."""
         probed = [training.probed(source.fitted) for source in self.sources]
         inner = [
-            each.inner if source.states == source.fitted else each.read_inner(training.inputs.state(source.states))
-            for source, each in zip(self.sources, probed, strict=True)
+            probes.inner if source.states == source.fitted else probes.read_inner(training.inputs.state(source.states))
+            for source, probes in zip(self.sources, probed, strict=True)
         ]
         if self.layers == "best":
             return self._best(training, probed[0], inner[0])
         if self.layers == "joint" and not self.numbers and len(probed) == 1:
             return self._made(probed, [_unit(inner[0], len(inner[0]) - 1)], None, {"C": probed[0].strength})
-        kept = [_kept(each, self.layers) for each in inner]
-        features = np.concatenate([*(each[rows] for each, rows in zip(inner, kept, strict=True)),
+        kept = [_kept(readouts, self.layers) for readouts in inner]
+        features = np.concatenate([*(readouts[rows] for readouts, rows in zip(inner, kept, strict=True)),
                                    *(training.inputs.number(name)[None] for name in self.numbers)]).T  # fmt: skip
         small = fit_small(features, training.right, training.fold)
         factors, start = [], 0
-        for each, rows in zip(inner, kept, strict=True):
-            factor = np.zeros((1 + len(small.inner_weight), len(each)))
+        for readouts, rows in zip(inner, kept, strict=True):
+            factor = np.zeros((1 + len(small.inner_weight), len(readouts)))
             factor[:, rows] = np.vstack([small.weight, small.inner_weight])[:, start : start + len(rows)]
             factors.append(factor)
             start += len(rows)
-        return self._made(probed, factors, small, {"C": [each.strength for each in probed], "stack C": small.strength})
+        return self._made(
+            probed, factors, small, {"C": [probes.strength for probes in probed], "stack C": small.strength}
+        )
 
     def _best(self, training: Training, probed: Probed, inner: Floats) -> Linear:
         layer = int(areas(inner[:-1], training.right).argmax())
@@ -151,8 +155,8 @@ class Recipe:
         for number in range(1 + len(probed[0].inner_weight)):
             bias = small.bias if small is not None else 0.0
             states: dict[StateName, Weights] = {}
-            for source, each, factor in zip(self.sources, probed, factors, strict=True):
-                weight, offset = _collapsed(each, factor[0], number)
+            for source, probes, factor in zip(self.sources, probed, factors, strict=True):
+                weight, offset = _collapsed(probes, factor[0], number)
                 bias += offset
                 before = states.get(source.states)
                 states[source.states] = weight if before is None else before + weight

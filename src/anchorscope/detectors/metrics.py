@@ -101,7 +101,7 @@ def risk_coverage(
 
     def risk(missed: FloatArray, kept: FloatArray) -> FloatArray:
         zero = np.zeros((1, missed.shape[1]))
-        passed, errors = (np.vstack([zero, each]).T for each in (missed + kept, missed))
+        passed, errors = (np.vstack([zero, up_to]).T for up_to in (missed + kept, missed))
         sizes = covered * passed[:, -1:]
         at = [np.interp(size, total, error) for size, total, error in zip(sizes, passed, errors, strict=True)]
         return _ratio(np.stack(at), sizes)
@@ -180,7 +180,7 @@ def _stepwise(
     done = []
     for rows in _chunks(weights):
         ordered = np.ascontiguousarray(weights[rows].T, np.float64)[order]
-        of_wrong, of_right = (np.cumsum(ordered * each, axis=0) for each in (is_wrong, 1 - is_wrong))
+        of_wrong, of_right = (np.cumsum(ordered * member, axis=0) for member in (is_wrong, 1 - is_wrong))
         if len(ends) < len(order):
             of_wrong, of_right = of_wrong[ends], of_right[ends]
         done.append(measure(of_wrong, of_right))

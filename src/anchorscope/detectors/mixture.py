@@ -61,7 +61,7 @@ class Mixture:
 
     def logits(self, inputs: Inputs) -> Floats:
         """(sample)"""
-        gate = np.array([self._draw(each) for each in inputs.ids]) if self.drawn else self.gate.logits(inputs)
+        gate = np.array([self._draw(name) for name in inputs.ids]) if self.drawn else self.gate.logits(inputs)
         return _mixed(gate, self.question.logits(inputs), self.answer.logits(inputs)) / self.temperature
 
     def _draw(self, name: str) -> float:
@@ -71,7 +71,7 @@ class Mixture:
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Its weights by name."""
         parts = {"gate": self.gate, "question": self.question, "answer": self.answer}
-        return {f"{part}|{name}": each for part, own in parts.items() for name, each in own.tensors().items()}
+        return {f"{part}|{name}": tensor for part, own in parts.items() for name, tensor in own.tensors().items()}
 
     def settings(self) -> dict[str, Any]:
         """Everything else, as JSON."""
@@ -88,7 +88,7 @@ class Mixture:
         """From what `tensors` and `settings` gave."""
         parts: dict[str, Linear] = {}
         for part in ("gate", "question", "answer"):
-            own = {name.split("|", 1)[1]: each for name, each in tensors.items() if name.startswith(f"{part}|")}
+            own = {name.split("|", 1)[1]: tensor for name, tensor in tensors.items() if name.startswith(f"{part}|")}
             parts[part] = Linear.load(own, settings["parts"][part])
         return cls(
             parts["gate"], parts["question"], parts["answer"], settings["temperature"], tuple(settings["drawn"]),
@@ -188,9 +188,9 @@ class MixtureOfProbes:
             for corrected in (False, True):
                 drift = float((cut[layer] - probed.inner[layer]).mean()) if corrected else 0.0
                 flips = (probed.inner[layer] > 0) != (cut[layer] - drift > 0)
-                made = self._at(training, _Layer(training, self.clean, layer), flips, corrected)
-                if best is None or made[0] < best[0]:
-                    best = made
+                candidate = self._at(training, _Layer(training, self.clean, layer), flips, corrected)
+                if best is None or candidate[0] < best[0]:
+                    best = candidate
         assert best is not None
         return best[1]
 
@@ -207,9 +207,9 @@ class MixtureOfProbes:
         inner = _mixed(routed, sides[0].inner, sides[1].inner)
         temperature = fit_temperature(inner, right)
         chosen = {"layer": states.layer, "drift corrected": corrected, "share Q": float(flips.mean())}
-        drawn = tuple(float(each) for each in gate.inner) if self.gate == "random" else ()
-        made = Mixture(gate.linear, sides[0].linear, sides[1].linear, temperature, drawn, chosen)
-        return balanced_log_loss(inner / temperature, right), made
+        drawn = tuple(float(value) for value in gate.inner) if self.gate == "random" else ()
+        mixture = Mixture(gate.linear, sides[0].linear, sides[1].linear, temperature, drawn, chosen)
+        return balanced_log_loss(inner / temperature, right), mixture
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from anchorscope.questions.record import Question
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
 from anchorscope.study import SpansSpec
-from anchorscope.study.terms import Into, Site, StateName
+from anchorscope.study.terms import Condition, Into, Site, StateName
 from anchorscope.traces.budget import ENOUGH, make_budget
 from anchorscope.traces.conditions import place_of, stream_of
 from anchorscope.traces.knockout import Knockout
@@ -43,6 +43,7 @@ AT_ONCE = 8192  # tokens of a batch that is generated
 ANSWER_TOKENS = 8  # of an answer, about, for the memory of a batch
 HEARD = ("answer_last", "prompt_last", "answer_mean")  # positions that generation passes anyway
 TOO_LONG = "the question is too long for the model"
+SEVERAL_LINES = "the answer has several lines, and a detector judges one line"
 
 Array = NDArray[np.float32]
 
@@ -118,10 +119,10 @@ class Reader:
         tried = [i for i, reason in enumerate(reasons) if not reason]
         with Listening(self.model, sites_of(wanted)) as heard:
             written = self.generator([prompts[i].ids for i in tried], heard) if tried else []
-        made = dict(zip(tried, written, strict=True))
+        answers = dict(zip(tried, written, strict=True))
         samples = []
         for i, (question, prompt) in enumerate(zip(asked, prompts, strict=True)):
-            ids, logprobs = (made[i].ids, made[i].logprobs) if i in made else ([], [])
+            ids, logprobs = (answers[i].ids, answers[i].logprobs) if i in answers else ([], [])
             text = self.model.tokenizer.decode(ids, skip_special_tokens=True).strip()
             samples.append(self.maker(question, text, ids, logprobs, prompt))
         reasons = [reason or unreadable(sample) for reason, sample in zip(reasons, samples, strict=True)]
@@ -136,11 +137,15 @@ class Reader:
         prompts = self.prompter.many([(question, None) for question in questions])
         asked = [Question.asked(question, []) for question in questions]
         texts = [answer.strip() for answer in answers]
-        samples = [self.maker(*each[:2], prompt=each[2]) for each in zip(asked, texts, prompts, strict=True)]
+        samples = [
+            self.maker(question, text, prompt=prompt)
+            for question, text, prompt in zip(asked, texts, prompts, strict=True)
+        ]
         reasons = [
             TOO_LONG if self._too_long(len(prompt.ids) + len(sample.answer.answer_ids)) else unreadable(sample)
             for prompt, sample in zip(prompts, samples, strict=True)
         ]
+        reasons = [SEVERAL_LINES if "\n" in text else reason for text, reason in zip(texts, reasons, strict=True)]
         rows = [i for i, reason in enumerate(reasons) if not reason]
         if rows:
             scored = self.generator.score([prompts[i].ids for i in rows], [samples[i].answer.answer_ids for i in rows])
@@ -185,9 +190,9 @@ class Reader:
         more = [name for name in names if name not in states and name not in numbers]
         if more and usable:
             read = self.read(usable, more)
-            states = states | {name: each.numpy() for name, each in read.states.items()}
+            states = states | {name: tensor.numpy() for name, tensor in read.states.items()}
             numbers |= {name: np.array(values) for name, values in read.numbers.items()}
-        held = {name: States.held(each) for name, each in states.items()}
+        held = {name: States.held(array) for name, array in states.items()}
         held |= {name: States.held(self._none) for name in states_among(names) if name not in held}
         texts = [sample.question.question for sample in usable], [sample.answer.answer for sample in usable]
         return ReadAnswers(samples, reasons, rows, Inputs([str(i) for i in rows], *texts, numbers, held))
@@ -225,7 +230,9 @@ class Reader:
     ) -> None:
         """One batch: what is read goes to its rows of `states` and `numbers`."""
         # 1. what is read: place by place, sample by sample
-        places = [[self._places(sample, *each) for sample in samples] for each in plan.places]
+        places = [
+            [self._places(sample, condition, position) for sample in samples] for condition, position in plan.places
+        ]
         reads = [
             Read(i, plan.conditions.index(condition), place)
             for (condition, _), of_samples in zip(plan.places, places, strict=True)
@@ -235,9 +242,9 @@ class Reader:
         tracer = self.tracer(plan.sites)
         # 2. the pass
         if numbers:
-            said = [self._said(sample, i, plan, numbers) for i, sample in enumerate(samples)]
-            read, logprobs = tracer.with_support(streams, reads, [each for tokens in said for each in tokens])
-            parts = torch.split(logprobs, [len(tokens) for tokens in said])
+            predicted = [self._said(sample, i, plan, numbers) for i, sample in enumerate(samples)]
+            read, logprobs = tracer.with_support(streams, reads, [token for tokens in predicted for token in tokens])
+            parts = torch.split(logprobs, [len(tokens) for tokens in predicted])
             for row, sample, values in zip(batch, samples, parts, strict=True):
                 _numbers_of(sample, values, row, numbers)
         else:
@@ -245,7 +252,7 @@ class Reader:
         # 3. by name; several places of a sample are averaged
         sizes = [[len(several) for several in of_samples] for of_samples in places]
         for site in plan.sites:
-            blocks = torch.split(read[site].float(), [sum(each) for each in sizes], dim=1)
+            blocks = torch.split(read[site].float(), [sum(of_samples) for of_samples in sizes], dim=1)
             for (condition, position), of_samples, block in zip(plan.places, sizes, blocks, strict=True):
                 name = StateName(condition, site, position)
                 if name in states:
@@ -289,7 +296,7 @@ class Reader:
     def _places(self, sample: Sample, condition: str, position: str) -> list[int]:
         if position == "answer_mean":
             return list(range(*sample.spans.answer))
-        named: Any = "answer_only" if condition == "answer_only" else "clean"
+        named: Condition = "answer_only" if condition == "answer_only" else "clean"
         where: Any = position
         return [place_of(named, sample.spans, where)]
 

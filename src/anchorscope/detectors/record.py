@@ -18,13 +18,15 @@ class Route:
     """Which part of a verdict rests on the question, and which on the answer itself."""
 
     question: float | None
-    """What the attention to the question's exact tokens adds to the logit that the answer is wrong; None: withheld"""
+    """Contribution of the attention to the question's exact tokens to the logit that the answer is wrong; None where it
+    is withheld."""
     answer: float | None
-    """What is left of it without that attention, beyond what training answers have on average"""
+    """Contribution that remains without that attention, relative to the mean of the training answers; None where it is
+    withheld."""
     named: Literal["question", "answer", "withheld"]
-    """The larger of both, in size; withheld where refits do not agree"""
+    """Name of the contribution that is larger in size; withheld where refits disagree."""
     reason: str = ""
-    """Why it is withheld."""
+    """Reason why the route is withheld; empty otherwise."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,10 @@ class Verdict:
     """What a detector says of one answer."""
 
     decision: Decision
-    """flag: likely wrong; pass; or cannot say. Without a threshold, whether it is more likely wrong than right."""
+    """The decision: flag (likely wrong), pass, or cannot say. Without a threshold, an answer is flagged where it is
+    more likely wrong than right."""
     reason: str
-    """Why it cannot be said; empty otherwise."""
+    """Reason for `cannot say`; empty otherwise."""
     p_wrong: float | None
     """Probability that the answer is wrong, at the base rate; None where nothing can be said."""
     threshold: float | None
@@ -46,9 +49,9 @@ class Verdict:
     score_threshold: float | None
     """The value of `score` above which an answer is flagged: the same threshold on the scale of the score."""
     route: Route | None = None
-    """By which route; None where no knockout was read."""
+    """Contributions of the question and of the answer to the score; None where no knockout was read."""
     layers: tuple[float, ...] = field(default=(), repr=False)
-    """What each layer adds to the score; empty where the detector looks at no states."""
+    """Contribution of each layer to the score; empty where the detector looks at no states."""
 
     def record(self) -> dict[str, Any]:
         """As plain values for JSON: the fields that docs/detectors.md lists, in schema `VERDICT_SCHEMA`."""
@@ -107,7 +110,8 @@ class OtherStates:
     id: str
     """the question's id"""
     found: bool
-    """whether the exact answer was found among the other model's tokens; else its last token was read"""
+    """whether the exact answer was found among the other model's tokens; where it was not, the answer's last token was
+    read"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +121,9 @@ class Agreement:
     id: str
     """the question's id"""
     answers: int
-    """how many were drawn"""
+    """number of answers drawn"""
     agreement: float
-    """the share of them that says what the greedy answer says, by the grader's rules"""
+    """share of the drawn answers that say the same as the greedy answer, by the grader's rules"""
     entropy: float
     """entropy (natural) over groups of answers that say the same, the greedy one among them"""
 
@@ -137,11 +141,11 @@ class Score:
     id: str
     """the question's id"""
     right: bool
-    """the grade"""
+    """whether the answer is right"""
     probability: float
-    """with which a sample of this grade was drawn"""
+    """probability with which a sample of this grade was drawn"""
     cluster: int
-    """samples that belong together"""
+    """number of the sample's cluster (docs/method.md)"""
     logits: list[float]
     """(repeat): the logit that the answer is right, at a base rate of one half"""
 
@@ -151,21 +155,22 @@ class Comparison:
     """One row of the comparison of detectors: one measure of one detector, with its 95 % interval."""
 
     model: str
-    """the model's name; all: of all"""
+    """name of the model; all, for the mean over the cells of all models"""
     dataset: str
-    """the set's name; or "mean over cells" """
+    """name of the set, or `mean over cells`"""
     detector: str
     """the detector's name"""
     measure: str
-    """auroc, auprc, fpr_at_95_tpr, …; auroc_minus_single_layer and beyond_question are paired differences"""
+    """name of the measure: auroc, auprc, fpr_at_95_tpr, …; auroc_minus_single_layer and beyond_question are paired
+    differences"""
     value: float
-    """the number"""
+    """value of the measure"""
     low: float
     """lower end of its interval"""
     high: float
-    """upper end"""
+    """upper end of its interval"""
     p: float
-    """of a difference: two-sided, Holm's over the detectors of a cell; nan elsewhere"""
+    """two-sided p-value of a difference, after Holm's correction over the detectors of a cell; nan elsewhere"""
 
 
 EXTRAS = Kind("extras", Extra)

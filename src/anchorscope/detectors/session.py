@@ -11,6 +11,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope import doors
+from anchorscope.detectors.catalogue import with_route
 from anchorscope.detectors.detector import About, FittedDetector
 from anchorscope.detectors.inputs import Need
 from anchorscope.detectors.pass_plan import site_named
@@ -54,7 +56,14 @@ class Session:
     def names(self, route: bool) -> list[Need]:
         """What has to be read: for the detector, for the comparison with training answers, and for the route."""
         names: list[Need] = [*self.detector.needs, *self.detector.moments.mean]
-        if route and self.detector.parts is not None:
+        if route:
+            if self.detector.parts is None:
+                have = ", ".join(with_route(site_named(self.detector.about.site)))
+                raise DetectorError(
+                    f"the detector '{self.detector.card.detector}' has no route: it looks at more than the states of "
+                    "the answer's last token",
+                    f"Leave route out, or fit one that has a route: {have}.",
+                )
             names += [self.detector.parts.clean, self.detector.parts.knockout]
         return list(dict.fromkeys(names))
 
@@ -75,7 +84,7 @@ class Session:
         return [judged[i] if i in judged else self.detector.cannot_say(reason) for i, reason in enumerate(read.reasons)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Detector(FittedDetector):
     """A fitted detector, to be used on its model."""
 
@@ -85,7 +94,7 @@ class Detector(FittedDetector):
     @classmethod
     def of(cls, fitted: FittedDetector) -> Detector:
         """A fitted detector, to be used on its model."""
-        return cls(**{each.name: getattr(fitted, each.name) for each in fields(FittedDetector)})
+        return cls(**{attribute.name: getattr(fitted, attribute.name) for attribute in fields(FittedDetector)})
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -109,10 +118,9 @@ class Detector(FittedDetector):
         `model` is what `open_model` takes; a model object comes with its `tokenizer`. `route`: whether the route is
         told too, which takes a second pass.
         """
-        session = self.session(model, tokenizer)
-        if isinstance(question, str):
-            return session.score([question], [str(answer)], route)[0]
-        return session.score(list(question), list(answer), route)
+        questions, answers = doors.texts(question=question, answer=answer)
+        verdicts = self.session(model, tokenizer).score(questions, answers, route)
+        return verdicts[0] if isinstance(question, str) else verdicts
 
     @overload
     def answer(  # type: ignore[overload-overlap]
@@ -124,10 +132,9 @@ class Detector(FittedDetector):
     ) -> list[JudgedAnswer]: ...
     def answer(self, model: ModelLike, question: Any, *, tokenizer: Tokenizer = None, route: bool = False) -> Any:
         """Let a model answer a question, or a list of them, and judge each answer while it is written."""
-        session = self.session(model, tokenizer)
-        if isinstance(question, str):
-            return session.answer([question], route)[0]
-        return session.answer(list(question), route)
+        (questions,) = doors.texts(question=question)
+        answers = self.session(model, tokenizer).answer(questions, route)
+        return answers[0] if isinstance(question, str) else answers
 
     def session(self, model: ModelLike, tokenizer: Tokenizer = None) -> Session:
         """The detector on a model; what was made for the last one is kept."""
@@ -181,7 +188,7 @@ def witness_of(model: Model, prompter: Prompter, sites: Sequence[Site]) -> dict[
     """States of a known text at its last token, by site: (layer, width)."""
     ids = prompter(KNOWN).ids
     states = read_plain(model, ids, [len(ids) - 1], sites)
-    return {site: each[:, 0].float().numpy() for site, each in states.items()}
+    return {site: tensor[:, 0].float().numpy() for site, tensor in states.items()}
 
 
 def apart(detector: FittedDetector, model: Model, prompter: Prompter) -> float:

@@ -87,7 +87,7 @@ def other_states_stage(other: Model, prompter: Prompter, name: str, dataset: str
     def rows(samples: Sequence[Sample], shard: int) -> list[OtherStates]:
         own = [reader.maker(sample.question, sample.answer.answer) for sample in samples]
         read = reader.read([_with_last_token(sample, prompter) for sample in own], states)
-        named = {name._replace(condition="other"): each for name, each in read.states.items()}
+        named = {name._replace(condition="other"): tensor for name, tensor in read.states.items()}
         _keep(cell, OTHER_STATES, shard, named)
         return [OtherStates(sample.question.id, sample.spans.dropped is None) for sample in own]
 
@@ -118,10 +118,10 @@ def agreement_stage(
         prompts = [[*prompter.shared_ids, *sample.answer.prompt_ids] for sample in samples]
         drawn = draw(prompts, answers, temperature, [f"{seed}/agreement/{s.question.id}" for s in samples])
         out = []
-        for sample, some in zip(samples, drawn, strict=True):
-            texts = model.tokenizer.batch_decode([each.ids for each in some], skip_special_tokens=True)
-            said = [text.strip() for text in texts]
-            share, entropy = agreement(judge, sample.question.question, sample.answer.answer, said)
+        for sample, generated in zip(samples, drawn, strict=True):
+            decoded = model.tokenizer.batch_decode([answer.ids for answer in generated], skip_special_tokens=True)
+            texts = [text.strip() for text in decoded]
+            share, entropy = agreement(judge, sample.question.question, sample.answer.answer, texts)
             out.append(Agreement(sample.question.id, answers, share, entropy))
         return out
 
@@ -150,7 +150,7 @@ def _sharded(
 
 
 def _keep(cell: Cell, kind: Kind[Any], shard: int, states: dict[StateName, torch.Tensor]) -> None:
-    write_bytes(states_path(cell, kind, shard), save({str(name): each for name, each in states.items()}))
+    write_bytes(states_path(cell, kind, shard), save({str(name): tensor for name, tensor in states.items()}))
 
 
 def scores_stage(
@@ -171,7 +171,7 @@ def scores_stage(
         scores = cross_scored(samples, can, folds_for(samples, plan.repeats, FOLDS, plan.seed), plan.seed, advance)
         return [
             Score(model, dataset, name, samples.inputs.ids[i], bool(samples.right[i]), float(samples.probability[i]),
-                  int(samples.clusters[i]), [float(each) for each in logits[:, i]])
+                  int(samples.clusters[i]), [float(logit) for logit in logits[:, i]])
             for name, logits in scores.items() for i in range(len(samples.right))
         ]  # fmt: skip
 
@@ -201,7 +201,7 @@ def extras_of(context: ModelContext, job: Job) -> Sharded[Extra]:
 def agreement_of(context: ModelContext, job: Job) -> Sharded[Agreement]:
     """The stage that a job asks for."""
     answerer = context.kept(Answerer, job.model, "generation")
-    draw: Any = lambda *about: answerer.generate.sample(*about)  # type: ignore[attr-defined]  # noqa: E731 when needed
+    draw: Draw = lambda *about: answerer.generate.sample(*about)  # type: ignore[attr-defined]  # noqa: E731 when needed
     parts = (answerer.model, answerer.prompter, draw)
     return agreement_stage(*parts, job.dataset, context.store, job.demand.answers, TEMPERATURE)
 

@@ -41,12 +41,12 @@ def read_labelled(store: Store, model: str, dataset: str, embedder: str | None =
             states |= _beside(cell, kind)
     if cell.complete(EXTRAS):
         extras = _in_order(cell, EXTRAS, rows)
-        numbers["p_true"] = np.array([each.p_true for each in extras])
-        numbers["support"] = np.array([each.support for each in extras])
+        numbers["p_true"] = np.array([extra.p_true for extra in extras])
+        numbers["support"] = np.array([extra.support for extra in extras])
     if cell.complete(AGREEMENT):
         drawn = _in_order(cell, AGREEMENT, rows)
-        numbers["agreement"] = np.array([each.agreement for each in drawn])
-        numbers["entropy"] = np.array([each.entropy for each in drawn])
+        numbers["agreement"] = np.array([row.agreement for row in drawn])
+        numbers["entropy"] = np.array([row.entropy for row in drawn])
     if embedder is not None:
         from anchorscope.detectors.embedding import Embedder
 
@@ -64,12 +64,12 @@ def read_labelled(store: Store, model: str, dataset: str, embedder: str | None =
 
 def confidence(logprobs: Sequence[Sequence[float]]) -> dict[str, Floats]:
     """Numbers that generation gives for nothing, from the log-probabilities of the answers' tokens."""
-    tokens = [np.array(each or [0.0], dtype=np.float64) for each in logprobs]
+    tokens = [np.array(values or [0.0], dtype=np.float64) for values in logprobs]
     return {
-        "logprob_mean": np.array([each.mean() for each in tokens]),
-        "logprob_min": np.array([each.min() for each in tokens]),
-        "logprob_sum": np.array([each.sum() for each in tokens]),
-        "log_tokens": np.log([float(max(1, len(each))) for each in logprobs]),
+        "logprob_mean": np.array([values.mean() for values in tokens]),
+        "logprob_min": np.array([values.min() for values in tokens]),
+        "logprob_sum": np.array([values.sum() for values in tokens]),
+        "log_tokens": np.log([float(max(1, len(values))) for values in logprobs]),
     }
 
 
@@ -105,6 +105,6 @@ def _layer(shards: Sequence[Path], tensors: Sequence[Piece], layer: int) -> NDAr
 def _in_order(cell: Cell, kind: Kind[Any], rows: Sequence[Trace]) -> list[Any]:
     """The rows of a table, which must be those of the traces."""
     own = list(cell.table(kind))
-    if [each.id for each in own] != [row.id for row in rows]:
+    if [row.id for row in own] != [row.id for row in rows]:
         raise StoreError(f"{cell.folder / kind.name} is of other samples", f"Delete {cell.folder / kind.name}.")
     return own

@@ -9,15 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import hstack
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
 
 from anchorscope.detectors.inputs import Floats, Inputs, Need
 from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.training import Training
 from anchorscope.probes.logistic import fit_temperature
-from anchorscope.probes.text_only import WORD
+from anchorscope.study.terms import WORD
 
 Column = Literal["questions", "answers"]
 
@@ -48,17 +45,24 @@ class WordScorer:
 
     def logits(self, inputs: Inputs) -> Floats:
         """(sample)"""
-        parts = [each.transform(getattr(inputs, name)) for each, name in zip(self._seen, self.columns, strict=True)]
+        from scipy.sparse import hstack
+
+        parts = [
+            vectoriser.transform(getattr(inputs, name))
+            for vectoriser, name in zip(self._seen, self.columns, strict=True)
+        ]
         return np.asarray(hstack(parts, format="csr") @ self.weight) + self.bias
 
     @cached_property
-    def _seen(self) -> list[TfidfVectorizer]:
-        made = []
+    def _seen(self) -> list[Any]:
+        from sklearn.feature_extraction.text import TfidfVectorizer  # a second that only words take
+
+        vectorisers = []
         for words, idf in zip(self.vocabularies, self.idf, strict=True):
             vectoriser = TfidfVectorizer(ngram_range=(1, 2), token_pattern=WORD, vocabulary=list(words))
             vectoriser.idf_ = idf
-            made.append(vectoriser)
-        return made
+            vectorisers.append(vectoriser)
+        return vectorisers
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Its weights by name."""
@@ -66,13 +70,13 @@ class WordScorer:
 
     def settings(self) -> dict[str, Any]:
         """Everything else, as JSON."""
-        words = [list(each) for each in self.vocabularies]
+        words = [list(vocabulary) for vocabulary in self.vocabularies]
         return {"form": "words", "columns": list(self.columns), "vocabularies": words, "bias": self.bias}
 
     @classmethod
     def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> WordScorer:
         """From what `tensors` and `settings` gave."""
-        words = tuple(tuple(each) for each in settings["vocabularies"])
+        words = tuple(tuple(vocabulary) for vocabulary in settings["vocabularies"])
         idf = tuple(tensors[f"idf|{place}"] for place in range(len(words)))
         return cls(tuple(settings["columns"]), words, idf, tensors["weight"], settings["bias"])
 
@@ -96,10 +100,16 @@ class TextOnly:
             train, test = np.flatnonzero(training.fold != fold), np.flatnonzero(training.fold == fold)
             own[test] = self._fit(training.inputs.of(train), training.right[train]).logits(training.inputs.of(test))
         temperature = fit_temperature(own, training.right)
-        made = self._fit(training.inputs, training.right)
-        return WordScorer(made.columns, made.vocabularies, made.idf, made.weight / temperature, made.bias / temperature)
+        scorer = self._fit(training.inputs, training.right)
+        return WordScorer(
+            scorer.columns, scorer.vocabularies, scorer.idf, scorer.weight / temperature, scorer.bias / temperature
+        )
 
     def _fit(self, inputs: Inputs, right: NDArray[np.bool_]) -> WordScorer:
+        from scipy.sparse import hstack
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+
         parts, words, idf = [], [], []
         for name in self.columns:
             texts: Sequence[str] = getattr(inputs, name)

@@ -76,6 +76,10 @@ class Threshold(NamedTuple):
     """Share of all answers that pass at the base rate, estimated; None without a threshold or without a class."""
     reason: str = ""
     """Why there is no threshold, in words."""
+    errors: tuple[float, float, float] | None = None
+    """Share of wrong answers among those that pass, at the base rate: the estimate and its 95 % interval."""
+    base_rate: float | None = None
+    """The share of wrong answers that `passed` and `errors` assume."""
 
 
 def parse_promise(text: str, delta: float = 0.1) -> Promise:
@@ -103,23 +107,54 @@ def choose_threshold(
     score, is_right, cluster = _checked(promise, scores, right, clusters, base_rate)
     random = np.random.default_rng(seed)
     if promise.kind == "false_alarms":
-        rows = np.concatenate([_one_each(np.flatnonzero(is_right == each), cluster, random) for each in (True, False)])
+        rows = np.concatenate(
+            [_one_each(np.flatnonzero(is_right == label), cluster, random) for label in (True, False)]
+        )
     else:
         rows = _one_each(np.arange(len(score)), cluster, random)
     of_right, of_wrong = np.sort(score[rows][is_right[rows]]), np.sort(score[rows][~is_right[rows]])
     choose = _false_alarms if promise.kind == "false_alarms" else _errors_passed
     value, bound, reason = choose(promise, of_right, of_wrong, base_rate)
-    passed = None
+    passed = errors = None
     if value is not None and len(of_right) and len(of_wrong):
         passed = float((1 - base_rate) * (of_right <= value).mean() + base_rate * (of_wrong <= value).mean())
-    return Threshold(value, promise, len(of_right), len(of_wrong), bound, passed, reason)
+        counts = [(int((of_class <= value).sum()), len(of_class)) for of_class in (of_right, of_wrong)]
+        errors = errors_among_passed(counts[0], counts[1], base_rate)
+    return Threshold(value, promise, len(of_right), len(of_wrong), bound, passed, reason, errors, base_rate)
+
+
+def errors_among_passed(
+    right: tuple[int, int], wrong: tuple[int, int], base_rate: float
+) -> tuple[float, float, float] | None:
+    """The share of wrong answers among those that pass: an estimate and its 95 % interval; None where nothing passes.
+
+    `right` and `wrong`: how many of how many pass. The interval joins two exact ones (Clopper–Pearson, 97.5 % each), so
+    it holds with at least 95 %.
+    """
+    if right[0] + wrong[0] == 0:
+        return None
+    low, high = ([_clopper_pearson(count, total, 0.025)[end] for count, total in (right, wrong)] for end in (0, 1))
+    shares = [count / total for count, total in (right, wrong)]
+
+    def share(right_passed: float, wrong_passed: float) -> float:
+        total = base_rate * wrong_passed + (1 - base_rate) * right_passed
+        return base_rate * wrong_passed / total if total else 1.0
+
+    return share(*shares), share(high[0], low[1]), share(low[0], high[1])
+
+
+def _clopper_pearson(count: int, total: int, alpha: float) -> tuple[float, float]:
+    """The exact two-sided interval of a share."""
+    low = float(betaincinv(count, total - count + 1, alpha / 2)) if count else 0.0
+    high = float(betaincinv(count + 1, total - count, 1 - alpha / 2)) if count < total else 1.0
+    return low, high
 
 
 def rates(scores: NDArray[Any], right: NDArray[Any], threshold: float, base_rate: float) -> tuple[float, float]:
     """False alarms and errors among passed of a threshold on some samples; nan where there is none to count."""
     flagged, is_right = np.asarray(scores) > threshold, np.asarray(right, np.bool_)
     right_passed, wrong_passed = (
-        float((~flagged[each]).mean()) if each.any() else math.nan for each in (is_right, ~is_right)
+        float((~flagged[members]).mean()) if members.any() else math.nan for members in (is_right, ~is_right)
     )
     passed = base_rate * wrong_passed + (1 - base_rate) * right_passed
     return 1 - right_passed, base_rate * wrong_passed / passed if passed else math.nan

@@ -219,8 +219,8 @@ def fit_small(
     for c in strengths:
         fits: list[tuple[Floats, float]] = []
         own: Floats = np.empty(len(right))
-        for each in range(folds):
-            train = fold != each
+        for held_out in range(folds):
+            train = fold != held_out
             weight, bias = ridge_logistic(z[train], right[train], c)
             own[~train] = z[~train] @ weight + bias
             fits.append((weight, bias))

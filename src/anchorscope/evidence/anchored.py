@@ -43,12 +43,12 @@ def difference(values: FloatArray, groups: Groups, inverse: FloatArray, weights:
     total, weight = np.zeros(len(weights)), 0.0
     for side in (groups.predicted, ~groups.predicted):
         members = [side & known & group for group in (groups.q, ~groups.q)]
-        sizes = [int(each.sum()) for each in members]
+        sizes = [int(rows.sum()) for rows in members]
         if min(sizes) < MIN_GROUP:
             continue
-        counted = [weights[:, each] * inverse[each] for each in members]
+        counted = [weights[:, rows] * inverse[rows] for rows in members]
         with np.errstate(divide="ignore", invalid="ignore"):
-            q, a = (count @ values[each] / count.sum(axis=1) for count, each in zip(counted, members, strict=True))
+            q, a = (count @ values[rows] / count.sum(axis=1) for count, rows in zip(counted, members, strict=True))
         pairs = sizes[0] * sizes[1] / sum(sizes)
         total, weight = total + pairs * (q - a), weight + pairs
     return total / weight if weight else None

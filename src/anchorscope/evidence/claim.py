@@ -3,8 +3,8 @@
 A claim may rest on several numbers; it holds if all of them lie beyond the threshold. None is chosen after its value:
 layers are those half-way up, or all. Thresholds say what would matter, not what was found: 5 or 10 percentage points of
 ΔP, some hundredths of AUROC, a tenth or a fifth of a standard deviation. They were fixed on worlds whose truth is
-known (checks/worlds.py), before any real ledger was made. The claims themselves stand beside the experiments that they
-rest on.
+known (checks/helpers/worlds.py), before any real ledger was made. The claims themselves stand beside the experiments
+that they rest on.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def at_depth(depth: float, *names: LineName) -> Callable[[Lines], ClaimMeasure |
     def measure(lines: Lines) -> ClaimMeasure | None:
         if any(name not in lines for name in names):
             return None
-        found = [lines[name] for name in names]
-        return ClaimMeasure([each.at(depth) for each in found], min(each.n for each in found))
+        curves = [lines[name] for name in names]
+        return ClaimMeasure([curve.at(depth) for curve in curves], min(curve.n for curve in curves))
 
     return measure

@@ -56,7 +56,7 @@ def _ranked(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Evidenc
         yield line("chart", "delta_auroc", lost[condition], n, condition)
     change = whole[readouts.conditions.index("knockout")] - whole[0]
     donors = make_donors(readouts.clusters, DRAWS, seed)
-    null = np.mean([mean_auroc(labels, whole[0] + change[:, each], drawn) for each in donors], axis=0) - clean
+    null = np.mean([mean_auroc(labels, whole[0] + change[:, donor], drawn) for donor in donors], axis=0) - clean
     yield line("chart", "delta_auroc", null, n, "permuted")
     yield line("chart", "delta_auroc", lost["knockout"] - null, n, "knockout-permuted")
     for matched, control in CONTROLLED:
@@ -77,12 +77,12 @@ def _beyond(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Evidenc
         """(1 + resample, layer): mean over parts of the probes."""
         change = whole[..., layers]
         clean = base.clean[..., layers]
-        made = []
+        by_part = []
         for part in parts:
             real = mean_auroc(readouts.labels, (clean + change)[:, part], drawn, rows)
             moved = [mean_auroc(readouts.labels, (clean + change[:, :, d])[:, part], drawn, rows) for d in donors]
-            made.append(real - np.mean(moved, axis=0))
-        mean: FloatArray = np.mean(made, axis=0)
+            by_part.append(real - np.mean(moved, axis=0))
+        mean: FloatArray = np.mean(by_part, axis=0)
         return mean
 
     at = [round((readouts.layers - 1) * depth) for depth in FRACTIONS.values()]
@@ -113,12 +113,12 @@ def _shapes(readouts: Readouts, drawn: Resamples, wider: dict[Family, float]) ->
 def _gap(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[EvidenceLine]:
     """ΔP of Q minus A at the layer half-way up, halves: under the knockout, and under `permuted`."""
     at = [round((readouts.layers - 1) / 2)]
-    some = replace(readouts, logits=readouts.logits[..., at], drift=readouts.drift[..., at])
-    base = resampled(some, drawn, Auroc(some.labels, drawn.samples))
+    halfway = replace(readouts, logits=readouts.logits[..., at], drift=readouts.drift[..., at])
+    base = resampled(halfway, drawn, Auroc(halfway.labels, drawn.samples))
     donors: dict[str, list[IntArray | None]] = {"knockout": [None]}
-    donors["permuted"] = list(make_donors(some.clusters, DRAWS, seed))
+    donors["permuted"] = list(make_donors(halfway.clusters, DRAWS, seed))
     for name, drawn_donors in donors.items():
-        shifts = [shift_of(some, base, "knockout", "none", each) for each in drawn_donors]
+        shifts = [shift_of(halfway, base, "knockout", "none", donor) for donor in drawn_donors]
         groups = mean_split([split(base, shift, None, "crossed", ("all",)) for shift in shifts])
         gap = groups.mean[0, 0, 0, :, 0] - groups.mean[0, 0, 1, :, 0]
         yield line("chart", "gap", gap, float(groups.size[0, :2].min()), name)
@@ -146,10 +146,12 @@ SORTED = ("delta_p", "delta_p_quarter", "delta_p_three_quarters", "delta_p_last"
 def _shaped(shape: Callable[[EvidenceCurve], FloatArray]) -> Callable[[Lines], ClaimMeasure | None]:
     def measure(lines: Lines) -> ClaimMeasure | None:
         curves = [lines.get(LineName("chart", name, "knockout", "Q")) for name in SORTED]
-        there = [each for each in curves if each is not None and each.n >= MIN_GROUP and np.isfinite(each.value).all()]
-        if not any(each is curves[0] for each in there):  # an EvidenceCurve holds arrays: == would compare them
+        there = [
+            curve for curve in curves if curve is not None and curve.n >= MIN_GROUP and np.isfinite(curve.value).all()
+        ]
+        if not any(curve is curves[0] for curve in there):  # an EvidenceCurve holds arrays: == would compare them
             return None
-        return ClaimMeasure([shape(each) for each in there], min(each.n for each in there))
+        return ClaimMeasure([shape(curve) for curve in there], min(curve.n for curve in there))
 
     return measure
 
@@ -163,8 +165,8 @@ def _end(curve: EvidenceCurve) -> FloatArray:
 
 
 def _survives(lines: Lines) -> ClaimMeasure | None:
-    found = [curve for name, curve in lines.items() if name[:2] == ("chart", "beyond_permuted")]
-    return ClaimMeasure([each.at(0) for each in found], min(each.n for each in found)) if found else None
+    curves = [curve for name, curve in lines.items() if name[:2] == ("chart", "beyond_permuted")]
+    return ClaimMeasure([curve.at(0) for curve in curves], min(curve.n for curve in curves)) if curves else None
 
 
 def _chart(condition: str) -> LineName:
@@ -194,7 +196,7 @@ CLAIMS = (
         "the middle layers", -5, "below", _shaped(_end),
     ),
     Claim(
-        "beyond_permuted", "Cutting the question costs ranking, beyond what another answer's shift costs",
+        "beyond_permuted", "Cutting the question costs ranking, by more than the permutation null",
         "ΔAUROC, knockout minus permuted, at the layer half-way up", "permuted", -0.02, "below",
         at_depth(HALF, _chart("knockout-permuted")),
     ),
@@ -205,37 +207,37 @@ CLAIMS = (
     Claim(
         "beyond_controls", "Cutting exact tokens costs more ranking than cutting as many others",
         "ΔAUROC, matched minus control, both controls, at the layer half-way up", "control_question, control_random",
-        -0.02, "below", at_depth(HALF, *(_chart(each) for each in MATCHED)),
+        -0.02, "below", at_depth(HALF, *(_chart(condition) for condition in MATCHED)),
     ),
 )  # fmt: skip
 
 
 def _agree(lines: Mapping[str, Lines]) -> ClaimMeasure | None:
     """The mean correlation of the curves of Q, over all pairs of sets."""
-    curves = [curve for each in lines.values() if (curve := _curve(each, "Q")) is not None and curve.n >= MIN_GROUP]
+    curves = [curve for of_set in lines.values() if (curve := _curve(of_set, "Q")) is not None and curve.n >= MIN_GROUP]
     if len(curves) < 2:
         return None
-    found = [_correlation(a.replicates, b.replicates) for a, b in combinations(curves, 2)]
-    return ClaimMeasure([np.mean(found, axis=0)], min(each.n for each in curves))
+    correlations = [_correlation(a.replicates, b.replicates) for a, b in combinations(curves, 2)]
+    return ClaimMeasure([np.mean(correlations, axis=0)], min(curve.n for curve in curves))
 
 
 def _correlation(first: FloatArray, second: FloatArray) -> FloatArray:
     """(1 + resample): over layers."""
-    a, b = (each - each.mean(axis=1, keepdims=True) for each in (first, second))
+    a, b = (values - values.mean(axis=1, keepdims=True) for values in (first, second))
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: FloatArray = (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
-    return found
+        correlation: FloatArray = (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
+    return correlation
 
 
 def _order(lines: Mapping[str, Lines]) -> ClaimMeasure | None:
     """ΔP of Q at the layer half-way up: PopQA and TriviaQA minus HotpotQA and NQ."""
-    curves = {name.lower(): _curve(each, "Q") for name, each in lines.items()}
+    curves = {name.lower(): _curve(of_set, "Q") for name, of_set in lines.items()}
     wanted = [curves.get(name) for name in ("popqa", "triviaqa", "hotpotqa", "nq")]
-    there = [each for each in wanted if each is not None]
+    there = [curve for curve in wanted if curve is not None]
     if len(there) < 4:
         return None
-    popqa, triviaqa, hotpotqa, nq = (each.at(HALF) for each in there)
-    return ClaimMeasure([(popqa + triviaqa - hotpotqa - nq) / 2], min(each.n for each in there))
+    popqa, triviaqa, hotpotqa, nq = (curve.at(HALF) for curve in there)
+    return ClaimMeasure([(popqa + triviaqa - hotpotqa - nq) / 2], min(curve.n for curve in there))
 
 
 TOGETHER: tuple[Together, ...] = (
@@ -259,12 +261,14 @@ TOGETHER: tuple[Together, ...] = (
 
 def _harder(smaller: Mapping[str, Lines], larger: Mapping[str, Lines]) -> ClaimMeasure | None:
     name = _chart("knockout")
-    sets = [each for each in smaller if each in larger and name in smaller[each] and name in larger[each]]
+    sets = [
+        dataset for dataset in smaller if dataset in larger and name in smaller[dataset] and name in larger[dataset]
+    ]
     if not sets:
         return None
-    lost = [larger[each][name].at(HALF) - smaller[each][name].at(HALF) for each in sets]
+    lost = [larger[dataset][name].at(HALF) - smaller[dataset][name].at(HALF) for dataset in sets]
     return ClaimMeasure(
-        [np.mean(lost, axis=0)], min(lines[each][name].n for lines in (smaller, larger) for each in sets)
+        [np.mean(lost, axis=0)], min(lines[dataset][name].n for lines in (smaller, larger) for dataset in sets)
     )
 
 

@@ -47,7 +47,7 @@ def dip_within(values: Floats, strata: Ints, draws: int = 2000) -> Dip:
     """
     sizes = np.bincount(strata)
     sizes = sizes[sizes > 0]
-    statistic = float(np.mean([dip(values[strata == each]) for each in np.unique(strata)]))
+    statistic = float(np.mean([dip(values[strata == stratum]) for stratum in np.unique(strata)]))
     random = np.random.default_rng(0)
     means = [np.zeros(draws), np.zeros(draws)]
     for size in sizes:
@@ -104,7 +104,7 @@ def _dips(places: Floats, counts: Ints) -> Floats:
     last = places.shape[1] - 1
     before = _knots_before(places, low)
     after = last - _knots_before(-places[:, ::-1], total - high[::-1])[:, ::-1]
-    return np.array([_far(*each, low, high) for each in zip(places, before, after, strict=True)]) / (2 * total)
+    return np.array([_far(*row, low, high) for row in zip(places, before, after, strict=True)]) / (2 * total)
 
 
 def _knots_before(places: Floats, heights: Ints) -> Ints:
@@ -118,8 +118,8 @@ def _knots_before(places: Floats, heights: Ints) -> Ints:
             # 1. a knot goes where the way to it is no less steep than the way on from it
             knot = knots[active, end]
             earlier = knots[active, knot]
-            x0, x1, x2 = (places[active, each] for each in (earlier, knot, end))
-            y0, y1, y2 = (heights[each] for each in (earlier, knot, end))
+            x0, x1, x2 = (places[active, point] for point in (earlier, knot, end))
+            y0, y1, y2 = (heights[point] for point in (earlier, knot, end))
             goes = (y1 - y0) * (x2 - x1) >= (y2 - y1) * (x1 - x0)
             # 2. those whose knot went look at the one before it, until that is the first point
             active, earlier = active[goes], earlier[goes]

@@ -43,7 +43,7 @@ def donor_lines(
         return
     # 1. how much worse the probe ranks
     before = mean_auroc(labels, clean, drawn, rows)
-    after = np.mean([mean_auroc(labels, each, drawn, rows) for each in patched], axis=0)
+    after = np.mean([mean_auroc(labels, logits, drawn, rows) for logits in patched], axis=0)
     yield line("donors", "delta_auroc", after - before, n, "patched")
     if control is not None:
         yield line("donors", "delta_auroc", mean_auroc(labels, control, drawn, rows) - before, n, "patched_control")
@@ -66,7 +66,7 @@ def donor_lines(
         yield line("donors", "spread_over_donors", over, int(predicted.sum()), "", "predicted_correct")
     # 3. labels: does one donor flip what another flips?
     sign = clean.mean(axis=0)[rows] > 0
-    flipped = [(each.mean(axis=0)[rows] > 0) != sign for each in patched]
+    flipped = [(logits.mean(axis=0)[rows] > 0) != sign for logits in patched]
     pairs = [(i, j) for i in range(len(flipped)) for j in range(i)]
     agreed = [cohens_kappa(flipped[i], flipped[j], drawn.samples[:, rows]) for i, j in pairs]
     yield line("donors", "kappa_donors", average(np.stack(agreed), np.ones((len(agreed), 1, 1))), n)
@@ -108,10 +108,10 @@ def variance_parts(shift: FloatArray, blocks: IntArray, weights: FloatArray) -> 
         sizes[block] = size
     mean = np.einsum("rb,pbl->prl", weights, squares) / np.einsum("rb,pb->pr", weights, freedom)[:, :, None]
     used = sizes > 0
-    each = (weights @ sizes) / np.maximum(weights @ used, 1)  # samples in a block
-    parts = np.stack([(mean[0] - mean[2]) / donors, (mean[1] - mean[2]) / each[:, None], mean[2]])
-    found: FloatArray = np.maximum(parts, 0)
-    return found
+    per_block = (weights @ sizes) / np.maximum(weights @ used, 1)  # samples in a block
+    parts = np.stack([(mean[0] - mean[2]) / donors, (mean[1] - mean[2]) / per_block[:, None], mean[2]])
+    variances: FloatArray = np.maximum(parts, 0)
+    return variances
 
 
 def _lines(cell: CellData) -> Iterator[EvidenceLine]:

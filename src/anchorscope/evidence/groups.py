@@ -8,7 +8,6 @@ logit: what the predicted class and its confidence give away counts for nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -54,9 +53,9 @@ def boundary_lines(
         "mean_logprob": confidence,
     }
     for name, values in numbers.items():
-        found = difference(values, groups, inverse, drawn.samples)
-        if found is not None:
-            yield line("boundary", name, found, int(np.isfinite(values).sum()), "", "Q-A")
+        gap = difference(values, groups, inverse, drawn.samples)
+        if gap is not None:
+            yield line("boundary", name, gap, int(np.isfinite(values).sum()), "", "Q-A")
 
 
 def awareness_lines(
@@ -74,8 +73,8 @@ def awareness_lines(
     weights, votes = drawn.samples, np.ones((len(drawn), 1), np.float32)
     # near the boundary any shift flips: closeness to it is what confidence alone gives
     own, confident = (
-        within_strata(label, each[:, :, None], strata, weights, votes)[:, 0]
-        for each in (scores, -np.abs(groups.clean)[None])
+        within_strata(label, values[:, :, None], strata, weights, votes)[:, 0]
+        for values in (scores, -np.abs(groups.clean)[None])
     )
     whole = within_strata(label, scores[:, :, None], np.zeros(len(label)), weights, votes)[:, 0]
     yield line("awareness", "auroc", whole, len(label))
@@ -109,9 +108,9 @@ def saliency_lines(
         every = np.full(len(groups.clean), np.nan)
         # none where an answer is one token: its likelihood does not depend on what that token sees
         every[members[values > 0]] = np.log(values[values > 0])
-        found = difference(every, groups, np.ones(len(every)), drawn.samples)
-        if found is not None:
-            yield line("saliency", f"log_{name}", found, int(np.isfinite(every).sum()), "", "Q-A")
+        gap = difference(every, groups, np.ones(len(every)), drawn.samples)
+        if gap is not None:
+            yield line("saliency", f"log_{name}", gap, int(np.isfinite(every).sum()), "", "Q-A")
         experiment = "saliency" if name == "of_logit" else "saliency_of_loss"
         known = every[members][np.isfinite(every[members])]
         if len(known) >= MIN_GROUP:
@@ -132,8 +131,8 @@ def stability_lines(
         known = np.isfinite(clean)
         rows = members[known]
         flipped = (clean[known] > 0) != (knockout[known] > 0)
-        found = cohens_kappa(own[rows][:, None], flipped[:, None], drawn.samples[:, rows])[:, 0]
-        yield line("stability", f"kappa_prompt_{number}", found, len(rows))
+        kappa = cohens_kappa(own[rows][:, None], flipped[:, None], drawn.samples[:, rows])[:, 0]
+        yield line("stability", f"kappa_prompt_{number}", kappa, len(rows))
 
 
 # --- from the tables of a run
@@ -175,13 +174,13 @@ def _prompts(cell: CellData) -> tuple[IntArray, list[FloatArray]]:
     kind = PROMPTS.at(cell.point)
     if cell.cell.entry(kind) is None:
         return np.empty(0, np.int64), []
-    found: dict[int, dict[int, FloatArray]] = {}
+    by_prompt: dict[int, dict[int, FloatArray]] = {}
     for batch in cell.cell.table(kind).batches():
         names, numbers = batch.column("id").to_pylist(), batch.column("prompt").to_pylist()
         for name, number, logits in zip(names, numbers, as_arrays(batch.column("logits")), strict=True):
-            found.setdefault(number, {})[cell.place[name]] = logits[:, :, cell.groups.layer].mean(axis=1)
-    members = np.array(list(next(iter(found.values()))), dtype=np.int64) if found else np.empty(0, np.int64)
-    return members, [np.stack([each[i] for i in members], axis=1) for each in found.values()]
+            by_prompt.setdefault(number, {})[cell.place[name]] = logits[:, :, cell.groups.layer].mean(axis=1)
+    members = np.array(list(next(iter(by_prompt.values()))), dtype=np.int64) if by_prompt else np.empty(0, np.int64)
+    return members, [np.stack([by_sample[i] for i in members], axis=1) for by_sample in by_prompt.values()]
 
 
 def _saliency(cell: CellData) -> Iterator[EvidenceLine]:
@@ -191,7 +190,9 @@ def _saliency(cell: CellData) -> Iterator[EvidenceLine]:
         return iter(())
     rows = list(cell.cell.table(kind))
     members = np.array([cell.place[row.id] for row in rows], dtype=np.int64)
-    of: dict[str, Any] = {name: np.array([sum(getattr(row, name)) for row in rows]) for name in ("of_logit", "of_loss")}
+    of: dict[str, FloatArray] = {
+        name: np.array([sum(getattr(row, name)) for row in rows]) for name in ("of_logit", "of_loss")
+    }
     return saliency_lines(cell.groups, members, of, cell.drawn)
 
 
@@ -201,13 +202,16 @@ def _saliency(cell: CellData) -> Iterator[EvidenceLine]:
 def _dips(*experiments: str) -> Callable[[Lines], ClaimMeasure | None]:
     def measure(lines: Lines) -> ClaimMeasure | None:
         names = [
-            [LineName(each, name) for name in ("dip", "dip_p_unimodal", "dip_p_two_groups")] for each in experiments
+            [LineName(experiment, name) for name in ("dip", "dip_p_unimodal", "dip_p_two_groups")]
+            for experiment in experiments
         ]
-        if any(name not in lines for each in names for name in each):
+        if any(name not in lines for of_experiment in names for name in of_experiment):
             return None
-        values = [[float(lines[name].value[0]) for name in each] for each in names]
-        worst = max(values, key=lambda each: each[1])
-        return ClaimMeasure([np.array([worst[0]])], lines[names[0][0]].n, p=(worst[1], min(each[2] for each in values)))
+        values = [[float(lines[name].value[0]) for name in of_experiment] for of_experiment in names]
+        worst = max(values, key=lambda numbers: numbers[1])
+        return ClaimMeasure(
+            [np.array([worst[0]])], lines[names[0][0]].n, p=(worst[1], min(numbers[2] for numbers in values))
+        )
 
     return measure
 

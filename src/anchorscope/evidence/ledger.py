@@ -64,7 +64,7 @@ def weighed(claim: Claim, model: str, dataset: str, measured: ClaimMeasure | Non
     worst = measured.parts[int(ahead.argmin())]
     drawn = worst[1:][np.isfinite(worst[1:])]
     # centred on the value, as all intervals are: a correlation of resampled curves lies below that of the curves
-    low, high = (float(each) for each in interval(drawn - drawn.mean() + worst[0]))
+    low, high = (float(end) for end in interval(drawn - drawn.mean() + worst[0]))
     against = min(1.0, many * float(ndtr(-ahead.min())))
     in_favour = min(1.0, len(ahead) * float(ndtr(ahead.min())))
     return Weighed(claim, model, dataset, measured, (float(worst[0]), low, high), against, in_favour)
@@ -85,22 +85,22 @@ def holm(p: Sequence[float]) -> list[float]:
     for rank, place in enumerate(order):
         highest = max(highest, min(1.0, (len(p) - rank) * p[place]))
         adjusted[place] = highest
-    return [float(each) for each in adjusted]
+    return [float(value) for value in adjusted]
 
 
 def verdicts_of(claims: Sequence[Weighed]) -> list[ClaimVerdict]:
     """The verdicts of all claims about one model: Holm over those that were measured."""
-    known = [each.against for each in claims if each.against is not None]
+    known = [claim.against for claim in claims if claim.against is not None]
     adjusted = iter(holm(known))
-    return [_verdict(each, next(adjusted) if each.against is not None else None) for each in claims]
+    return [_verdict(claim, next(adjusted) if claim.against is not None else None) for claim in claims]
 
 
 def _verdict(one: Weighed, p: float | None) -> ClaimVerdict:
-    said: ClaimAnswer = "cannot tell"
+    answer: ClaimAnswer = "cannot tell"
     if p is not None and p < LEVEL:
-        said = "holds"
+        answer = "holds"
     elif one.in_favour is not None and one.in_favour < LEVEL:
-        said = "does not hold"
+        answer = "does not hold"
     value, low, high = one.numbers or (None, None, None)
     claim = one.claim
     return ClaimVerdict(
@@ -116,14 +116,14 @@ def _verdict(one: Weighed, p: float | None) -> ClaimVerdict:
         low=low,
         high=high,
         p=p,
-        verdict=said,
+        verdict=answer,
         n=one.measured.n if one.measured else 0,
     )
 
 
 def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[ClaimVerdict]:
     """All verdicts, from the lines of each model and set; models in the study's order, the smaller of a pair first."""
-    made: list[ClaimVerdict] = []
+    verdicts: list[ClaimVerdict] = []
     for model, sets in lines.items():
         claims = [
             weighed(claim, model, name, claim.measure(lines_of_set))
@@ -132,9 +132,9 @@ def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[ClaimVerdict]:
             for name, lines_of_set in sets.items()
         ]
         if len(sets) > 1:
-            together = [each for experiment in experiments() for each in experiment.together]
-            claims += [weighed(each.claim, model, "all", each.measure(sets)) for each in together]
-        made += verdicts_of(claims)
+            together = [joint for experiment in experiments() for joint in experiment.together]
+            claims += [weighed(joint.claim, model, "all", joint.measure(sets)) for joint in together]
+        verdicts += verdicts_of(claims)
     names = list(lines)
     for smaller, larger in pairwise(names):
         both = [
@@ -142,15 +142,15 @@ def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[ClaimVerdict]:
             for experiment in experiments()
             for pair in experiment.pairs
         ]
-        made += verdicts_of(both)
-    return made
+        verdicts += verdicts_of(both)
+    return verdicts
 
 
 def to_json(study: str, verdicts: Iterable[ClaimVerdict], about: Mapping[str, Any]) -> str:
     """As it is kept with a run."""
     rows = [_rounded(verdict) for verdict in verdicts]
     counted = {
-        model: {said: sum(r["verdict"] == said for r in rows if r["model"] == model) for said in ANSWERS}
+        model: {answer: sum(r["verdict"] == answer for r in rows if r["model"] == model) for answer in ANSWERS}
         for model in dict.fromkeys(row["model"] for row in rows)
     }
     record = {"study": study, **about, "models": counted, "verdicts": rows}
@@ -163,7 +163,7 @@ ANSWERS: tuple[ClaimAnswer, ...] = ("holds", "does not hold", "cannot tell")
 def _rounded(verdict: ClaimVerdict) -> dict[str, Any]:
     """Six digits: the same numbers give the same bytes."""
     record = asdict(verdict)
-    return {name: float(f"{each:.6g}") if isinstance(each, float) else each for name, each in record.items()}
+    return {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in record.items()}
 
 
 def read_ledger(path: Path) -> list[ClaimVerdict]:
@@ -185,14 +185,14 @@ def kept_ledger(root: Path) -> list[ClaimVerdict] | None:
 
 def changes(expected: Sequence[ClaimVerdict], found: Sequence[ClaimVerdict]) -> list[str]:
     """Which verdicts are not those that were expected, one line each."""
-    now = {(each.model, each.dataset, each.claim): each for each in found}
-    said = []
-    for each in expected:
-        key = (each.model, each.dataset, each.claim)
-        other = now.get(key, replace(each, verdict="not there"))
-        if other.verdict != each.verdict:
-            said.append(f"{each.model}, {each.dataset}, {each.claim}: {each.verdict} → {other.verdict}")
-    return said
+    now = {(verdict.model, verdict.dataset, verdict.claim): verdict for verdict in found}
+    lines = []
+    for verdict in expected:
+        key = (verdict.model, verdict.dataset, verdict.claim)
+        other = now.get(key, replace(verdict, verdict="not there"))
+        if other.verdict != verdict.verdict:
+            lines.append(f"{verdict.model}, {verdict.dataset}, {verdict.claim}: {verdict.verdict} → {other.verdict}")
+    return lines
 
 
 def claims_of(store: Store) -> list[ClaimVerdict]:

@@ -93,14 +93,14 @@ Lines = dict[LineName, EvidenceCurve]
 
 def curves_of(rows: Iterable[EvidenceLine]) -> Lines:
     """Lines as they were read back, by what they measure."""
-    made = {}
+    curves = {}
     for row in rows:
         replicates = np.asarray(row.replicates, np.float64).reshape(-1, max(1, row.layers))
         moved = np.vstack([replicates[:1], centred(replicates, row.widened)])
-        made[LineName(row.experiment, row.name, row.condition, row.stratum)] = EvidenceCurve(
+        curves[LineName(row.experiment, row.name, row.condition, row.stratum)] = EvidenceCurve(
             moved, row.n, row.layers > 0
         )
-    return made
+    return curves
 
 
 def weighted_mean(values: FloatArray, weights: FloatArray) -> FloatArray:
@@ -115,19 +115,19 @@ def weighted_mean(values: FloatArray, weights: FloatArray) -> FloatArray:
 def bins_of(values: FloatArray, count: int) -> IntArray:
     """(sample): by quantiles of some values, from 0 on."""
     edges = np.quantile(values, np.linspace(0, 1, count + 1)[1:-1])
-    found: IntArray = np.searchsorted(edges, values, side="right").astype(np.int64)
-    return found
+    bins: IntArray = np.searchsorted(edges, values, side="right").astype(np.int64)
+    return bins
 
 
 def lines_of(store: Store, point: ReadPoint) -> dict[str, dict[str, Lines]]:
     """The lines of every model and set that has evidence."""
-    found: dict[str, dict[str, Lines]] = {}
+    by_model: dict[str, dict[str, Lines]] = {}
     for model in store.study.models:
         for dataset in store.study.datasets:
             cell = store.results(model.name, dataset.name)
             if cell.entry(EVIDENCE.at(point)) is not None:
-                found.setdefault(model.name, {})[dataset.name] = curves_of(cell.table(EVIDENCE.at(point)))
-    return found
+                by_model.setdefault(model.name, {})[dataset.name] = curves_of(cell.table(EVIDENCE.at(point)))
+    return by_model
 
 
 def key_of(name: LineName) -> Key:
@@ -145,7 +145,7 @@ def statistics_of(found: Mapping[str, Mapping[str, Lines]], point: ReadPoint) ->
                     low, high = curve.interval()
                     for layer, numbers in enumerate(zip(curve.value, low, high, strict=True)):
                         there = curve.n >= MIN_GROUP and np.isfinite(numbers).all()
-                        written = tuple(float(each) if there else None for each in numbers)
+                        written = tuple(float(number) if there else None for number in numbers)
                         yield Statistic.of(origin, key_of(name), layer, written, curve.n)
 
 

@@ -21,21 +21,21 @@ class EvidenceLine:
     """One row of the `evidence` table: a number, or a number at every layer, with all its resamples."""
 
     experiment: str
-    """within, donors, mirror, support, answer_only, saliency, boundary, awareness, transfer, pathways"""
+    """name of the experiment, such as chart, within, donors or mirror"""
     name: str
-    """what is measured"""
+    """name of what is measured"""
     condition: str
-    """under which condition, or the first minus the second of two, joined by '-'; empty where none"""
+    """condition of the pass; two names joined by '-': the first minus the second; empty where there is none"""
     stratum: str
-    """among which samples"""
+    """group or part of the samples; all where the line is about all of them"""
     layers: int
-    """how many layers it has values for; 0 where it is one number"""
+    """number of layers that have a value; 0 where the line is a single number"""
     replicates: list[np.float32]
-    """(1 + resample, layer), row by row; the first row is the value"""
+    """(1 + resample, layer), row by row: the value first, then its resamples"""
     widened: float
-    """by how much its interval is wider than the bootstrap's"""
+    """factor by which the interval is wider than the bootstrap's"""
     n: int
-    """samples or questions behind it"""
+    """number of samples or questions behind the line"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +43,54 @@ class ClaimVerdict:
     """One claim about one model: what was asked, what was measured, what it comes to."""
 
     claim: str
-    """its short name"""
+    """short name of the claim"""
     model: str
-    """the model; of a pair `smaller < larger`"""
+    """name of the model; for a claim about two models, `smaller < larger`"""
     dataset: str
-    """the set; or all, where the claim is about all sets together"""
+    """name of the set; all, where the claim is about all sets together"""
     statement: str
-    """what is claimed, in words"""
+    """statement of the claim, in words"""
     statistic: str
-    """what is measured, in words"""
+    """description of what is measured"""
     control: str
-    """what it is held against"""
+    """description of what the measured value is compared with"""
     threshold: float
-    """fixed in advance, in the unit of the statistic"""
+    """threshold that was fixed in advance, in the unit of the statistic"""
     side: str
-    """above or below: on which side of the threshold the claim holds"""
+    """side of the threshold on which the claim holds: above or below"""
     value: float | None
-    """the number"""
+    """measured value; null where nothing was measured"""
     low: float | None
     """lower end of its 95 % interval"""
     high: float | None
-    """upper end"""
+    """upper end of its 95 % interval"""
     p: float | None
-    """that the claim does not hold, one-sided, after Holm over all claims of the model"""
+    """one-sided p-value of the hypothesis that the claim does not hold, after Holm's correction over all claims about
+    the model"""
     verdict: str
-    """holds, does not hold or cannot tell"""
+    """verdict on the claim: holds, does not hold or cannot tell"""
     n: int
-    """samples or questions behind it"""
+    """number of samples or questions behind the value"""
+
+    def words(self, digits: int, interval: bool = True) -> str:
+        """The number that the verdict rests on, as ledgers show it; or why there is none."""
+        if self.value is None or self.low is None or self.high is None:
+            return f"too few: n = {self.n}" if self.n else "not measured"
+        if not self.threshold:  # a test with a p of its own, not a number beyond a threshold
+            return f"p {_p(self.p)} (statistic {self.value:.{digits}f})" if interval else f"p {_p(self.p)}"
+        ends = f" [{self.low:.{digits}f}, {self.high:.{digits}f}]" if interval and self.low < self.high else ""
+        return f"{self.value:.{digits}f}{ends}"
+
+    @property
+    def condition(self) -> str:
+        """When the claim holds, in short."""
+        if not self.threshold:
+            return "p < 0.025"
+        return f"{'>' if self.side == 'above' else '<'} {self.threshold:g}"
+
+
+def _p(p: float | None) -> str:
+    return "not known" if p is None else "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 EVIDENCE = Kind("evidence", EvidenceLine)  # of a read point: EVIDENCE.at(point)

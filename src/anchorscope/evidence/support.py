@@ -36,15 +36,15 @@ def support_lines(
     yield line("support", "signal_lost", _difference(fall, labels, np.zeros(n, np.int64), weights), n)
     yield line("support", "signal_lost", _difference(fall, labels, bins_of(loss, TENTHS), weights), n, "equal_support")
     # how far the two go together: Pearson's r of ranks
-    ranks = [np.argsort(np.argsort(each)).astype(np.float64) for each in (fall, loss)]
+    ranks = [np.argsort(np.argsort(numbers)).astype(np.float64) for numbers in (fall, loss)]
     yield line("support", "correlation", _pearson(ranks[0], ranks[1], weights), n)
 
 
 def _difference(values: FloatArray, labels: BoolArray, strata: IntArray, weights: FloatArray) -> FloatArray:
     """(1 + resample): right minus wrong, within strata that weigh by how many pairs they could make."""
     total, pairs = np.zeros(len(weights)), np.zeros(len(weights))
-    for each in np.unique(strata):
-        sides = [(strata == each) & side for side in (labels, ~labels)]
+    for stratum in np.unique(strata):
+        sides = [(strata == stratum) & side for side in (labels, ~labels)]
         if not all(side.any() for side in sides):
             continue
         number = [weights[:, side].sum(axis=1, dtype=np.float64) for side in sides]
@@ -54,16 +54,16 @@ def _difference(values: FloatArray, labels: BoolArray, strata: IntArray, weights
         there = (number[0] > 0) & (number[1] > 0)
         total += np.where(there, (means[0] - means[1]) * weight, 0)
         pairs += np.where(there, weight, 0)
-    found: FloatArray = total / np.where(pairs > 0, pairs, np.nan)
-    return found
+    difference: FloatArray = total / np.where(pairs > 0, pairs, np.nan)
+    return difference
 
 
 def _pearson(first: FloatArray, second: FloatArray, weights: FloatArray) -> FloatArray:
     """(1 + resample): the correlation of two numbers of each sample."""
     moments = np.stack([first, second, first * second, first * first, second * second], axis=1)
     x, y, xy, xx, yy = weighted_mean(moments, weights).T
-    found: FloatArray = (xy - x * y) / np.sqrt((xx - x * x) * (yy - y * y))
-    return found
+    correlation: FloatArray = (xy - x * y) / np.sqrt((xx - x * x) * (yy - y * y))
+    return correlation
 
 
 def _lines(cell: CellData) -> Iterator[EvidenceLine]:

@@ -31,8 +31,8 @@ def transfer_lines(
 ) -> Iterator[EvidenceLine]:
     """AUROC of other sets' probes on states (sample, width), and of the set's own, out of fold: (repeat, sample)."""
     yield line("transfer", "auroc", mean_auroc(labels, own[:, :, None], drawn)[:, 0], len(labels), "own")
-    for name, each in probes.items():
-        logits = read_out_new(each, states)[:, 0]  # (repeat, sample)
+    for name, layer_probes in probes.items():
+        logits = read_out_new(layer_probes, states)[:, 0]  # (repeat, sample)
         yield line("transfer", "auroc", mean_auroc(labels, logits[:, :, None], drawn)[:, 0], len(labels), name)
 
 
@@ -72,7 +72,7 @@ def shared_rows(names: Sequence[Sequence[str]]) -> list[IntArray]:
     """The samples that all models have, as rows of each model's own table, in one order."""
     every = set(names[0]).intersection(*names[1:])
     order = [name for name in names[0] if name in every]
-    places = [{name: i for i, name in enumerate(each)} for each in names]
+    places = [{name: i for i, name in enumerate(of_model)} for of_model in names]
     return [np.array([place[name] for name in order], dtype=np.int64) for place in places]
 
 
@@ -114,8 +114,8 @@ def _lines(cell: CellData) -> Iterator[EvidenceLine]:
 
 
 def _ahead(lines: Lines) -> ClaimMeasure | None:
-    found = [curve for name, curve in lines.items() if name[:2] == ("awareness", "own_ahead")]
-    return ClaimMeasure([each.at(0) for each in found], min(each.n for each in found)) if found else None
+    curves = [curve for name, curve in lines.items() if name[:2] == ("awareness", "own_ahead")]
+    return ClaimMeasure([curve.at(0) for curve in curves], min(curve.n for curve in curves)) if curves else None
 
 
 CLAIMS = (

@@ -60,7 +60,7 @@ def within_lines(answered: SampledReadouts, drawn: Resamples) -> Iterator[Eviden
 
     def mean(scores: FloatArray) -> FloatArray:
         """(1 + resample, layer), from (repeat, answer, layer)."""
-        by_repeat = np.stack([weighted_mean(pairs.won(each), weights) for each in scores])
+        by_repeat = np.stack([weighted_mean(pairs.won(repeat), weights) for repeat in scores])
         return average(by_repeat, drawn.repeats.T[:, :, None]) if len(scores) > 1 else by_repeat[0]
 
     ranked = {name: mean(logits) for name, logits in zip(answered.conditions, answered.logits, strict=True)}
@@ -90,18 +90,18 @@ class Pairs:
 
     def __init__(self, question: IntArray, correct: BoolArray) -> None:
         right, wrong, of = [], [], []
-        for each in np.unique(question):
-            mine = np.flatnonzero(question == each)
+        for sample in np.unique(question):
+            mine = np.flatnonzero(question == sample)
             good, bad = mine[correct[mine]], mine[~correct[mine]]
             if len(good) and len(bad):
                 right.append(np.repeat(good, len(bad)))
                 wrong.append(np.tile(bad, len(good)))
-                of.append(each)
+                of.append(sample)
         self.questions: IntArray = np.array(of, dtype=np.int64)
         """(question): those that have both kinds"""
         self.right: IntArray = np.concatenate(right) if right else np.empty(0, np.int64)
         self.wrong: IntArray = np.concatenate(wrong) if wrong else np.empty(0, np.int64)
-        sizes = np.array([len(each) for each in right], dtype=np.int64)
+        sizes = np.array([len(rows) for rows in right], dtype=np.int64)
         self._share = np.zeros((len(of), len(self.right)), np.float32)  # a question's pairs weigh one together
         for i, (first, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
             self._share[i, first : first + size] = 1 / size
@@ -117,19 +117,19 @@ class Pairs:
 
         The intercept of a line through (difference in `held`, difference in scores), every question weighing one.
         """
-        ahead, other = ((each[self.right] - each[self.wrong]).astype(np.float64) for each in (scores, held))
+        ahead, other = ((values[self.right] - values[self.wrong]).astype(np.float64) for values in (scores, held))
         moments = np.stack([ahead, other, ahead * other, other * other, ahead * ahead], axis=1)
         y, x, xy, xx, yy = weighted_mean(self._share @ moments, weights).T
         with np.errstate(divide="ignore", invalid="ignore"):
             slope = np.where(xx - x * x > 1e-12, (xy - x * y) / (xx - x * x), 0)
-            found: FloatArray = (y - slope * x) / np.sqrt(yy[:1] - y[:1] ** 2)
-        return found
+            intercept: FloatArray = (y - slope * x) / np.sqrt(yy[:1] - y[:1] ** 2)
+        return intercept
 
 
 def _lines(cell: CellData) -> Iterator[EvidenceLine]:
     """From the `within` table; nothing where no question has both right and wrong answers."""
     kind = WITHIN.at(cell.point)
-    entry: Any = cell.cell.entry(kind)
+    entry = cell.cell.entry(kind)
     if entry is None:
         return iter(())
     columns: dict[str, list[Any]] = {}

@@ -113,7 +113,7 @@ class _AnswerWords(NamedTuple):
     """Whether the text has a comma."""
 
 
-class _Question(NamedTuple):
+class _QuestionFacts(NamedTuple):
     """What of a question matters to grading."""
 
     words: frozenset[str]
@@ -162,11 +162,11 @@ _accepted = lru_cache(maxsize=32_768)(_read)  # accepted answers come again for 
 
 
 @lru_cache(maxsize=4_096)
-def _question(question: str, rules: frozenset[str]) -> _Question:
+def _question(question: str, rules: frozenset[str]) -> _QuestionFacts:
     words = comparable_words(question, rules)
     texts = frozenset(w.text for w in words)
     no_year = _DAY_ASKED.search(question) or _NO_DATE_ASKED.search(question)
-    return _Question(
+    return _QuestionFacts(
         texts,
         bool(texts & PERSON),
         _COUNT.search(question) is not None,
@@ -241,7 +241,7 @@ def _untold(
     given: Sequence[str],
     written: str,
     accepted: str,
-    asked: _Question,
+    asked: _QuestionFacts,
     rules: frozenset[str],
 ) -> str | None:
     """Why a match tells nothing, if so."""
@@ -258,15 +258,15 @@ def _untold(
     return None
 
 
-def _surplus(words: Sequence[Word], covered: Sequence[Word], answer: str, asked: _Question) -> bool:
+def _surplus(words: Sequence[Word], covered: Sequence[Word], answer: str, asked: _QuestionFacts) -> bool:
     """One word matched, and beside it, up to a comma or bracket, there is as much of its own: the Bank of England."""
     if len(covered) != 1 or not covered[0].text.isalpha() or len(covered[0].text) < 2 or covered[0].text in YES_NO:
         return False
     start = max((m.end() for m in _PARTS.finditer(answer, 0, covered[0].start)), default=0)
     ending = _PARTS.search(answer, covered[0].end)
     beside = [w.text for w in words if start <= w.start and w.end <= (ending.start() if ending else len(answer))]
-    said = asked.words | DROPPED | FUNCTION | {covered[0].text}
-    return sum(len(text) for text in beside if text not in said) >= len(covered[0].text)
+    known = asked.words | DROPPED | FUNCTION | {covered[0].text}
+    return sum(len(text) for text in beside if text not in known) >= len(covered[0].text)
 
 
 def _small(word: str, written: str, accepted: str) -> bool:
@@ -283,7 +283,7 @@ def _symbols(answer: str, accepted: str) -> tuple[int, int] | None:
     return (chunks[run[0]].start, chunks[run[1]].end) if run else None
 
 
-def _match(given: _AnswerWords, one: _AnswerWords, asked: _Question, rules: frozenset[str]) -> WordRun | None:
+def _match(given: _AnswerWords, one: _AnswerWords, asked: _QuestionFacts, rules: frozenset[str]) -> WordRun | None:
     if run := _find(one.line, given.line) or _find(one.core_line, given.line):
         return run
     if one.date and (run := _date(given, one.date, "shorter_dates" in rules and asked.year_will_do)):
@@ -326,7 +326,7 @@ def _middles(a: Sequence[str], b: Sequence[str]) -> bool:
     return not a or not b or any(x == y or (x[0] == y[0] and 1 in (len(x), len(y))) for x in a for y in b)
 
 
-def _same_whole(given: _AnswerWords, one: _AnswerWords, asked: _Question, rules: frozenset[str]) -> bool:
+def _same_whole(given: _AnswerWords, one: _AnswerWords, asked: _QuestionFacts, rules: frozenset[str]) -> bool:
     """Rules that compare the answer as a whole: it may say less than the accepted answer, but nothing else."""
     core = given.core
     if "compounds" in rules:
@@ -344,7 +344,7 @@ def _same_whole(given: _AnswerWords, one: _AnswerWords, asked: _Question, rules:
     )
 
 
-def _part(given: _AnswerWords, one: _AnswerWords, asked: _Question, begins: bool) -> bool:
+def _part(given: _AnswerWords, one: _AnswerWords, asked: _QuestionFacts, begins: bool) -> bool:
     """Whether the answer is the larger part of the accepted answer: a surname, `mahogany` of `mahogany tree`.
 
     It begins as that does, or it is a person's surname: `tree` says less than was asked, `France` of `Paris, France`

@@ -114,13 +114,13 @@ class Judge:
 
     def _ask(self, prompt: str) -> None:
         """Ask until there is a reply; keep it. A reply without a verdict is asked for once more, then kept as it is."""
-        said = self._reply(prompt)
-        if verdict(said) is None:
-            said = self._reply(prompt)
+        reply = self._reply(prompt)
+        if verdict(reply) is None:
+            reply = self._reply(prompt)
         with self._lock:
-            self._said[self._name(prompt)] = said
+            self._said[self._name(prompt)] = reply
             if self._file is not None:
-                self._unkept.append(json.dumps({"asked": self._name(prompt), "said": printable(said, 200)}) + "\n")
+                self._unkept.append(json.dumps({"asked": self._name(prompt), "said": printable(reply, 200)}) + "\n")
         self._keep(least=1 if self._file is None or is_local(self._file) else KEPT_AT_ONCE)
 
     def _keep(self, least: int) -> None:
@@ -174,15 +174,15 @@ class Judge:
 
     def _refused(self, error: urllib.error.HTTPError) -> GradeError:
         try:
-            said = printable(error.read(2000).decode(errors="replace"), 200)
+            reply = printable(error.read(2000).decode(errors="replace"), 200)
         except OSError:
-            said = ""
+            reply = ""
         hint = {
             401: f"The key is taken from the environment variable {self.spec.key or '(none: give judge.key)'}.",
             403: "The key has no access to this model.",
             404: "Check judge.base_url (it ends in /v1 for most) and judge.model.",
         }.get(error.code, "Check judge.model and judge.prompt.")
-        return GradeError(f"the judge at {self.spec.base_url} refused: {error.code} {said}", hint)
+        return GradeError(f"the judge at {self.spec.base_url} refused: {error.code} {reply}", hint)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -251,12 +251,12 @@ def grading_of(spec: GradesSpec, root: Path, ask: bool = True) -> Callable[[Sequ
 
 def _kept(file: Path) -> dict[str, str]:
     """What was said before; a last line that was cut off by a kill is left out."""
-    said = {}
-    for each in file.parent.glob(f"{file.stem}*{file.suffix}"):
-        for line in each.read_text(encoding="utf-8").splitlines():
+    replies = {}
+    for path in file.parent.glob(f"{file.stem}*{file.suffix}"):
+        for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 row = json.loads(line)
-                said[row["asked"]] = row["said"]
+                replies[row["asked"]] = row["said"]
             except (ValueError, KeyError, TypeError):
                 continue
-    return said
+    return replies

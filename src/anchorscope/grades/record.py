@@ -20,7 +20,7 @@ class Grade:
     """What a grader says of one answer."""
 
     judgement: Judgement
-    """right, wrong or cannot_tell"""
+    """The grade: right, wrong or cannot_tell."""
     alias: str | None = None
     """The accepted answer that was found in the answer; None when none was."""
     start: int | None = None
@@ -28,7 +28,7 @@ class Grade:
     end: int | None = None
     """One past the last character of the matched words."""
     reason: str | None = None
-    """Why it cannot be told."""
+    """Reason why the grade is cannot_tell; None otherwise."""
 
     @property
     def correct(self) -> bool | None:
@@ -43,17 +43,18 @@ class Graded:
     id: str
     """the question's id"""
     judgement: str | None = None
-    """right, wrong or cannot_tell; null if unanswered"""
+    """grade: right, wrong or cannot_tell; null where there is no answer"""
     by: str | None = None
-    """who says so: the grader, or label where the file of answers has it; null if unanswered"""
+    """source of the grade: the grader's name, or label where the file of answers has one; null where there is no
+    answer"""
     reason: str | None = None
-    """why it cannot be told"""
+    """reason why the grade is cannot_tell; null otherwise"""
     alias: str | None = None
-    """the accepted answer that was found in the answer"""
+    """accepted answer that was found in the answer; null where none was"""
     alias_start: int | None = None
-    """where in the answer it was found: first character"""
+    """index of the match's first character in the answer"""
     alias_end: int | None = None
-    """where in the answer it was found: one past the last character"""
+    """index one past the match's last character in the answer"""
 
     @property
     def correct(self) -> bool | None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorscope.errors import AnchorscopeError, ModelError, hub_errors, reason_of
 from anchorscope.models.heap import bound_kernels, hold_heap
 from anchorscope.models.sites import sites_of
-from anchorscope.models.source import ModelSource, find_model
+from anchorscope.models.source import Located, ModelSource, find_model, locate_model
+from anchorscope.models.unpacked import MARKS, keep_unpacked, marks_of, same_weights, unpacked_folder
+from anchorscope.progress import Notice, nobody, without_bars
 from anchorscope.reach import hub_in_reach
 from anchorscope.study import ModelSpec, Sites
 
@@ -33,7 +36,7 @@ EAGER_FAMILIES = frozenset({"gemma2"})
 BOS_FAMILIES = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A loaded model, ready for forward passes."""
 
@@ -52,6 +55,10 @@ class Model:
     fingerprint: dict[str, Any]
     """What identifies weights, configuration and tokenizer, for the manifest."""
 
+    def __repr__(self) -> str:
+        dtype = str(self.network.dtype).removeprefix("torch.")
+        return f"Model('{self.name}': {self.source}, {dtype} on {self.device}, {self.attention} attention)"
+
     @property
     def name(self) -> str:
         """What figures and folders call it."""
@@ -64,8 +71,8 @@ class Model:
 
         embeddings = self.network.get_input_embeddings()
         hook = getattr(embeddings, "_hf_hook", None)  # accelerate's: offloaded weights are on meta until they are used
-        for each in getattr(hook, "hooks", [hook]):
-            place = getattr(each, "execution_device", None)
+        for part in getattr(hook, "hooks", [hook]):
+            place = getattr(part, "execution_device", None)
             if place is not None:
                 return torch.device(place)
         device: torch.device = embeddings.weight.device
@@ -90,27 +97,61 @@ class Model:
         return next((size for size in self.windows if size is not None), None)
 
 
-def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True) -> Model:
+def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True, notice: Notice = nobody) -> Model:
     """Load the model a study names; relative paths start at `base`.
 
     Without weights it is the same model on no device: for vLLM, which loads them itself and needs the memory.
     """
     bound_kernels()
     hold_heap()
+    located = locate_model(spec, base)
+    packed = located.folder / located.gguf if located.gguf and located.kind != "hub" else None
+    dtype = str(dtype_of(spec)).removeprefix("torch.") if packed else ""
+    kept = unpacked_folder(_file_hash(packed), dtype) if packed else None
+    if kept is not None:
+        return _load_kept(spec, located, kept, weights)
     source = find_model(spec, base)
     sites = spec.sites or sites_of(source.architecture)  # before the weights, which may take minutes
-    tokenizer = load_tokenizer(spec, source)
-    network = _load_network(spec, source) if weights else _empty_network(spec, source)
+    with without_bars():
+        tokenizer = load_tokenizer(spec, source)
+        network = _load_network(spec, source) if weights else _empty_network(spec, source)
     network.eval()
-    return Model(
-        spec,
-        source,
-        network,
-        tokenizer,
-        sites,
-        wants_bos(tokenizer, source),
-        fingerprint(spec, source, network, tokenizer),
-    )
+    marks = fingerprint(spec, source, network, tokenizer)
+    model = Model(spec, source, network, tokenizer, sites, wants_bos(tokenizer, source), marks)
+    if packed and weights and spec.device_map is None:
+        _keep(model, packed, dtype, notice)
+    return model
+
+
+def _load_kept(spec: ModelSpec, located: Located, kept: Path, weights: bool) -> Model:
+    """A model whose GGUF weights were unpacked before: the same, from the folder in which it was kept."""
+    marks = marks_of(kept)
+    source = ModelSource(located.kind, located.location, None, *marks["source"])
+    folder = replace(source, kind="folder", location=str(kept))
+    with without_bars():
+        tokenizer = load_tokenizer(spec, folder)
+        network = _load_network(spec, folder) if weights else _empty_network(spec, folder)
+    network.eval()
+    known = fingerprint(spec, source, network, tokenizer) | marks["fingerprint"]
+    return Model(spec, source, network, tokenizer, spec.sites or sites_of(source.architecture), marks["bos"], known)
+
+
+def _keep(model: Model, packed: Path, dtype: str, notice: Notice) -> None:
+    """Keep unpacked weights, if the folder gives the same model."""
+    expected = {name: model.fingerprint[name] for name in ("config", "tokenizer", "ends")}
+    sizes = [getattr(model.source, name) for name in ("architecture", "layers", "width", "heads")]
+    marks = {"fingerprint": expected, "source": sizes, "bos": model.wants_bos}
+
+    def same(folder: Path) -> bool:
+        source = replace(model.source, kind="folder", location=str(folder))
+        with without_bars():
+            tokenizer, network = load_tokenizer(model.spec, source), _load_network(model.spec, source)
+        loaded = fingerprint(model.spec, source, network, tokenizer)
+        alike = all(loaded[name] == expected[name] for name in ("tokenizer", "ends"))
+        return alike and loaded["dtype"] == dtype and same_weights(model.network, network)
+
+    with without_bars():
+        keep_unpacked(_file_hash(packed), dtype, model.network, model.tokenizer, marks, same, notice)
 
 
 def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Tokenizer:
@@ -157,7 +198,8 @@ def _where(spec: ModelSpec, source: ModelSource) -> tuple[str, dict[str, Any]]:
     if source.kind == "gguf":
         path = Path(source.location)
         return str(path.parent), {"gguf_file": path.name}
-    options: dict[str, Any] = {"gguf_file": spec.gguf} if spec.gguf else {}
+    kept = source.kind == "folder" and (Path(source.location) / MARKS).is_file()  # weights that were unpacked
+    options: dict[str, Any] = {"gguf_file": spec.gguf} if spec.gguf and not kept else {}
     if source.kind == "hub":
         options["revision"] = source.commit or spec.revision
         options["local_files_only"] = not hub_in_reach()  # else every file is asked for, with retries
@@ -283,6 +325,12 @@ def _file_hashes(place: Path) -> dict[str, str]:
 
 
 def _file_hash(path: Path) -> str:
+    about = path.stat()
+    return _hash_of(path, about.st_size, about.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _hash_of(path: Path, size: int, changed: int) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(1 << 22):

@@ -10,6 +10,7 @@ from anchorscope.models.heap import bound_kernels, hold_heap
 from anchorscope.models.load import EAGER_FAMILIES, Model, Network, Tokenizer, fingerprint, load_model, wants_bos
 from anchorscope.models.sites import site_modules, sites_of
 from anchorscope.models.source import ModelSource
+from anchorscope.progress import told
 from anchorscope.study import ModelSpec
 from anchorscope.study.validation import build
 
@@ -33,7 +34,8 @@ def open_model(model: ModelLike, tokenizer: Tokenizer = None, **fields: Any) -> 
     if isinstance(model, (ModelSpec, str, Path)):
         if tokenizer is not None:
             raise ModelError("a tokenizer goes with a model object; a model that is loaded by its id brings its own")
-        return load_model(model if isinstance(model, ModelSpec) else build(ModelSpec, id=str(model), **fields))
+        spec = model if isinstance(model, ModelSpec) else build(ModelSpec, id=str(model), **fields)
+        return load_model(spec, notice=told)
     return _object(model, tokenizer, fields)
 
 

@@ -58,11 +58,11 @@ class Prompter:
 
     def many(self, questions: Sequence[tuple[str, str | None]]) -> list[Prompt]:
         """Make prompts, tokenizing all at once."""
-        made = [self._lay_out(question, context) for question, context in questions]
-        ids = self.tokenizer([text for text, _, _ in made], add_special_tokens=False).input_ids
+        layouts = [self._lay_out(question, context) for question, context in questions]
+        ids = self.tokenizer([text for text, _, _ in layouts], add_special_tokens=False).input_ids
         prompts = [
             Prompt(text, [*self._bos, *tokens], len(self._bos), segments, place)
-            for (text, segments, place), tokens in zip(made, ids, strict=True)
+            for (text, segments, place), tokens in zip(layouts, ids, strict=True)
         ]
         for prompt in prompts:
             if prompt.ids[: len(self.shared_ids)] != self.shared_ids:

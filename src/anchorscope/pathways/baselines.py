@@ -52,7 +52,7 @@ def refits(recorded: Recorded, drawn: Resamples) -> Iterator[Series]:
 
 def _mean_area(auroc: Auroc, logits: FloatArray, votes: FloatArray) -> FloatArray:
     """(1 + resample, layer), from (repeat, sample, layer)."""
-    return average(np.stack([auroc(each) for each in logits]), votes)
+    return average(np.stack([auroc(scores) for scores in logits]), votes)
 
 
 def masses(recorded: Recorded, drawn: Resamples, effects: dict[str, Series]) -> Iterator[Series]:
@@ -100,8 +100,8 @@ def within_auroc(labels: ArrayLike, scores: ArrayLike, strata: ArrayLike) -> flo
     if not right.shape == score.shape == stratum.shape:
         raise ProbeError(f"labels {right.shape}, scores {score.shape} and strata {stratum.shape} differ in shape")
     won, pairs = 0.0, 0
-    for each in np.unique(stratum):
-        rows = stratum == each
+    for value in np.unique(stratum):
+        rows = stratum == value
         correct = int(right[rows].sum())
         ranks = rankdata(score[rows])
         won += float(ranks[right[rows]].sum()) - correct * (correct + 1) / 2  # Mann and Whitney's U

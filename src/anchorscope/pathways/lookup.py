@@ -73,12 +73,33 @@ def read_pathways(store: Store, point: ReadPoint) -> Iterator[Statistic]:
     """The rows of every model and dataset of a run that has them."""
     cells = [cell for _, cell in measured(store, PATHWAYS, point)]
     if not cells:
-        raise StoreError(
-            f"{store.root} has no pathways at {point.site}, {point.position} yet",
-            "Run: anchorscope run STUDY; if that was done, no set had enough right answers: sample more.",
-        )
+        raise _no_pathways(store, point)
     for cell in cells:
         yield from cell.table(PATHWAYS.at(point))
+
+
+def _no_pathways(store: Store, point: ReadPoint) -> StoreError:
+    return StoreError(
+        f"{store.root} has no pathways at {point.site}, {point.position} yet",
+        "Run: anchorscope run STUDY; if that was done, no set had enough right answers: sample more.",
+    )
+
+
+def read_line(store: Store, origin: Origin, key: Key) -> list[Statistic]:
+    """The rows of one line, ascending by layer. A word that the table does not have is answered with the nearest."""
+    cell, kind = store.results(origin.model, origin.dataset), PATHWAYS.at(origin.point)
+    if cell.entry(kind) is None:
+        raise _no_pathways(store, origin.point)
+    words: dict[str, set[str]] = {name: set() for name in Key._fields}
+    rows: list[Statistic] = []
+    for row in cell.table(kind).where(key._asdict(), words):
+        rows.append(row)
+    for name, value in key._asdict().items():
+        if not rows and value not in words[name]:
+            raise StoreError(f"the table has no {name} '{value}'; {did_you_mean(value, words[name])}")
+    if not rows:
+        raise StoreError(f"the table has no line with {', '.join(f'{k} {v}' for k, v in key._asdict().items())}")
+    return sorted(rows, key=lambda row: row.layer)
 
 
 def read_mapstats(store: Store, point: ReadPoint) -> Iterator[MapStatistic]:

@@ -14,30 +14,30 @@ class Origin(NamedTuple):
     """What numbers are of."""
 
     model: str
-    """As the study calls it."""
+    """Name of the model in the study."""
     dataset: str
-    """Likewise."""
+    """Name of the dataset in the study."""
     point: ReadPoint
-    """Where activations were read."""
+    """Read point of the activations."""
 
 
 class Key(NamedTuple):
     """What a number measures, whatever it is of."""
 
     statistic: str
-    """As in the table, like the others."""
+    """Name of the number, as in the `pathways` table."""
     condition: str
-    """The forward pass, or two of them."""
+    """Condition of the pass, or two conditions whose difference is taken."""
     split: str = "none"
-    """How samples were sorted into groups."""
+    """Way in which answers are sorted into groups."""
     anchor: str = "none"
-    """At which layer, for a split by anchor."""
+    """Anchor layer of a split by anchor."""
     correction: str = "none"
-    """What was subtracted from the read-outs."""
+    """Shift that is subtracted from the read-outs."""
     group: str = "all"
-    """Q, A, all, or Q-A."""
+    """Group of answers: Q, A, all or Q-A."""
     stratum: str = "all"
-    """Among which samples."""
+    """Part of the samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +49,35 @@ class Statistic:
     dataset: str
     """the question set"""
     site: str
-    """where the activation was read: attn, mlp or resid"""
+    """site of the activation: attn, mlp or resid"""
     position: str
-    """which token was read: answer_last, final or prompt_last"""
+    """position of the token that is read: answer_last, final, prompt_last or after_answer"""
     condition: str
-    """the forward pass, or permuted (what the knockout does to another sample), or the first minus the second of two,
-    joined by '-'"""
+    """condition of the pass; permuted: each sample with the knockout shift of a different sample; two names joined by
+    '-': the first minus the second"""
     split: str
-    """none, layer, anchor, layer_half, anchor_half, layer_same or anchor_same"""
+    """way in which answers are sorted into Q and A: none, layer, anchor, layer_half, anchor_half, layer_same or
+    anchor_same"""
     anchor: str
-    """none, best, quarter, half, three_quarters or last"""
+    """anchor layer of a split by anchor: best, quarter, half, three_quarters or last; none for other splits"""
     correction: str
-    """none; or what is subtracted: drift (of the training samples), drift_class (of those in the same predicted class)
-    or drift_control (that of control_question)"""
+    """shift that is subtracted first: none, drift (mean of the training samples), drift_class (mean of samples in the
+    same predicted class) or drift_control (that of control_question)"""
     group: str
-    """all, Q (the condition flips the predicted class), A (it does not) or Q-A"""
+    """group of answers: Q (the condition flips the predicted class), A (it does not), all, or Q-A (their difference)"""
     stratum: str
-    """all, predicted_correct, predicted_wrong, label_correct or label_wrong; kind_… of the question"""
+    """part of the samples: all, predicted_correct, predicted_wrong, label_correct, label_wrong, or kind_… for one kind
+    of question"""
     layer: int
-    """the layer read; -1 where the number does not belong to a layer"""
+    """number of the layer that is read; -1 where the statistic belongs to no layer"""
     statistic: str
-    """delta_p (percentage points), delta_logit, auroc and delta_auroc (0..1), share (of the group, weighted by 1 /
-    sampling probability, 0..1), kappa, anchor_layer; of baselines auroc_question_only, auroc_text_only,
-    auroc_within_relation, auroc_question_only_within_relation; of probes fitted on the condition's own states
-    auroc_refit and delta_auroc_refit; mass (attention that the cut removes in this layer, 0..1) and
-    delta_auroc_per_mass (by what is removed up to this layer)"""
+    """name of the statistic: delta_p (percentage points), delta_logit, auroc and delta_auroc (0..1), share (of the
+    group, weighted by 1 / sampling probability, 0..1), kappa, anchor_layer; for baselines auroc_question_only,
+    auroc_text_only, auroc_within_relation, auroc_question_only_within_relation; for probes fitted on the condition's
+    own states auroc_refit and delta_auroc_refit; mass (attention that the cut removes in this layer, 0..1) and
+    delta_auroc_per_mass (by the attention removed up to this layer)"""
     value: float | None
-    """the number; null where a group is too small or it is undefined"""
+    """value of the statistic; null where it is undefined or the group is too small"""
     low: float | None
     """lower end of the 95 % interval: bootstrap over questions and repeats, widened for what training adds"""
     high: float | None
@@ -83,9 +85,9 @@ class Statistic:
     band_low: float | None
     """lower end of the 95 % band that holds for all layers at once; null where the number belongs to no layer"""
     band_high: float | None
-    """upper end of that band"""
+    """upper end of the 95 % band that holds for all layers at once"""
     n: int
-    """samples behind the number, mean over draws; of a difference the smaller side's"""
+    """number of samples behind the value, mean over draws, rounded down; for a difference, that of the smaller side"""
 
     @classmethod
     def of(
@@ -134,27 +136,27 @@ class MapStatistic:
     dataset: str
     """the question set"""
     site: str
-    """where the activation was read: attn, mlp or resid"""
+    """site of the activation: attn, mlp or resid"""
     position: str
-    """which token was read: answer_last, final or prompt_last"""
+    """position of the token that is read: answer_last, final, prompt_last or after_answer"""
     condition: str
-    """what was cut, or the first minus the second of two, joined by '-'"""
+    """condition of the pass; two names joined by '-': the first minus the second"""
     group: str
-    """all, Q or A: labelled by the knockout in all layers, at the anchor layer"""
+    """group of answers: Q, A or all, labelled by the knockout in all layers at the anchor layer"""
     cut: int
-    """the layer the cut is centred on; -1 where the number belongs to none"""
+    """layer on which the cut is centred; -1 where the statistic belongs to no cut"""
     layer: int
-    """the layer read; -1 where the number belongs to none"""
+    """number of the layer that is read; -1 where the statistic belongs to no layer"""
     statistic: str
-    """delta_auroc (0..1), delta_p (percentage points), anchor_layer"""
+    """name of the statistic: delta_auroc (0..1), delta_p (percentage points) or anchor_layer"""
     value: float | None
-    """the number; null where a group is too small"""
+    """value of the statistic; null where the group is too small"""
     low: float | None
     """lower end of the 95 % percentile bootstrap interval"""
     high: float | None
     """upper end of the 95 % percentile bootstrap interval"""
     n: int
-    """samples behind the number, mean over draws"""
+    """number of samples behind the value, mean over draws"""
 
 
 PATHWAYS = Kind("pathways", Statistic)  # of a read point: PATHWAYS.at(point)

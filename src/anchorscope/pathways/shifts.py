@@ -124,8 +124,8 @@ def _class_drift(readouts: Readouts, base: Resampled, change: FloatArray) -> Flo
     drift = np.zeros_like(change)
     predicted = base.clean > 0
     for repeat, fold in enumerate(readouts.folds):
-        for each in np.unique(fold):
-            tested, others = fold == each, fold != each
+        for fold_number in np.unique(fold):
+            tested, others = fold == fold_number, fold != fold_number
             for side in (True, False):
                 of_class = predicted[repeat][:, others] == side  # (part, sample, layer)
                 number = of_class.sum(axis=1)

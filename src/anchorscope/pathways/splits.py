@@ -143,10 +143,10 @@ def _one_draw(base: Resampled, labellings: Iterator[Labelling], strata: tuple[st
         parts.append((labelling.rows, sums_of(base, labelling, strata)))
     if len(parts) == 1:
         return parts[0][1]
-    whole = Sums(*(np.empty((*each.shape[:-1], len(base.resamples)), np.float32) for each in parts[0][1]))
+    whole = Sums(*(np.empty((*array.shape[:-1], len(base.resamples)), np.float32) for array in parts[0][1]))
     for rows, sums in parts:
-        for every, some in zip(whole, sums, strict=True):
-            every[..., rows] = some
+        for every, values in zip(whole, sums, strict=True):
+            every[..., rows] = values
     return whole
 
 
@@ -163,8 +163,8 @@ def _sums_by_layer(base: Resampled, labelling: Labelling, strata: tuple[str, ...
     placed = np.stack(atoms, axis=1)[:, :, None] * columns[:, None]  # (sample, class × flip, column, layer)
     # 3. summed up in every resample, of right and wrong answers apart if a stratum asks for it
     sides = base.sides if set(strata) & set(STRATA[3:]) else ((slice(None), base.across),)
-    found = [placed[side].reshape(len(counts), -1).T @ counts for side, counts in sides]
-    by_side = np.stack(found).reshape(len(found), 2, 2, *columns.shape[1:], -1)
+    summed = [placed[side].reshape(len(counts), -1).T @ counts for side, counts in sides]
+    by_side = np.stack(summed).reshape(len(summed), 2, 2, *columns.shape[1:], -1)
     # 4. classes and sides to strata: (flip, column, layer, resample) each
     by_class = by_side.sum(axis=0)
     of = dict(zip(STRATA, (by_class.sum(axis=0), *by_class, *by_side.sum(axis=1)), strict=False))
@@ -194,8 +194,8 @@ def _sums_at_anchor(base: Resampled, labelling: Labelling, strata: tuple[str, ..
     if len(labelling.rows) < len(base.resamples):
         ordered = ordered[:, labelling.rows]
     columns, ends = columns[order], np.searchsorted(atom[order], np.arange(len(first) + 1))
-    slices = [slice(*each) for each in pairwise(ends)]
-    by_atom = np.stack([columns[each].T @ ordered[each] for each in slices])  # (atom, column, resample)
+    slices = [slice(*bounds) for bounds in pairwise(ends)]
+    by_atom = np.stack([columns[rows].T @ ordered[rows] for rows in slices])  # (atom, column, resample)
     # 4. and atoms to strata and groups
     of_atoms = members[:, first].reshape(len(strata), len(GROUPS), -1)
     sums = np.einsum("sga,acr->csgr", of_atoms, by_atom, optimize=True)  # (column, stratum, group, resample)
@@ -236,8 +236,8 @@ def mean_split(splits: Sequence[Split]) -> Split:
     if len(splits) == 1:
         return splits[0]
     alike = np.ones(1, np.float32)
-    mean, share = (average(np.stack(each), alike) for each in zip(*((s.mean, s.share) for s in splits), strict=True))
-    return Split(mean, share, np.mean([each.size for each in splits], axis=0))
+    mean, share = (average(np.stack(draws), alike) for draws in zip(*((s.mean, s.share) for s in splits), strict=True))
+    return Split(mean, share, np.mean([draw.size for draw in splits], axis=0))
 
 
 def kappa(base: Resampled, shift: Shift, anchor: str | None) -> FloatArray:

@@ -43,12 +43,12 @@ def pathways_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
         def rows(some: Iterable[Series]) -> list[Statistic]:
             return rows_of(some, origin, lambda key: widened.get(Family.of(key), 1.0))
 
-        return [row for made in every_part(recorded, resamples, seed, rows) for row in made]
+        return [row for part in every_part(recorded, resamples, seed, rows) for row in part]
 
     inputs = {
         "readouts": cell.origin(READOUTS.at(point)),
         "left_out": cell.origin(LEFT_OUT.at(point)),
-        "mass": cell.origin(MASS) if store.study.traces.mass else None,
+        "mass": cell.origin(MASS) if store.study.traces.attention_samples else None,
         "resamples": resamples,
         "seed": seed,
     }
@@ -59,8 +59,8 @@ def pathways_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
 
 def every_series(recorded: Recorded, resamples: int, seed: int) -> Iterator[Series]:
     """Every number of one cell, in the same resamples, so that every two of them can be compared."""
-    for made in every_part(recorded, resamples, seed, list):
-        yield from made
+    for part in every_part(recorded, resamples, seed, list):
+        yield from part
 
 
 def every_part(
@@ -72,9 +72,9 @@ def every_part(
     effects: dict[str, Series] = {}
 
     def compute(part: Part) -> tuple[list[T], dict[str, Series]]:
-        some = list(part())
-        mine = {one.key.condition: one for one in some if one.key == Key("delta_auroc", one.key.condition)}
-        return made_of(some), mine
+        series = list(part())
+        mine = {one.key.condition: one for one in series if one.key == Key("delta_auroc", one.key.condition)}
+        return made_of(series), mine
 
     further = (
         partial(by_kind, readouts, drawn, [row.kind for row in recorded.rows]),
@@ -83,9 +83,9 @@ def every_part(
     )
     with threadpool_limits(1):  # a part has one thread, however many there are: the same bytes
         every: Iterator[Part] = chain(parts(readouts, drawn, seed), further)
-        for made, mine in side_by_side(compute, every):
+        for of_part, mine in side_by_side(compute, every):
             effects |= mine
-            yield made
+            yield of_part
         yield made_of(masses(recorded, drawn, effects))
 
 

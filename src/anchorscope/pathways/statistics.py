@@ -38,7 +38,7 @@ from anchorscope.study.terms import MIN_GROUP
 
 CORRECTIONS = ("none", "drift", "drift_class", "drift_control")
 PERMUTED = "permuted"
-"""The condition that needs no pass: to each sample happens what the knockout does to another one."""
+"""The condition that needs no pass: each sample receives the knockout shift of a different sample."""
 DRAWS = 5  # of donors
 CLAIMED = "half"  # the anchor that claims use: fixed in advance
 DIFFERENCES = (
@@ -84,7 +84,7 @@ class Series:
         """The rows with these numbers: the value and the ends of its intervals, each (layer or 1,)."""
         for index in range(len(self.size)):
             size = float(self.size[index])
-            numbers = [each[index] for each in columns]
+            numbers = [column[index] for column in columns]
             written = tuple(None if size < MIN_GROUP or not np.isfinite(x) else float(x) for x in numbers)
             # the size is rounded down: a group of 29.6 is too small, and says 29
             yield Statistic.of(origin, self.key, index if self.by_layer else -1, written, int(size))
@@ -98,19 +98,19 @@ def rows_of(some: Iterable[Series], origin: Origin, widened: Callable[[Key], flo
     for number, one in enumerate(every):
         alike[len(one.size), one.by_layer, one.replicates.dtype.str].append(number)
     # 2. their numbers: the value and the ends of its intervals, each (layer)
-    found: dict[int, list[FloatArray]] = {}
+    columns_of: dict[int, list[FloatArray]] = {}
     for (layers, by_layer, _), numbers in alike.items():
         lines = [every[number] for number in numbers]
         together = np.concatenate([one.replicates for one in lines], axis=1)
         factors = np.repeat([widened(one.key) for one in lines], layers).astype(together.dtype)
         moved, shape = centred(together, factors), (len(lines), layers)
-        columns = [each.reshape(shape) for each in (together[0], *interval(moved))]
+        columns = [column.reshape(shape) for column in (together[0], *interval(moved))]
         if by_layer:
             enough = np.concatenate([one.size for one in lines]) >= MIN_GROUP
             columns += band(np.where(enough, moved, np.nan).reshape(-1, *shape), columns[0])
-        found |= {number: [each[line] for each in columns] for line, number in enumerate(numbers)}
+        columns_of |= {number: [column[line] for column in columns] for line, number in enumerate(numbers)}
     # 3. written down in order
-    return [row for number, one in enumerate(every) for row in one.written(origin, found[number])]
+    return [row for number, one in enumerate(every) for row in one.written(origin, columns_of[number])]
 
 
 def pathways(readouts: Readouts, origin: Origin, resamples: int = 1000, seed: int = 0) -> list[Statistic]:
@@ -152,10 +152,10 @@ def parts(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[P
             if not _corrected(readouts, condition, correction):
                 continue
             of, drawn = ("knockout", donors) if condition == PERMUTED else (condition, [None])
-            shifts[condition] = [shift_of(readouts, base, of, correction, each) for each in drawn]
+            shifts[condition] = [shift_of(readouts, base, of, correction, draw) for draw in drawn]
         yield partial(_unsplit, base, clean, shifts, correction, auroc)
         for anchor, way in product((None, *ANCHORS), WAYS):
-            asked = {name: each for name, each in shifts.items() if _split_by(name, correction, anchor, way)}
+            asked = {name: draws for name, draws in shifts.items() if _split_by(name, correction, anchor, way)}
             yield partial(_split, base, asked, correction, anchor, way)
     yield partial(_anchor_layers, base)
 
@@ -184,7 +184,7 @@ def _unsplit(base: Resampled, clean: Series, shifts: Shifts, correction: str, au
     for condition, draws in shifts.items():
         key = Key("auroc", condition, correction=correction)
         moved = [(base.clean + shift.delta[1])[:, WHOLE] for shift in draws]
-        areas = [mean_auroc(base.labels, each, base.resamples, kernel=auroc) for each in moved]
+        areas = [mean_auroc(base.labels, logits, base.resamples, kernel=auroc) for logits in moved]
         ranked = Series(key, np.mean(areas, axis=0), size)
         yield ranked
         effects[condition, "delta_auroc"] = ranked.minus(clean, statistic="delta_auroc")
@@ -199,10 +199,10 @@ def by_kind(readouts: Readouts, resamples: Resamples, kinds: Sequence[str]) -> I
     """AUROC and ΔAUROC among questions of one kind, where there are several with enough right and wrong answers."""
     labels, kind = readouts.labels.astype(bool), np.array(kinds)
     enough = [k for k in sorted(set(kinds)) if min(labels[kind == k].sum(), (~labels[kind == k]).sum()) >= MIN_GROUP]
-    for each in enough if len(set(kinds)) > 1 else []:
-        rows = np.flatnonzero(kind == each)
+    for name in enough if len(set(kinds)) > 1 else []:
+        rows = np.flatnonzero(kind == name)
         kernel = Auroc(labels[rows], resamples.samples[:, rows])
-        size, stratum = np.full(readouts.layers, float(len(rows))), f"kind_{each}"
+        size, stratum = np.full(readouts.layers, float(len(rows))), f"kind_{name}"
         ranked: dict[tuple[str, str], Series] = {}
         for index, condition in enumerate(readouts.conditions):
             areas = mean_auroc(labels, readouts.logits[index, :, WHOLE], resamples, rows, kernel)

@@ -10,7 +10,7 @@ as wide as they should. So groups of samples are left out of testing, of trainin
 
 and an interval is widened by √((both − crossed / 2) / tested), pooled over the layers where it was done, and never
 narrowed. Half of `crossed`, and no widening for ΔAUROC, for ΔP of A and for differences to `permuted`, is what
-simulations support: docs/method.md has the table of coverage, and `python checks/coverage.py` makes it.
+simulations support: docs/method.md has the table of coverage, and `python checks/interval_coverage.py` makes it.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def widenings(readouts: Readouts, left_out: LeftOut) -> dict[Family, float]:
     weights[1:][groups == np.arange(count)[:, None]] = 0
     at = left_out.layers
     fixed = readouts.logits[:2][..., at].astype(np.float32)
-    trained = [_values(readouts, each, weights) for each in (fixed, *left_out.logits)]  # all train; all but group g
-    found = {}
+    trained = [_values(readouts, logits, weights) for logits in (fixed, *left_out.logits)]  # all train; all but group g
+    widened = {}
     for family in trained[0]:
         moved = np.stack([values[family] for values in trained]).astype(np.float64)  # (1 + g, 1 + h, layer)
         tested, both, crossed = np.sum([spreads(moved[..., layer]) for layer in range(len(at))], axis=0)
         if tested > 0 and family.group != "A":
-            found[family] = float(np.sqrt(np.clip((both - crossed / 2) / tested, 1, WIDEST**2)))
-    return found
+            widened[family] = float(np.sqrt(np.clip((both - crossed / 2) / tested, 1, WIDEST**2)))
+    return widened
 
 
 def spreads(moved: FloatArray) -> tuple[float, float, float]:
@@ -88,21 +88,21 @@ def spreads(moved: FloatArray) -> tuple[float, float, float]:
 
 def _values(readouts: Readouts, logits: FloatArray, weights: FloatArray) -> dict[Family, FloatArray]:
     """Each number in every row of weights: (row, layer). `logits` (condition, repeat, part, sample, layer)."""
-    some = replace(readouts, conditions=("clean", "knockout"), logits=logits, drift=np.zeros_like(logits))
-    votes = np.ones((len(weights), some.repeats), np.float32)
-    auroc = Auroc(some.labels.astype(bool), weights)
-    base = resampled(some, Resamples(weights, votes), auroc)
-    shift = shift_of(some, base, "knockout", "none")
+    reduced = replace(readouts, conditions=("clean", "knockout"), logits=logits, drift=np.zeros_like(logits))
+    votes = np.ones((len(weights), reduced.repeats), np.float32)
+    auroc = Auroc(reduced.labels.astype(bool), weights)
+    base = resampled(reduced, Resamples(weights, votes), auroc)
+    shift = shift_of(reduced, base, "knockout", "none")
     values: dict[Family, FloatArray] = defaultdict(lambda: np.zeros(0))
     values[Family("auroc", "none", "all")] = mean_auroc(base.labels, base.clean[:, WHOLE], base.resamples, kernel=auroc)
     for measure, means in zip(("delta_p", "delta_logit"), mean_delta(base, shift), strict=True):
         values[Family(measure, "none", "all")] = means
     for name, way in (("whole", "whole"), ("half", "crossed")):
-        found = split(base, shift, None, way, ("all",))  # type: ignore[arg-type]
+        groups = split(base, shift, None, way, ("all",))  # type: ignore[arg-type]
         for m, measure in enumerate(("delta_p", "delta_logit")):
-            q, a = found.mean[m, 0, 0], found.mean[m, 0, 1]
+            q, a = groups.mean[m, 0, 0], groups.mean[m, 0, 1]
             for group, number in (("Q", q), ("A", a), ("Q-A", q - a)):
                 values[Family(measure, name, group)] = number
         for place, group in enumerate(GROUPS[:2]):
-            values[Family("share", name, group)] = found.share[0, place]
+            values[Family("share", name, group)] = groups.share[0, place]
     return dict(values)

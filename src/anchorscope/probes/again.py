@@ -40,7 +40,7 @@ def other_prompts(spec: PromptSpec, count: int) -> list[PromptSpec]:
     """The same prompt with other shots: the examples behind those it has, and every second one, as far as there are."""
     shots = spec.shots
     sets = [spec.examples[shots : 2 * shots], spec.examples[1::2][:shots]]
-    return [spec.model_copy(update={"examples": each}) for each in sets if shots and len(each) == shots][:count]
+    return [spec.model_copy(update={"examples": chosen}) for chosen in sets if shots and len(chosen) == shots][:count]
 
 
 def chosen_again(rows: Sequence[Trace], count: int, seed: int) -> NDArray[np.int64]:
@@ -53,30 +53,30 @@ def prompts_stage(model: Model, dataset: str, store: Store) -> Sharded[OtherProm
     """The `prompts` tables of one model and dataset, one for every read point."""
     study, cell = store.study, store.results(model.name, dataset)
     assert study.evidence is not None
-    others = other_prompts(study.prompt_for(model.spec), study.evidence.prompts)
+    others = other_prompts(study.prompt_for(model.spec), study.evidence.other_prompts)
     spec = study.traces.model_copy(update={"conditions": ["clean", "knockout"]})
     rows, members, folds, probes = _readers(store, cell)
-    makers = [SampleMaker.of(Prompter(model.tokenizer, each, model.wants_bos), study) for each in others]
+    makers = [SampleMaker.of(Prompter(model.tokenizer, other, model.wants_bos), study) for other in others]
     tracers = [Tracer(model, maker.prompter.shared_ids, spec.sites) for maker in makers]
     wanted = [(number, int(i)) for number in range(len(others)) for i in members]
     plan = Plan(len(wanted), SAMPLES)
-    tables = _begun(store, cell, PROMPTS, plan, {"prompts": [each.model_dump(mode="json") for each in others]})
-    samples = _Kept(store, model.name, dataset, {rows[i].id for i in members})
+    tables = _begun(store, cell, PROMPTS, plan, {"prompts": [other.model_dump(mode="json") for other in others]})
+    samples = _LazySamples(store, model.name, dataset, {rows[i].id for i in members})
 
     def read(shard: int) -> list[list[OtherPrompt]]:
         asked = wanted[shard * SAMPLES : (shard + 1) * SAMPLES]
-        made: list[list[OtherPrompt]] = [[] for _ in study.traces.points]
+        by_point: list[list[OtherPrompt]] = [[] for _ in study.traces.points]
         for number in dict.fromkeys(number for number, _ in asked):
-            some = np.array([i for prompt, i in asked if prompt == number])
-            moved = [_moved(samples[rows[i].id], makers[number]) for i in some]
-            usable = [i for i, each in enumerate(moved) if each is not None]
-            states = trace_samples(tracers[number], [each for each in moved if each is not None], spec)
-            for point, table in zip(study.traces.points, made, strict=True):
-                logits: Any = np.full((len(some), 2, folds.repeats, len(probes[point])), np.nan, np.float32)
+            indices = np.array([i for prompt, i in asked if prompt == number])
+            moved = [_moved(samples[rows[i].id], makers[number]) for i in indices]
+            usable = [i for i, sample in enumerate(moved) if sample is not None]
+            states = trace_samples(tracers[number], [sample for sample in moved if sample is not None], spec)
+            for point, table in zip(study.traces.points, by_point, strict=True):
+                logits: Any = np.full((len(indices), 2, folds.repeats, len(probes[point])), np.nan, np.float32)
                 if usable:
-                    logits[usable] = read_states(states, point, spec.conditions, probes[point], folds, some[usable])
-                table += [OtherPrompt(rows[i].id, number, each) for i, each in zip(some, logits, strict=True)]
-        return made
+                    logits[usable] = read_states(states, point, spec.conditions, probes[point], folds, indices[usable])
+                table += [OtherPrompt(rows[i].id, number, values) for i, values in zip(indices, logits, strict=True)]
+        return by_point
 
     return Sharded(f"{model.name}, {dataset}: asking with other shots", tables, read)
 
@@ -86,23 +86,23 @@ def saliency_stage(model: Model, shared_ids: Sequence[int], dataset: str, store:
     study, cell = store.study, store.results(model.name, dataset)
     rows, members, folds, probes = _readers(store, cell)
     tables = _begun(store, cell, SALIENCY, Plan(len(members), SAMPLES), {"layer": "half"})
-    samples = _Kept(store, model.name, dataset, {rows[i].id for i in members})
+    samples = _LazySamples(store, model.name, dataset, {rows[i].id for i in members})
     parts = _parts(members)
 
     def read(shard: int) -> list[list[Salient]]:
-        some = parts[shard]
-        taken = [samples[rows[i].id] for i in some]
-        made = []
+        part = parts[shard]
+        taken = [samples[rows[i].id] for i in part]
+        by_point = []
         for point in study.traces.points:
             places = [int(getattr(sample.spans, point.position)) for sample in taken]
             layer = round((len(probes[point]) - 1) / 2)
-            weights = probes[point][layer].weight[0, folds.fold[0, some], 0]
-            both: Any = [
-                saliencies(model, shared_ids, taken, places, layer, point.site, weights, each, study.traces.memory)
-                for each in OF
+            weights = probes[point][layer].weight[0, folds.fold[0, part], 0]
+            both = [
+                saliencies(model, shared_ids, taken, places, layer, point.site, weights, of, study.traces.memory)
+                for of in OF
             ]
-            made.append([Salient(rows[i].id, *each) for i, *each in zip(some, *both, strict=True)])
-        return made
+            by_point.append([Salient(rows[i].id, *values) for i, *values in zip(part, *both, strict=True)])
+        return by_point
 
     return Sharded(f"{model.name}, {dataset}: saliency", tables, read)
 
@@ -114,7 +114,7 @@ def _readers(
     study = store.study
     assert study.evidence is not None
     rows = list(cell.table(TRACES))
-    members = chosen_again(rows, study.evidence.samples, study.seed)
+    members = chosen_again(rows, study.evidence.saliency_samples, study.seed)
     folds = folds_of(rows, study.probes, study.seed)[2]
     return rows, members, folds, {p: load_probes(probes_stem(cell, p))[0] for p in study.traces.points}
 
@@ -127,14 +127,14 @@ def _parts(members: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 def _begun(store: Store, cell: Cell, kind: Any, plan: Plan, what: dict[str, Any]) -> tuple[Any, ...]:
     """A table for every read point."""
     assert store.study.evidence is not None
-    about = {"samples": store.study.evidence.samples, "seed": store.study.seed, **what}
+    about = {"samples": store.study.evidence.saliency_samples, "seed": store.study.seed, **what}
     return tuple(
         cell.begin(kind.at(point), plan, {"readouts": cell.origin(READOUTS.at(point)), **about}, {})
         for point in store.study.traces.points
     )
 
 
-class _Kept:
+class _LazySamples:
     """Samples by the id of their question, read when first asked for."""
 
     def __init__(self, store: Store, model: str, dataset: str, wanted: set[str]) -> None:
@@ -143,8 +143,8 @@ class _Kept:
 
     def __getitem__(self, name: str) -> Sample:
         if not self._samples:
-            some = read_samples(*self._where, self._wanted)
-            self._samples = {each.question.id: each for each in some}
+            samples = read_samples(*self._where, self._wanted)
+            self._samples = {sample.question.id: sample for sample in samples}
         return self._samples[name]
 
 

@@ -82,13 +82,18 @@ def choose_strength(
 
     def losses(layer: int) -> FloatArray:  # (raw or calibrated, grid)
         clean = _checked_activations(read(layer), len(right), f"layer {layer}")
-        problems = [(place, rows, c) for c in tried for place, each in enumerate(sets) for rows in each.inner_fits()]
+        problems = [
+            (place, rows, c)
+            for c in tried
+            for place, training_set in enumerate(sets)
+            for rows in training_set.inner_fits()
+        ]
         solved = _solved(_shared(clean), right, sets, problems).logits.reshape(len(tried), -1, len(right))
         of_set = np.array([place for place, _, _ in problems[: solved.shape[1]]])
         sums = np.zeros((2, len(tried)))
-        for place, each in enumerate(sets):
-            logits = np.stack([each.inner_logits(one) for one in solved[:, of_set == place]])  # (grid, sample)
-            y = right[each.rows]
+        for place, training_set in enumerate(sets):
+            logits = np.stack([training_set.inner_logits(one) for one in solved[:, of_set == place]])  # (grid, sample)
+            y = right[training_set.rows]
             cooled = logits / fit_temperatures(logits, y)[:, None]
             for kind, readings in enumerate((logits, cooled)):
                 sums[kind] += [balanced_log_loss(one, y) for one in readings]
@@ -126,14 +131,14 @@ def fit_layer(
     sets = [_TrainingSet.of(place, right, cluster, folds, inner, seed) for place in places]
     c = float(strength)
     shared = _shared(clean)
-    solved = _solved(shared, right, sets, [(i, each.mask(), c) for i, each in enumerate(sets)])
+    solved = _solved(shared, right, sets, [(i, training_set.mask(), c) for i, training_set in enumerate(sets)])
     # inner fits begin where the whole one ended
-    inner_fits = [(i, rows, c) for i, each in enumerate(sets) for rows in each.inner_fits()]
+    inner_fits = [(i, rows, c) for i, training_set in enumerate(sets) for rows in training_set.inner_fits()]
     of_set = np.array([i for i, _, _ in inner_fits])  # a set of few clusters may have fewer inner folds than others
     within = _solved(shared, right, sets, inner_fits, (solved.weight[of_set], solved.bias[of_set])).logits
-    for i, (place, each) in enumerate(zip(places, sets, strict=True)):
+    for i, (place, training_set) in enumerate(zip(places, sets, strict=True)):
         own = within[of_set == i]
-        temperature[place] = fit_temperature(each.inner_logits(own), right[each.rows])
+        temperature[place] = fit_temperature(training_set.inner_logits(own), right[training_set.rows])
         weight[place] = solved.weight[i] / temperature[place]
         # from the weights as stored, so that their rounding is not multiplied by a large mean
         bias[place] = solved.bias[i] / temperature[place] - solved.middle @ weight[place].astype(np.float64)
@@ -167,7 +172,7 @@ class _TrainingSet(NamedTuple):
 
     def inner_fits(self) -> list[BoolArray]:
         """(sample) each: what is fitted on when each inner fold is left out."""
-        return [self.mask(each) for each in left_out(self.inner)]
+        return [self.mask(rows) for rows in left_out(self.inner)]
 
     def inner_logits(self, logits: FloatArray) -> FloatArray:
         """(its sample): the logit by the inner fit that left it out, from (inner, sample)."""
@@ -192,7 +197,7 @@ def _solved(
     from anchorscope.probes.solver import Fits, Near
 
     of_set, fitted, c = zip(*problems, strict=True)
-    training = np.stack([each.mask() for each in sets])
+    training = np.stack([training_set.mask() for training_set in sets])
     fits = Fits(training, np.array(of_set), np.stack(fitted), np.array(c))
     return shared.solve(right, fits, None if near is None else Near(*near))
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from anchorscope.errors import ProbeError
 from anchorscope.probes.logistic import BoolArray, FloatArray
 from anchorscope.study import ProbeSpec
+from anchorscope.study.terms import FEWEST_RIGHT
 from anchorscope.traces.record import Trace
 
 IntArray = NDArray[np.int64]
@@ -61,19 +62,23 @@ def make_folds(
         fold[repeat] = _deal(counts, folds, rng)
         # halves are dealt within each fold, so that they stay even whichever fold is left out
         so_far = np.zeros((2, 2))
-        for each in range(folds):
-            of_fold = np.flatnonzero(fold[repeat] == each)
+        for number in range(folds):
+            of_fold = np.flatnonzero(fold[repeat] == number)
             dealt = _deal(counts[of_fold], 2, rng, so_far)
             half[repeat, of_fold] = dealt + 1
             so_far += [counts[of_fold[dealt == side]].sum(axis=0) for side in range(2)]
-    made = Folds(fold[:, cluster], half[:, cluster])
+    by_sample = Folds(fold[:, cluster], half[:, cluster])
     _check_parts(Folds(fold, half), counts, (1, 2) if halves else (0,))
-    return made
+    return by_sample
 
 
 def folds_of(rows: Sequence[Trace], spec: ProbeSpec, seed: int) -> tuple[BoolArray, IntArray, Folds]:
     """The labels, the clusters and the folds of traced samples, as their study deals them."""
     labels, clusters = np.array([row.correct for row in rows]), np.array([row.cluster for row in rows])
+    right, wrong = int(labels.sum()), int((~labels.astype(bool)).sum())
+    if not right or not wrong:
+        lacking = f"0 of {len(rows):,} answers {'wrong' if right else 'right'}"
+        raise ProbeError(f"{lacking}; probes need {FEWEST_RIGHT}", "Sample more questions, or easier ones.")
     return labels, clusters, make_folds(labels, clusters, spec.repeats, spec.folds, seed)
 
 

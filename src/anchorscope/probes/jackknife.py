@@ -54,7 +54,7 @@ def jackknife_layer(
         # 1. the training sets of all folds, each without every group
         training = np.stack([folds.training(repeat, fold, part) for fold in range(shape[1])])
         fitted = training[:, None] & without
-        enough = [[0 < right[rows].sum() < rows.sum() for rows in each] for each in fitted]
+        enough = [[0 < right[rows].sum() < rows.sum() for rows in of_fold] for of_fold in fitted]
         fitted = np.where(np.array(enough)[..., None], fitted, training[:, None]).reshape(-1, len(right))
         of_set = np.repeat(np.arange(shape[1]), count)
         # 2. each begins where the probe fitted on all of them ended, before its temperature
@@ -62,11 +62,11 @@ def jackknife_layer(
         weight = probes.weight[repeat, :, part].astype(np.float64) * hot[:, None]
         bias = probes.bias[repeat, :, part] * hot + weight @ shared.middle
         near = Near(weight[of_set], bias[of_set])
-        found = shared.solve(right, Fits(training, of_set, fitted, np.full(len(of_set), strength)), near)
+        solved = shared.solve(right, Fits(training, of_set, fitted, np.full(len(of_set), strength)), near)
         # 3. each sample by the probes of the fold in which it is tested
         for fold in range(shape[1]):
             tested, own = folds.fold[repeat] == fold, of_set == fold
-            for condition, each in enumerate(states):
-                logits = (each[tested] - found.middle) @ found.weight[own].T + found.bias[own]
+            for condition, activations in enumerate(states):
+                logits = (activations[tested] - solved.middle) @ solved.weight[own].T + solved.bias[own]
                 read[condition, :, repeat, part, tested] = logits / probes.temperature[repeat, fold, part]
     return read

@@ -70,9 +70,9 @@ def map_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Stor
     def cut(shard: int) -> list[list[MapReadout]]:
         if not samples:
             samples.extend(read_samples(store, model.name, dataset, wanted))
-        some = slice(shard * SAMPLES, (shard + 1) * SAMPLES)
-        made = mapper(samples[some], members[some])
-        return [made[point] for point in probes]
+        of_shard = slice(shard * SAMPLES, (shard + 1) * SAMPLES)
+        readouts = mapper(samples[of_shard], members[of_shard])
+        return [readouts[point] for point in probes]
 
     return Sharded(f"{model.name}, {dataset}: mapping layers", tables, cut, per_sample)
 
@@ -115,12 +115,12 @@ class Mapper:
     def __call__(self, samples: Sequence[Sample], members: NDArray[np.int64]) -> dict[ReadPoint, list[MapReadout]]:
         """The rows of each table. `members`: which of the traced samples these are."""
         streams = [self._streams(sample) for sample in samples]
-        lengths = [sum(len(stream.ids) for stream in each) for each in streams]
-        budget = self.budget(max(len(each[0].ids) for each in streams))
+        lengths = [sum(len(stream.ids) for stream in row) for row in streams]
+        budget = self.budget(max(len(row[0].ids) for row in streams))
         of_sample: dict[tuple[ReadPoint, int], list[MapReadout]] = {}
         for batch in plan_batches(lengths, budget.memory, budget.cost, enough=ENOUGH_MAPPED):
-            some = [samples[i] for i in batch]
-            for site, states in self._states([streams[i] for i in batch], some, budget).items():
+            batched = [samples[i] for i in batch]
+            for site, states in self._states([streams[i] for i in batch], batched, budget).items():
                 for p, position in enumerate(self.positions):
                     point = ReadPoint(site, position)
                     logits = self._logits(states[:, p].float().numpy(), members[batch], point)
@@ -134,11 +134,11 @@ class Mapper:
         self, streams: Sequence[Sequence[Stream]], samples: Sequence[Sample], budget: Budget
     ) -> dict[Site, torch.Tensor]:
         """(layer, position, sample, stream, width). Where one sample alone is too large, some variants at a time."""
-        size = len(streams) * budget.cost(max(sum(len(stream.ids) for stream in each) for each in streams))
+        size = len(streams) * budget.cost(max(sum(len(stream.ids) for stream in row) for row in streams))
         passes = min(-(-size // budget.memory), len(self.variants))
         pieces: dict[Site, list[torch.Tensor]] = {site: [] for site in self.tracer.sites}
-        for number, some in enumerate(np.array_split(np.arange(1, 1 + len(self.variants)), passes)):
-            read = range(1 if number else 0, 1 + len(some))  # the clean stream once
+        for number, chunk in enumerate(np.array_split(np.arange(1, 1 + len(self.variants)), passes)):
+            read = range(1 if number else 0, 1 + len(chunk))  # the clean stream once
             reads = [
                 Read(i, stream, place_of("clean", sample.spans, position))
                 for position in self.positions
@@ -146,7 +146,7 @@ class Mapper:
                 for stream in read
             ]
             shape = (self.tracer.layers, len(self.positions), len(samples), len(read), -1)
-            for site, states in self.tracer([[each[0], *(each[s] for s in some)] for each in streams], reads).items():
+            for site, states in self.tracer([[row[0], *(row[s] for s in chunk)] for row in streams], reads).items():
                 pieces[site].append(states.reshape(shape))
         return {site: torch.cat(states, dim=3) for site, states in pieces.items()}
 
@@ -156,7 +156,7 @@ class Mapper:
         end = 1 + max(place_of("clean", sample.spans, position) for position in self.positions)
         ids = [*shared, *sample.answer.prompt_ids, *sample.answer.answer_ids][:end]
         cuts: dict[Condition, Cut] = {c: self._knockout(c).cut(sample.spans) for c in self.spec.conditions}
-        cut = [cut_stream(ids, len(shared), cuts[each.condition], each.layers) for each in self.variants]
+        cut = [cut_stream(ids, len(shared), cuts[variant.condition], variant.layers) for variant in self.variants]
         return [clean_stream(ids, len(shared)), *cut]
 
     def budget(self, longest: int | None = None) -> Budget:

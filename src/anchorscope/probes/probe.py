@@ -56,7 +56,7 @@ def load_probes(stem: Path) -> tuple[list[LayerProbes], dict[str, Any]]:
             raise ValueError("the shapes do not fit together")
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ProbeError(f"{stem}: no probes that can be read ({error})", "Fit them again.") from None
-    return [LayerProbes(*each) for each in zip(weight, bias, temperature, strict=True)], record
+    return [LayerProbes(*layer) for layer in zip(weight, bias, temperature, strict=True)], record
 
 
 def _with_suffix(stem: Path, suffix: str) -> Path:

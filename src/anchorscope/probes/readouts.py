@@ -133,7 +133,7 @@ def drift(probes: LayerProbes, clean: FloatArray, other: FloatArray, folds: Fold
         rows = slice(first, first + ROWS)
         read[:, rows] = weight @ (other[rows].astype(np.float64) - clean[rows]).T
     places = np.ndindex(*probes.bias.shape)
-    means = [each[folds.training(*place)].mean() for place, each in zip(places, read, strict=True)]
+    means = [values[folds.training(*place)].mean() for place, values in zip(places, read, strict=True)]
     return np.reshape(means, probes.bias.shape)
 
 

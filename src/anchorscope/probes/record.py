@@ -26,13 +26,13 @@ class Readout:
     id: str
     """the question's id"""
     condition: str
-    """the condition; or question_only: the clean pass before any answer exists; or refit_…: the condition, by probes
-    fitted on its own states; or mirror_…: by probes of the token behind the answer, mirror_clean their clean pass"""
+    """condition of the pass; question_only: the clean pass, read before the answer; refit_…: that condition, read by
+    probes fitted on its own states; mirror_…: a pass read at the token behind the answer, by probes of that token"""
     logits: list[list[list[np.float32]]]
-    """(repeat, part, layer); parts are whole, first_half, second_half; of question_only, refit_…, mirror_… and the
-    passes of evidence whole alone"""
+    """(repeat, part, layer): calibrated logits; the parts are whole, first_half and second_half, and whole alone for
+    question_only, refit_…, mirror_… and the passes of evidence"""
     drift: list[list[list[np.float32]]]
-    """what drift correction subtracts, likewise; empty where nothing"""
+    """(repeat, part, layer): logits that drift correction subtracts; empty where nothing is subtracted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class TextReadout:
     id: str
     """the question's id"""
     logits: list[np.float32]
-    """(repeat)"""
+    """(repeat): out-of-fold logits of the classifier"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class LeftOutReadout:
     id: str
     """the question's id"""
     group: int
-    """the group with which it is itself left out"""
+    """number of the group that the sample belongs to"""
     condition: str
-    """clean or knockout"""
+    """condition of the pass: clean or knockout"""
     layer: int
-    """the layer read: those at a quarter, half, three quarters and the end"""
+    """layer that is read: at a quarter, at half, at three quarters or at the end of the model"""
     logits: list[list[list[np.float32]]]
-    """(group left out, repeat, part)"""
+    """(group left out, repeat, part): logits by probes fitted without that group"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +68,19 @@ class WithinReadout:
     id: str
     """the question's id"""
     number: int
-    """which of its distinct answers it is"""
+    """number of the answer among the question's distinct answers"""
     answer: str
-    """what it says"""
+    """text of the answer"""
     correct: bool
-    """the grade"""
+    """whether the answer is right"""
     times: int
-    """how many of the sampled answers say it"""
+    """number of sampled answers with this text"""
     logprob: float
     """log-probability (natural) of the whole answer, at temperature 1"""
     tokens: int
-    """tokens of the answer"""
+    """number of tokens of the answer"""
     logits: list[list[list[np.float32]]]
-    """(condition, repeat, layer); the manifest names the conditions"""
+    """(condition, repeat, layer): logits; the manifest names the conditions"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class OtherPrompt:
     id: str
     """the question's id"""
     prompt: int
-    """which of the other sets of shots"""
+    """number of the set of shots among the other sets"""
     logits: list[list[list[np.float32]]]
-    """(clean or knockout, repeat, layer)"""
+    """(condition, repeat, layer): logits under the conditions clean and knockout"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,9 @@ class Salient:
     id: str
     """the question's id"""
     of_logit: list[np.float32]
-    """(layer): of the read-out at the layer half-way up, for the layers up to it"""
+    """(layer): saliency for the read-out at the layer half-way up, in the layers up to that one"""
     of_loss: list[np.float32]
-    """(layer): of the answer's log-likelihood, as published"""
+    """(layer): saliency for the answer's log-likelihood, as published"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +114,13 @@ class MapReadout:
     id: str
     """the question's id"""
     condition: str
-    """what is cut; clean for nothing"""
+    """condition of the pass: what is cut, or clean"""
     cut: int
     """the layer the cut is centred on; -1 for the clean pass"""
     first: int
-    """the first layer in which it holds, and the first that is read"""
+    """first layer in which the cut holds, which is the first layer that is read"""
     logits: list[list[list[np.float32]]]
-    """(repeat, part, layer from `first` on)"""
+    """(repeat, part, layer): logits of the layers from `first` on"""
 
 
 MIRROR_READOUTS = ("mirror_clean", *MIRRORED)
@@ -145,7 +145,7 @@ def mapped(rows: Sequence[Trace], spec: MapSpec, seed: int) -> NDArray[np.int64]
     """Which traced samples are mapped: the first right and wrong ones by a hash of seed and id, in their order."""
     order = [hashlib.blake2b(f"{seed}/map/{row.id}".encode(), digest_size=8).digest() for row in rows]
     chosen: list[int] = []
-    for label, most in ((True, spec.correct), (False, spec.wrong)):
+    for label, most in ((True, spec.max_right), (False, spec.max_wrong)):
         chosen += sorted((i for i, row in enumerate(rows) if row.correct == label), key=lambda i: order[i])[:most]
     return np.array(sorted(chosen), dtype=np.int64)
 

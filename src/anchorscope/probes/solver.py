@@ -83,9 +83,9 @@ class Shared:
     def __init__(self, x: NDArray[np.float32], device: torch.device | None = None) -> None:
         self.device = device if device is not None else compute_device()
         # medians of some rows: a mean would follow one outlier, and others lose their last digits
-        some = x[:: -(-len(x) // FEW)]
-        self.middle = np.median(some, axis=0)
-        typical = 1.5 * np.median(np.abs(some - self.middle), axis=0)
+        rows = x[:: -(-len(x) // FEW)]
+        self.middle = np.median(rows, axis=0)
+        typical = 1.5 * np.median(np.abs(rows - self.middle), axis=0)
         states = torch.empty(len(x), x.shape[1] + 1)
         states[:, -1] = 1
         torch.sub(torch.from_numpy(x), torch.from_numpy(self.middle), out=states[:, :-1])
@@ -100,15 +100,15 @@ class Shared:
         share = fits.fitted.sum(axis=1) / fits.training.sum(axis=1)[fits.of_set]
         weight, bias, logits = [], [], []
         for first in range(0, len(fits.c), AT_ONCE):
-            some = slice(first, first + AT_ONCE)
-            scale = scales[torch.from_numpy(fits.of_set[some]).to(self.device)]
-            begin = None if near is None else self._scaled(near, some, scale)
-            at = _minimised(self.states, right, fits.fitted[some], share[some] / fits.c[some], scale, begin)
-            found = (at.weight * scale).cpu().numpy().astype(np.float64)
-            weight.append(found[:, :-1] / self.spread)
-            bias.append(found[:, -1])
+            chunk = slice(first, first + AT_ONCE)
+            scale = scales[torch.from_numpy(fits.of_set[chunk]).to(self.device)]
+            begin = None if near is None else self._scaled(near, chunk, scale)
+            at = _minimised(self.states, right, fits.fitted[chunk], share[chunk] / fits.c[chunk], scale, begin)
+            solution = (at.weight * scale).cpu().numpy().astype(np.float64)
+            weight.append(solution[:, :-1] / self.spread)
+            bias.append(solution[:, -1])
             logits.append(at.logits.cpu().numpy())
-        whole = (np.concatenate(each) for each in (weight, bias, logits))
+        whole = (np.concatenate(pieces) for pieces in (weight, bias, logits))
         weights, biases, read = whole
         return Solved(weights, biases, self.middle.astype(np.float64), read)
 
@@ -117,8 +117,8 @@ class Shared:
         weight = near.weight[some] * self.spread
         begin = np.concatenate([weight, near.bias[some][:, None]], axis=1).astype(np.float32)
         inverse = torch.where(scale > 0, 1 / scale.clamp(min=1e-30), 0)
-        found: Tensor = torch.from_numpy(begin).to(self.device) * inverse
-        return found
+        scaled: Tensor = torch.from_numpy(begin).to(self.device) * inverse
+        return scaled
 
     def _scales(self, training: BoolArray) -> Tensor:
         """(set, D): the inverse of a feature's spread in each training set, 0 for a constant one; the intercept's 1."""
@@ -127,15 +127,15 @@ class Shared:
         rows /= rows.sum(dim=1, keepdim=True)
         # some features at a time: float64, as a mean is subtracted
         for first in range(0, len(self.middle), FEW):
-            some = slice(first, min(first + FEW, len(self.middle)))
-            states = self.states[:, some].double()
+            features = slice(first, min(first + FEW, len(self.middle)))
+            states = self.states[:, features].double()
             mean = (rows @ states).cpu().numpy()
             square = (rows @ states.square()).cpu().numpy()
             spread = np.sqrt(np.maximum(square - mean**2, 0))
             # relative to the mean as it was, and to the one subtracted here
-            least = np.maximum(np.abs(mean + self.middle[some] / self.spread[some]), np.abs(mean))
+            least = np.maximum(np.abs(mean + self.middle[features] / self.spread[features]), np.abs(mean))
             varies = spread > CONSTANT * least
-            scales[:, some] = np.where(varies, 1 / np.where(varies, spread, 1), 0)
+            scales[:, features] = np.where(varies, 1 / np.where(varies, spread, 1), 0)
         return torch.from_numpy(scales).to(self.device)
 
 
@@ -164,8 +164,8 @@ def _factor(kernel: Tensor) -> Tensor:
         if not failed:
             break
         least = 10 * least
-    found: Tensor = factor
-    return found
+    lower: Tensor = factor
+    return lower
 
 
 class _At(NamedTuple):
@@ -201,7 +201,7 @@ class _Problems:
     def of(self, rows: Tensor) -> _Problems:
         """Some of them."""
         own = (self.weight, self.penalty, self.scale, self.along, self.others)
-        return _Problems(self.x, self.y, self.directions, *(each[rows] for each in own))
+        return _Problems(self.x, self.y, self.directions, *(tensor[rows] for tensor in own))
 
     def value(self, at: _At) -> Tensor:
         """(P): what is minimised."""
@@ -220,7 +220,7 @@ def _problems(x: Tensor, right: BoolArray, fitted: BoolArray, inverse: FloatArra
     for problem, rows in enumerate(fitted):
         weights[problem, rows] = balanced(right[rows])
     weight, y, c = (
-        torch.from_numpy(each.astype(np.float32)).to(x.device) for each in (weights, right, inverse[:, None])
+        torch.from_numpy(array.astype(np.float32)).to(x.device) for array in (weights, right, inverse[:, None])
     )
     penalty = c.repeat(1, x.shape[1])
     penalty[:, -1] = 0

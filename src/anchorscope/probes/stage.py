@@ -66,7 +66,7 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
         before = ReadPoint(point.site, QUESTION_ONLY)
         of_question = fitter(activations.reader(before), layers, ["clean"], parts=1)
         refitted = [condition for condition in conditions if condition in study.probes.refit]
-        own = [fitter.refit(activations.reader(point), layers, each, of_answer.strength) for each in refitted]
+        own = [fitter.refit(activations.reader(point), layers, condition, of_answer.strength) for condition in refitted]
         # 3. what is kept of them
         strength = of_answer.strength
         if strength.edge:
@@ -148,8 +148,8 @@ def text_only_stage(store: Store, model: str, dataset: str) -> Whole[TextReadout
         rows = list(cell.table(TRACES))
         labels, clusters, folds = folds_of(rows, study.probes, study.seed)
         logits = text_only([row.question for row in rows], [row.answer for row in rows], labels, clusters, folds)
-        flat: Any = logits.astype(np.float32).T  # (sample, repeat)
-        return [TextReadout(row.id, each) for row, each in zip(rows, flat, strict=True)]
+        flat = logits.astype(np.float32).T  # (sample, repeat)
+        return [TextReadout(row.id, values) for row, values in zip(rows, flat, strict=True)]
 
     dealt = {"repeats": study.probes.repeats, "folds": study.probes.folds}
     inputs = {"traces": cell.origin(TRACES), "probes": dealt, "seed": study.seed}
@@ -163,7 +163,7 @@ def _records(
     drifts: NDArray[np.float32] | None = None,
 ) -> Iterator[Readout]:
     """Rows of the table from (condition, repeat, part, sample, layer). The clean pass does not drift."""
-    nothing: Any = np.empty((0, 0, 0), np.float32)
+    nothing = np.empty((0, 0, 0), np.float32)
     for c, condition in enumerate(conditions):
         for i, row in enumerate(rows):
             read: Any = logits[c, :, :, i]  # (repeat, part, layer)

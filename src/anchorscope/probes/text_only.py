@@ -17,8 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from anchorscope.errors import ProbeError
 from anchorscope.probes.folds import Folds
-
-WORD = r"(?u)\b\w+\b"  # scikit-learn's own pattern drops words of one letter, and with them an answer such as "7"
+from anchorscope.study.terms import WORD
 
 
 def text_only(
@@ -41,7 +40,7 @@ def text_only(
         train = folds.training(repeat, fold, 0)
         if np.isin(cluster[~train], cluster[train]).any():
             raise ProbeError("a cluster is in training and test at once", "Make the folds from these clusters.")
-        pairs = [_tf_idf(each[train], each[~train]) for each in counts]
+        pairs = [_tf_idf(matrix[train], matrix[~train]) for matrix in counts]
         fitted, tested = (hstack(side, format="csr") for side in zip(*pairs, strict=True))
         with threadpool_limits(1):  # steps are small: threads would wait for each other
             model = LogisticRegression(class_weight="balanced", max_iter=1000).fit(fitted, right[train])

@@ -71,8 +71,8 @@ def sampled_answers(store: Store, maker: SampleMaker, model: str, dataset: str) 
         prompt = maker.prompter(question.question, question.context)
         grades = grade([Case(text, question.answers, question.question) for text in sampled.texts])
         answers = []
-        for number, ((text, ids, logprobs, times), each) in enumerate(zip(sampled.answers(), grades, strict=True)):
-            known = Graded(question.id, each.judgement)
+        for number, ((text, ids, logprobs, times), verdict) in enumerate(zip(sampled.answers(), grades, strict=True)):
+            known = Graded(question.id, verdict.judgement)
             sample = maker(question, text, ids, logprobs, prompt, known, bool(sampled.ended[number]))
             if known.correct is not None and sample.spans.dropped is None:
                 answers.append(SampledAnswer(number, times, sample))
@@ -83,12 +83,12 @@ def mixed(answers: Sequence[SampledAnswer], most: int, seed: int) -> list[Sample
     """Of the answers to one question at most so many right and wrong ones each; none where all are alike."""
     kept: list[SampledAnswer] = []
     for correct in (True, False):
-        alike = [each for each in answers if each.sample.grade.correct is correct]
+        alike = [answer for answer in answers if answer.sample.grade.correct is correct]
         if not alike:
             return []
-        alike.sort(key=lambda each: _drawn(each.sample, seed))
+        alike.sort(key=lambda answer: _drawn(answer.sample, seed))
         kept += alike[:most]
-    return sorted(kept, key=lambda each: each.number)
+    return sorted(kept, key=lambda answer: answer.number)
 
 
 def _drawn(sample: Sample, seed: int) -> bytes:
@@ -103,12 +103,12 @@ def within_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
     rows = list(cell.table(TRACES))
     place = {row.id: i for i, row in enumerate(rows)}
     every = sampled_answers(store, SampleMaker.of(prompter, study), model.name, dataset)
-    answers = [each for drawn in every for each in mixed(drawn, study.evidence.distinct, study.seed)]
+    answers = [answer for drawn in every for answer in mixed(drawn, study.evidence.distinct, study.seed)]
     # 2. who reads them out, and under which conditions
     folds = folds_of(rows, study.probes, study.seed)[2]
     points = study.traces.points
     probes = {point: load_probes(probes_stem(cell, point))[0] for point in points}
-    conditions = [each for each in CONDITIONS if each in study.traces.conditions]
+    conditions = [condition for condition in CONDITIONS if condition in study.traces.conditions]
     spec = study.traces.model_copy(update={"conditions": conditions})
     tracer = Tracer(model, prompter.shared_ids, spec.sites)
     # 3. a table for every read point
@@ -124,11 +124,12 @@ def within_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
     )
 
     def read(shard: int) -> list[list[WithinReadout]]:
-        some = answers[shard * ANSWERS_EACH : (shard + 1) * ANSWERS_EACH]
-        states = trace_samples(tracer, [each.sample for each in some], spec)
-        members = np.array([place[each.sample.question.id] for each in some])
+        of_shard = answers[shard * ANSWERS_EACH : (shard + 1) * ANSWERS_EACH]
+        states = trace_samples(tracer, [answer.sample for answer in of_shard], spec)
+        members = np.array([place[answer.sample.question.id] for answer in of_shard])
         return [
-            [*_records(some, read_states(states, point, conditions, probes[point], folds, members))] for point in points
+            [*_records(of_shard, read_states(states, point, conditions, probes[point], folds, members))]
+            for point in points
         ]
 
     return Sharded(f"{model.name}, {dataset}: reading several answers", tables, read)
@@ -147,21 +148,21 @@ def read_states(
     `members`: which of the traced samples lends each its fold.
     """
     by_layer = []
-    for layer, each in enumerate(probes):
+    for layer, layer_probes in enumerate(probes):
         x = np.stack([states[tensor_name(name, point)][layer].float().numpy() for name in conditions], axis=1)
-        by_layer.append(read_out_some(each, x, folds, members)[:, 0])  # (repeat, sample, condition)
+        by_layer.append(read_out_some(layer_probes, x, folds, members)[:, 0])  # (repeat, sample, condition)
     return np.stack(by_layer, axis=-1).transpose(1, 2, 0, 3).astype(np.float32)
 
 
 def _records(answers: Sequence[SampledAnswer], logits: Any) -> Iterator[WithinReadout]:
-    for each, values in zip(answers, logits, strict=True):
-        answer = each.sample.answer
+    for sampled, values in zip(answers, logits, strict=True):
+        answer = sampled.sample.answer
         yield WithinReadout(
             id=answer.id,
-            number=each.number,
+            number=sampled.number,
             answer=answer.answer,
-            correct=bool(each.sample.grade.correct),
-            times=each.times,
+            correct=bool(sampled.sample.grade.correct),
+            times=sampled.times,
             logprob=float(sum(answer.logprobs)),
             tokens=len(answer.answer_ids),
             logits=values,

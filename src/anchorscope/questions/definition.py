@@ -64,7 +64,7 @@ class FieldMap(Spec):
     relation: FieldPath | None = None
     """The property asked for."""
     popularity: FieldPath | None = None
-    """How well known the subject is, a number."""
+    """Popularity of the subject, a number."""
     context: FieldPath | None = None
     """A passage that goes into the prompt with the question."""
 
@@ -85,11 +85,11 @@ class HubSource(Spec):
     """A dataset on the Hugging Face hub."""
 
     id: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
-    """owner/name."""
+    """Id of the dataset, as owner/name."""
     config: str | None = None
-    """The dataset's configuration, where it has several."""
+    """Configuration of the dataset, where it has several."""
     split: Text
-    """Which split."""
+    """Name of the split."""
     revision: str | None = None
     """Branch, tag or commit. Default: main; the commit it stood for is recorded with the run."""
 
@@ -101,23 +101,23 @@ class SetDefinition(Spec):
     """A question set: where its rows are and what their columns mean."""
 
     name: Name
-    """Short name."""
+    """Short name of the set."""
     version: Annotated[int, Field(ge=1)] = 1
-    """Raised whenever the definition changes what is read."""
+    """Version of the definition, which you raise when it changes what is read."""
     title: str = ""
-    """The name people use."""
+    """Name of the set for people."""
     licence: str = "unknown"
     """The licence of the questions."""
     citation: str = ""
-    """Who to cite."""
+    """Citation of the source."""
     hub: HubSource | None = None
-    """Where it is on the hub."""
+    """Dataset on the Hugging Face hub that holds the rows. Give either this or `file`."""
     file: str | None = None
-    """Or the local JSONL, Parquet or CSV file it is in, relative to this definition."""
+    """Path of the local file that holds the rows (.jsonl, .parquet, .csv or .tsv), relative to this definition."""
     fields: FieldMap
-    """Which column of that source holds what."""
+    """Columns of the source that hold the question, the answers and the rest."""
     keep: list[Text] = []
-    """Other columns to carry along, unread."""
+    """Names of other columns that are kept unread, as JSON in the column `extra`."""
 
     @field_validator("name")
     @classmethod

@@ -39,7 +39,7 @@ class RowSource(Protocol):
         """What the rows are, wherever they lie."""
 
     def describe(self) -> str:
-        """For people: that they can be had."""
+        """That the questions are reachable, in words."""
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield (number from 1, row)."""

@@ -14,9 +14,9 @@ class Question:
     """One row of the `questions` table: a question, its accepted answers, and the keys folds are grouped by."""
 
     id: str
-    """unique within the set"""
+    """id of the question, unique within the set"""
     question: str
-    """text, without white space at its ends"""
+    """text of the question, without white space at its ends"""
     answers: list[str]
     """accepted answers in the source's order, at least one"""
     subject: str | None
@@ -24,13 +24,13 @@ class Question:
     relation: str | None
     """property asked for, where the set says"""
     popularity: float | None
-    """how well known the subject is (PopQA: page views a month)"""
+    """popularity of the subject (PopQA: page views per month)"""
     context: str | None
     """retrieved passage, where the set has one"""
     question_group: str
-    """normalised question text: same text, same fold"""
+    """normalised text of the question; questions with the same text share a fold"""
     subject_group: str | None
-    """normalised subject: same subject, same fold"""
+    """normalised subject; questions with the same subject share a fold"""
     extra: str
     """JSON object of the set's other columns, as its definition keeps them"""
 

@@ -49,21 +49,21 @@ def questions_stage(spec: DatasetSpec, store: Store, progress: Progress = silent
     table = cell.begin(QUESTIONS, Plan(rows, study.shard_rows), inputs, facts)
     # 3. its rows; a source that is not the same before and after has been read while it changed
     sample = Forward(table.plan, lambda: chosen(questions, facts["cutoff"], study.seed))
-    made: list[int] = []
+    written: list[int] = []
 
     def read(shard: int) -> list[list[Question]]:
-        some = sample(shard)
-        if len(some) < len(table.plan.rows_of(shard)):
+        batch = sample(shard)
+        if len(batch) < len(table.plan.rows_of(shard)):
             refuse()
-        made.append(shard)
-        return [some]
+        written.append(shard)
+        return [batch]
 
     def check() -> None:
         if questions.rows.identity() != inputs["source"]:
             refuse()
 
     def refuse() -> NoReturn:
-        for shard in made:  # nothing of it stays
+        for shard in written:  # nothing of it stays
             table.remove(shard)
         raise QuestionsError(f"{questions.rows.label} changed while it was read", "Run the same command again.")
 

@@ -1,5 +1,5 @@
 """What people see: charts drawn from the tables alone, their captions and numbers, and one sample in colour.
 
-charts.py says what each chart shows, palette.py in which colours, drawing.py puts it on paper, figures.py writes it
-with the numbers beside it, and caption.py says it in words.
+charts.py says what each chart shows, draw/ puts it on paper, text/ says it in words, page/ makes the one-file report,
+and figures.py writes figures with their captions and numbers.
 """

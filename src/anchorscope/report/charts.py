@@ -90,25 +90,25 @@ STRATA = Chart(
         Row(
             _groups("anchor_half", stratum="predicted_correct"),
             "Answers the probe takes for correct",
-            caption=("among answers the probe predicts to be correct,"),
+            caption="ΔP of answers that the probe predicts to be correct.",
         ),
         Row(
             _groups("anchor_half", stratum="predicted_wrong"),
             "Answers the probe takes for wrong",
-            caption=("among those it predicts to be wrong,"),
+            caption="ΔP of answers that the probe predicts to be wrong.",
         ),
         Row(
             _groups("anchor_half", correction="drift"),
             "All answers, the mean shift of the knockout subtracted",
             caption=(
-                "all answers, after the training-half mean of (knockout − clean) was subtracted at each layer, so "
-                "that a drift common to all answers no longer counts."
+                "ΔP of all answers after the mean of (knockout − clean) over the training half was subtracted at each "
+                "layer, so that a drift common to all answers no longer counts."
             ),
         ),
     ),
     ANCHORED,
-    "Is the gap between Q-Anchored (solid) and A-Anchored (dashed) answers only the predicted class? Split-half ΔP,"
-    " anchor split, under knockout:",
+    "Is the gap between Q-Anchored (solid) and A-Anchored (dashed) answers only the predicted class? Shown is ΔP by"
+    " split halves, sorted at the anchor layer, under the knockout.",
     title="Within predicted classes, and without the mean shift",
     tab="nulls",
 )
@@ -173,17 +173,17 @@ NULLS = Chart(
                 Curve(_all("delta_auroc", "knockout"), "set"),
                 Curve(_all("delta_auroc", "permuted"), "control", ":", 1.2),
             ),
-            "All answers: the knockout (solid), and another answer's shift put in its place (dotted)",
+            "All answers: the knockout (solid) and the permutation null (dotted)",
             "ΔAUROC",
             least=0.1,
             caption=(
-                "Change of AUROC under the knockout (solid), and when to each answer happens what the knockout does"
-                " to another one (dotted)."
+                "Change of AUROC under the knockout (solid), and under the permutation null, in which each answer "
+                "receives the knockout shift of a different answer (dotted)."
             ),
         ),
         Row(
             (Curve(_GAP, "set"), Curve(_GAP._replace(condition="permuted"), "control", ":", 1.2)),
-            "Q minus A, split halves: the knockout (solid), another answer's shift (dotted)",
+            "Q minus A, split halves: the knockout (solid) and the permutation null (dotted)",
             "Q − A (points)",
             caption=(
                 "ΔP of Q-Anchored minus A-Anchored answers, sorted by one half of the probes at the layer half-way "

@@ -37,10 +37,10 @@ def write_figures(store: Store, point: ReadPoint, folder: Path | None = None) ->
         windows = {"single": "in one layer", "window": f"in a window of {study.map.width} layers around one"}
         about = f"{windows[study.map.layers]}, for {'all later' if study.map.into == 'after' else 'the answer'} tokens"
         written += draw_maps(list(read_mapstats(store, point)), models, datasets, place, point, about)
-    found = lines_of(store, point)
-    if found:
-        written += draw(statistics_of(found, point), models, datasets, place, point, charts=evidence_charts())
-        written += draw_ledger(ledger(found), found, place)
+    lines = lines_of(store, point)
+    if lines:
+        written += draw(statistics_of(lines, point), models, datasets, place, point, charts=evidence_charts())
+        written += draw_ledger(ledger(lines), lines, place)
     return written
 
 

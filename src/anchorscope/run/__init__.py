@@ -1,1 +1,1 @@
-"""Whole runs: study files, the pipeline and what carries its stages out, how far a run is, and one sample by itself."""
+"""A study carried out: study files, the list of stages, the pipeline, its engines, and how far a run is."""

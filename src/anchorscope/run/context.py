@@ -79,7 +79,7 @@ class RunContext:
             self.let_go()
             spec = self._as_begun(self._spec(name))
             with self.progress(f"{spec.name}: loading", None):
-                held = self._model = load_model(spec, self.study.base, weights=weights)
+                held = self._model = load_model(spec, self.study.base, weights, self.notice)
         if needs == "weights" and not self.planning:
             self._close_kept()  # what generates has done its work, and holds memory
             self._examine(held)
@@ -95,8 +95,8 @@ class RunContext:
         model = self.model(name, needs)
         if kind not in self._kept:
             self._kept[kind] = kind(model, self.study)
-        made: K = self._kept[kind]
-        return made
+        kept: K = self._kept[kind]
+        return kept
 
     def right(self, question: Any, answer: Any) -> bool:
         """Whether an answer is taken for right, for an early look: by rules where a judge would have to be asked."""
@@ -109,7 +109,7 @@ class RunContext:
 
     def _examine(self, model: Model) -> None:
         """Examine the model before its passes are believed."""
-        from anchorscope.traces.doctor import require_health
+        from anchorscope.traces.health import require_health
 
         if not self._healthy:
             with self.progress(f"{model.name}: examining", None):

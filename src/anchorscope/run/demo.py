@@ -31,7 +31,7 @@ def demo_sets(model: ModelSpec, runs: Path, data: Path | None, count: int = QUES
     """What the questions of a demo are drawn from: some of each of the four sets."""
     if not is_local(runs):
         raise StoreError("a demo keeps its question set beside the run, on disk", "Give a folder: --runs DIR.")
-    sets = [{"set": each, "sample": count} for each in known_sets()]
+    sets = [{"set": name, "sample": count} for name in known_sets()]
     study = Study.model_validate(
         {"name": f"demo-{model.name}-questions", "models": [model.model_dump()], "datasets": sets}
     )
@@ -62,7 +62,7 @@ def demo_study(
             "description": f"{count} questions of each of four sets, mixed: a first look.",
             "models": [model.model_dump()],
             "datasets": [{"set": str((folder / f"{MIXED}.yaml").resolve()), "name": MIXED}],
-            "traces": {"wrong": 400, "mass": 0},
+            "traces": {"max_wrong": 400, "attention_samples": 0},
             "probes": {"repeats": 3, "resamples": 500, "refit": []},
             "shard_rows": SHARD_ROWS,
         }

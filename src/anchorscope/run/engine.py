@@ -35,9 +35,6 @@ class Engine(Protocol):
         Returns the flows that ended with an error that is spared. Any other error is raised.
         """
 
-    def let_go(self) -> None:
-        """No more jobs with this model for now."""
-
     def close(self) -> None:
         """No more jobs at all."""
 
@@ -71,8 +68,6 @@ class InProcess:
                 self.timed("loading", loaded)
             self.timed(job.stage.title, perf_counter() - start - loaded)
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Forget the model."""
         self.context.let_go()
-
-    close = let_go

@@ -43,7 +43,15 @@ class Pipeline:
         self.file = ProgressFile(store.root, progress, notice, log)
         self.progress, self.notice, self.done = self.file.progress, self.file.notice, done
         self.times: dict[str, float] = {}
+        self.context = RunContext(store, self.progress, self.notice)
+        """What this process holds: a model is kept until another one is needed."""
         self.engine = self._engine()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def __call__(self, last: str | None = None) -> list[Path]:
         """Carry the study out, up to the stage `last` or to its figures; return the figures that were written."""
@@ -58,6 +66,7 @@ class Pipeline:
     def close(self) -> None:
         """No more stages: let go of models and workers."""
         self.engine.close()
+        self.context.let_go()
         self.file.end()
 
     def make(
@@ -78,7 +87,6 @@ class Pipeline:
         self._rounds([stage for stage in stages if stage.scope == "dataset"], [""], datasets, demand)
         for model in models:
             self._rounds([stage for stage in stages if stage.scope == "cell"], [model], datasets, demand)
-            self.engine.let_go()
         self._rounds([stage for stage in stages if stage.scope == "study"], models, datasets, demand)
 
     def _rounds(self, stages: Sequence[StageDef], models: Sequence[str], datasets: Sequence[str], demand: Any) -> None:
@@ -125,11 +133,12 @@ class Pipeline:
         """
         possible: list[StageDef] = []
         for stage in chain:
-            read = [each for each in all_stages() if each.name in stage.after]
+            read = [source for source in all_stages() if source.name in stage.after]
             if all(
-                each in possible or Job(each, dataset, "" if each.scope == "dataset" else model).complete(self.store)
-                for each in read
-                if each.wanted(self.study) or each in stages
+                source in possible
+                or Job(source, dataset, "" if source.scope == "dataset" else model).complete(self.store)
+                for source in read
+                if source.wanted(self.study) or source in stages
             ):
                 possible.append(stage)
         return possible
@@ -161,7 +170,7 @@ class Pipeline:
             engine = RayEngine(self.store, spec, self.progress, self.notice, self._add)
             self.file.counts = engine.counts
             return engine
-        return InProcess(RunContext(self.store, self.progress, self.notice), self._add)
+        return InProcess(self.context, self._add)
 
     def _add(self, stage: str, seconds: float) -> None:
         self.times[stage] = self.times.get(stage, 0.0) + seconds

@@ -1,4 +1,4 @@
-"""Look whether everything a run needs can be had, before anything is computed: a mistake answers at once.
+"""Check that everything a run needs is reachable before anything is computed, so that a mistake shows at once.
 
 Loads neither torch nor transformers. What a run already has is not asked for again, so a finished run needs no network.
 """

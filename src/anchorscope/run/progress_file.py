@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import StoreError
-from anchorscope.progress import Advance, Notice, Progress, how_far
+from anchorscope.progress import Advance, Notice, Pace, Progress, how_far
 from anchorscope.store.files import COMMAND, PROGRESS, write_text
 
 EVERY = 2.0  # seconds between two looks
@@ -41,6 +41,8 @@ class Snapshot:
     """Of so many; None where that is not known."""
     seconds: float
     """Since it began."""
+    rate: float
+    """Samples per second of late."""
     at: float
     """When this was written, in seconds since 1970."""
     who: str
@@ -50,7 +52,7 @@ class Snapshot:
 
     def words(self) -> str:
         """In one line."""
-        text = f"{self.title}: {how_far(self.done, self.total, self.seconds)}"
+        text = f"{self.title}: {how_far(self.done, self.total, self.seconds, self.rate)}"
         if "replicas" in self.counts:
             text += f"; {self.counts['replicas']} replicas alive"
         if self.counts.get("restarted"):
@@ -81,23 +83,23 @@ class ProgressFile:
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Advance]:
         """As a stage calls it."""
-        start, stop = time.monotonic(), threading.Event()
-        done = 0
+        pace, stop = Pace(), threading.Event()
 
         def advance(count: int) -> None:
-            nonlocal done
-            done += count
+            pace.advance(count)
             inner(count)
 
         def look() -> None:
-            seconds = time.monotonic() - start
             counts = {}
             with contextlib.suppress(Exception):  # a cluster that is going down has no counts
                 counts = self.counts()
-            now = Snapshot(title, done, total, round(seconds, 3), round(time.time(), 1), self._who, counts)
+            about: dict[str, Any] = {"done": pace.done, "total": total, "rate": round(pace.rate, 4)}
+            now = Snapshot(
+                title, seconds=round(pace.seconds, 3), at=round(time.time(), 1), who=self._who, counts=counts, **about
+            )
             with contextlib.suppress(StoreError):  # a full disk stops the run where it matters
                 write_text(self.root / PROGRESS, json.dumps(asdict(now)))
-            self.log("progress", stage=title, done=done, total=total, seconds=round(seconds, 1), **counts)
+            self.log("progress", stage=title, seconds=round(pace.seconds, 1), **about, **counts)
 
         def watch() -> None:
             while not stop.wait(EVERY):
@@ -112,7 +114,7 @@ class ProgressFile:
             finally:
                 stop.set()
                 watcher.join()
-        self.log("end", stage=title, done=done, total=total, seconds=round(time.monotonic() - start, 3))
+        self.log("end", stage=title, done=pace.done, total=total, seconds=round(pace.seconds, 3))
 
     def notice(self, text: str) -> None:
         """As a stage calls it."""

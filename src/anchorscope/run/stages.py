@@ -28,7 +28,7 @@ from anchorscope.traces.record import STAGES as TRACES
 def all_stages() -> tuple[StageDef, ...]:
     """Every stage there is; each comes after those that it reads."""
     own = tuple(EXPERIMENT_STAGES)
-    evidence = [replace(stage, after=(*stage.after, *(each.name for each in own))) for stage in EVIDENCE]
+    evidence = [replace(stage, after=(*stage.after, *(experiment.name for experiment in own))) for stage in EVIDENCE]
     return (*QUESTIONS, *ANSWERS, *GRADES, *SPANS, *TRACES, *PROBES, *PATHWAYS, *own, *evidence, *DETECTORS)
 
 
@@ -62,7 +62,7 @@ def downstream(stage: StageDef) -> list[StageDef]:
     """The stages that read a stage's tables, directly or by others."""
     reached: list[StageDef] = []
     for other in all_stages():
-        if stage.name in other.after or any(each.name in other.after for each in reached):
+        if stage.name in other.after or any(earlier.name in other.after for earlier in reached):
             reached.append(other)
     return reached
 
@@ -77,16 +77,16 @@ def chains(stages: Iterable[StageDef]) -> list[tuple[StageDef, ...]]:
 
     A shard goes through all stages that are dealt alike; whole stages without a model follow each other.
     """
-    found: list[list[StageDef]] = []
+    groups: list[list[StageDef]] = []
     for stage in stages:
-        chain = found[-1] if found else []
+        chain = groups[-1] if groups else []
         alike = bool(chain) and stage.dealt_like == chain[0].name
-        plain = bool(chain) and all(each.whole and not each.heavy for each in (*chain, stage))
+        plain = bool(chain) and all(member.whole and not member.heavy for member in (*chain, stage))
         if alike or (plain and chain[0].scope == stage.scope):
             chain.append(stage)
         else:
-            found.append([stage])
-    return [tuple(chain) for chain in found]
+            groups.append([stage])
+    return [tuple(chain) for chain in groups]
 
 
 def rounds(stages: Iterable[StageDef]) -> list[list[tuple[StageDef, ...]]]:
@@ -94,13 +94,13 @@ def rounds(stages: Iterable[StageDef]) -> list[list[tuple[StageDef, ...]]]:
 
     Chains of one round compute with the model's weights, and none reads what another one makes.
     """
-    found: list[list[tuple[StageDef, ...]]] = []
+    turns: list[list[tuple[StageDef, ...]]] = []
     for chain in chains(stages):
-        before = [stage for each in found[-1] for stage in each] if found else []
+        before = [stage for other in turns[-1] for stage in other] if turns else []
         together = [*before, *chain]
         weights = bool(before) and all(stage.needs == "weights" for stage in together)
         if weights and not any(first.name in second.after for first in together for second in together):
-            found[-1].append(chain)
+            turns[-1].append(chain)
         else:
-            found.append([chain])
-    return found
+            turns.append([chain])
+    return turns

@@ -100,12 +100,12 @@ def status_of(store: Store) -> RunStatus:
             if key[0] == part and not line.shards:
                 tables[key] = replace(line, too_few=True)
     status = RunStatus(store.study, list(tables.values()), notes)
-    for each in status.tables:
-        notes += [f"damaged, will be made again: {path}" for path in each.damaged]
-        if each.aside:
-            some = "; ".join(f"{one.id}: {one.reason}" for one in each.aside[:SHOWN])
-            more = f" and {len(each.aside) - SHOWN:,} more" if len(each.aside) > SHOWN else ""
-            notes.append(f"{each.part}, {each.table}: {len(each.aside):,} set aside ({some}{more})")
+    for row in status.tables:
+        notes += [f"damaged, will be made again: {path}" for path in row.damaged]
+        if row.aside:
+            reasons = "; ".join(f"{one.id}: {one.reason}" for one in row.aside[:SHOWN])
+            more = f" and {len(row.aside) - SHOWN:,} more" if len(row.aside) > SHOWN else ""
+            notes.append(f"{row.part}, {row.table}: {len(row.aside):,} set aside ({reasons}{more})")
     if not status.complete:
         command = remembered_command(store.root) or "the command that began the run"
         notes.append(f"Go on with:  {command}   (it does only what is missing)")
@@ -137,5 +137,5 @@ def _table_status(part: str, name: str, table: Table[Any]) -> TableStatus:
             done, rows = done + 1, rows + (look.rows or 0)
         else:
             damaged.append(str(table.path(shard)))
-    aside = [each for look in looks.values() for each in look.aside]
+    aside = [sample for look in looks.values() for sample in look.aside]
     return TableStatus(part, name, rows, table.plan.shards, done, damaged, size, aside, too_few=table.plan.rows == 0)

@@ -169,12 +169,12 @@ def _last_word(text: str, span: Range) -> Range:
 
 def _align_sample(prompt: Prompt, ids: list[int], answer: str, tokenizer: Any) -> tuple[list[Range], int]:
     """Character ranges of all tokens (a BOS has none), and where the answer begins in prompt + answer."""
-    said = continuation(tokenizer, ids, len(prompt.ids))
-    place = -1 if said is None else said.find(answer)
-    if said is None or place < 0 or (said[:place] + said[place + len(answer) :]).strip():
+    added = continuation(tokenizer, ids, len(prompt.ids))
+    place = -1 if added is None else added.find(answer)
+    if added is None or place < 0 or (added[:place] + added[place + len(answer) :]).strip():
         raise _Dropped(NO_ROUND_TRIP)
     head = align(tokenizer, prompt.ids, prompt.text, token=prompt.bos)
-    text = prompt.text + said
+    text = prompt.text + added
     tail = align(tokenizer, ids, text, token=len(prompt.ids), char=len(prompt.text))
     if head is None or tail is None:
         raise _Dropped(NO_ROUND_TRIP)

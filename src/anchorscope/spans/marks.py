@@ -48,13 +48,15 @@ def _placed(mark: int, tokens: range, what: str) -> int:
 
 
 def _saying(mark: str, text: str, ranges: Sequence[Range] | None, tokens: range, what: str) -> list[int]:
-    said = printable(mark, 40)
+    quoted = printable(mark, 40)
     if ranges is None:
-        raise ModelError(f"{what}: the tokenizer changes the text, so '{said}' cannot be found", "Give places instead.")
+        raise ModelError(
+            f"{what}: the tokenizer changes the text, so '{quoted}' cannot be found", "Give places instead."
+        )
     times = text.count(mark) if mark.strip() else 0
     if times != 1:
         how = "does not stand in it" if times == 0 else f"stands in it {times} times"
-        raise ModelError(f"{what}: '{said}' {how}", "Give a longer text that stands there once, or places of tokens.")
+        raise ModelError(f"{what}: '{quoted}' {how}", "Give a longer text that stands there once, or places of tokens.")
     start = text.index(mark)
     end = start + len(mark)
     return [token for token in tokens if ranges[token][0] < end and ranges[token][1] > start]

@@ -10,7 +10,10 @@ from anchorscope.store.table import Kind
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """One row of the `spans` table. Tokens are indices into prompt ids + answer ids, a BOS included."""
+    """One row of the `spans` table: which tokens of a sample are what.
+
+    Tokens are indices into prompt ids + answer ids, a BOS included.
+    """
 
     id: str
     """the question's id"""
@@ -27,31 +30,31 @@ class Spans:
     exact_question: list[int]
     """tokens of the question's core elements, ascending"""
     exact_question_text: list[int]
-    """start and end of each core element in the question"""
+    """start and end of each core element in the question, in characters, one pair after the other"""
     exact_answer: list[int]
     """tokens of the answer's entity, ascending"""
     exact_answer_text: list[int]
-    """[start, end) of that entity in the answer, characters"""
+    """[start, end) of the answer's entity in the answer, in characters"""
     answer_last: int
-    """last exact answer token; -1 if dropped"""
+    """index of the last exact answer token; -1 where the sample is dropped"""
     final: int
-    """last token of the answer's text; -1 if dropped"""
+    """index of the last token of the answer's text; -1 where the sample is dropped"""
     prompt_last: int
-    """last token before the answer; -1 if dropped"""
+    """index of the last token before the answer; -1 where the sample is dropped"""
     control_question_exact: list[int]
-    """exact question tokens paired for control_question"""
+    """exact question tokens that have a partner for control_question"""
     control_question_control: list[int]
-    """their partners: other tokens of the question"""
+    """partners of `control_question_exact`: other tokens of the question"""
     control_random_exact: list[int]
-    """exact question tokens paired for control_random"""
+    """exact question tokens that have a partner for control_random"""
     control_random_control: list[int]
-    """their partners: near tokens after the prefix"""
+    """partners of `control_random_exact`: near tokens after the prefix"""
     control_prefix_exact: list[int]
-    """exact question tokens paired for control_prefix"""
+    """exact question tokens that have a partner for control_prefix"""
     control_prefix_control: list[int]
-    """their partners: tokens of content words of the prefix"""
+    """partners of `control_prefix_exact`: tokens of content words of the prefix"""
     dropped: str | None
-    """why the sample cannot be used; its lists are then empty"""
+    """reason why the sample cannot be used, in which case its lists are empty; null otherwise"""
 
     @property
     def after_answer(self) -> int:

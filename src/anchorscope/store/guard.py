@@ -60,14 +60,14 @@ class Guard(Generic[T]):
         tried.begun, tried.alone = tried.begun + 1, None
         write_text(path, json.dumps(asdict(tried)))
         try:
-            made = self._tried(shard, samples, work, tried, path)
+            outcome = self._tried(shard, samples, work, tried, path)
         except DeviceError:  # a death: its process can only end
             raise
         except BaseException:  # what raises is none
             path.unlink(missing_ok=True)
             raise
         path.unlink(missing_ok=True)
-        return made
+        return outcome
 
     def _tried(
         self, shard: int, samples: Sequence[T], work: Callable[[Sequence[T]], M], tried: _Tried, path: Path
@@ -107,16 +107,16 @@ class Guard(Generic[T]):
             raise StoreError(f"{self.table.path(shard)}: samples go through one by one, not together", LESS)
         tried.together += 1
         write_text(path, json.dumps(asdict(tried)))
-        names = {each.id for each in aside}
+        names = {failed.id for failed in aside}
         return work([sample for sample in samples if self.name(sample) not in names]), aside
 
 
 def _check_device(error: Exception) -> None:
     """Raise where torch says that a GPU is lost: then all samples fail, and none of them is to blame."""
-    if any(each.__name__ == "AcceleratorError" for each in type(error).__mro__):  # by name: no torch in this room
+    if any(kind.__name__ == "AcceleratorError" for kind in type(error).__mro__):  # by name: no torch in this room
         raise DeviceError(
-            f"the GPU computes no more for this process ({reason_of(error)})",
-            "Run the same command again: it goes on where it was stopped, and finds the sample that does it.",
+            f"the GPU stopped responding in this process ({reason_of(error)})",
+            "Run the same command again: the run resumes where it stopped, and finds the sample that causes this.",
         ) from error
 
 

@@ -107,7 +107,7 @@ def check_leases(path: Remote) -> None:
 
 def _leases(root: Remote) -> list[Remote]:
     """In order; the last one counts."""
-    return sorted((each for each in root.glob(f"{LEASE}*") if each.name[len(LEASE) :].isdigit()), key=_number)
+    return sorted((lease for lease in root.glob(f"{LEASE}*") if lease.name[len(LEASE) :].isdigit()), key=_number)
 
 
 def _number(lease: Remote) -> int:

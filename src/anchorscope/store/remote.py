@@ -90,21 +90,21 @@ class Remote(PosixPath):
                 inside = system.ls(name, detail=False)
         except FileNotFoundError:
             return
-        for each in sorted({str(each).rstrip("/").rpartition("/")[2] for each in inside if each != name}):
-            yield self / each
+        for child in sorted({str(path).rstrip("/").rpartition("/")[2] for path in inside if path != name}):
+            yield self / child
 
     def glob(self, pattern: str, **__: Any) -> Generator[Remote, None, None]:
         """What fits a pattern such as `*/*/manifest.json`, in order."""
         first, _, rest = pattern.partition("/")
         if "*" in first:
-            below: list[Remote] = [each for each in self.iterdir() if fnmatch.fnmatchcase(each.name, first)]
+            below: list[Remote] = [path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, first)]
         else:
             below = [self / first]
-        for each in below:
+        for path in below:
             if rest:
-                yield from each.glob(rest)
-            elif "*" in first or each.exists():
-                yield each
+                yield from path.glob(rest)
+            elif "*" in first or path.exists():
+                yield path
 
     # --- reading
 
@@ -172,7 +172,7 @@ def _as_os_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise
-        (kind, *_) = (each for each in type(error).__mro__ if each.__module__ == "builtins")
+        (kind, *_) = (base for base in type(error).__mro__ if base.__module__ == "builtins")
         number = errno.ENOENT if kind is FileNotFoundError else errno.EIO
         raise kind(number, reason_of(error), str(path)) from None
     except Exception as error:  # noqa: BLE001
@@ -198,15 +198,15 @@ def read_remote(paths: Sequence[Remote], starts: Sequence[int], stops: Sequence[
     """Some bytes of each object, in order, many requests at a time."""
     wanted = list(zip(paths, starts, stops, strict=True))
     for first in range(0, len(wanted), RANGES):
-        some = wanted[first : first + RANGES]
-        asked = [(*path._reached, start, stop) for path, start, stop in some if stop > start]  # none of nothing
+        chunk = wanted[first : first + RANGES]
+        asked = [(*path._reached, start, stop) for path, start, stop in chunk if stop > start]  # none of nothing
         read: list[Any] = []
         if asked:
             systems, names, begins, ends = zip(*asked, strict=True)
-            with _as_os_errors(some[0][0]):
+            with _as_os_errors(chunk[0][0]):
                 read = systems[0].cat_ranges([*names], [*begins], [*ends], on_error="return")
         contents = iter(read)
-        for path, start, stop in some:
+        for path, start, stop in chunk:
             content = next(contents) if stop > start else b""
             with _as_os_errors(path):
                 if isinstance(content, BaseException):

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import yaml
 
 from anchorscope.errors import StoreError
-from anchorscope.store.files import held, is_leftover, remove_leftovers, write_text
+from anchorscope.store.files import BASE, held, is_leftover, is_local, remove_leftovers, write_text
 from anchorscope.store.table import Kind, Plan, Table, schema_of
 from anchorscope.study import Study
 from anchorscope.study.validation import validate
@@ -64,7 +64,7 @@ def differences(old: Any, new: Any, where: str = "") -> list[str]:
     if isinstance(old, Mapping) != isinstance(new, Mapping) and None in (old, new):
         return [f"{where}: {'added' if old is None else 'removed'}"]
     if _named(old) and _named(new):
-        return differences({each["name"]: each for each in old}, {each["name"]: each for each in new}, where)
+        return differences({item["name"]: item for item in old}, {item["name"]: item for item in new}, where)
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         return [
             line for i, (a, b) in enumerate(zip(old, new, strict=True)) for line in differences(a, b, f"{where}[{i}]")
@@ -113,6 +113,7 @@ class Store:
             if saved is None or saved.record() != study.record():
                 text = yaml.safe_dump(study.record(), sort_keys=False, allow_unicode=True, width=110)
                 write_text(record, _STUDY_HEAD + text)
+            _keep_base(root, study.base.absolute())
             yield cls(root, study)
 
     @classmethod
@@ -121,7 +122,7 @@ class Store:
         record = root / "study.yaml"
         if not record.is_file():
             raise StoreError(f"{root} is not a run (it has no study.yaml)", "Give a folder such as runs/small-models.")
-        return cls(root, validate(Study, read_yaml(record)))
+        return cls(root, validate(Study, read_yaml(record)).based_at(_base_of(root)))
 
     def questions(self, dataset: str) -> Cell:
         """What all models share of one dataset."""
@@ -134,6 +135,21 @@ class Store:
     def cells(self) -> list[Cell]:
         """Every folder of tables there is so far."""
         return [Cell(path.parent) for path in sorted(self.root.glob("*/*/manifest.json"))]
+
+
+def _keep_base(root: Path, base: Path) -> None:
+    """Keep the folder at which the study's relative paths start: beside the run, and part of no result."""
+    if is_local(root) and _base_of(root) != base:
+        write_text(root / BASE, str(base))
+
+
+def _base_of(root: Path) -> Path:
+    """That folder; where it is not known, or on another machine, the current one."""
+    try:
+        kept = Path((root / BASE).read_text(encoding="utf-8").strip())
+    except OSError:
+        return Path()
+    return kept if kept.is_dir() else Path()
 
 
 @dataclass(frozen=True)
@@ -204,7 +220,7 @@ class Cell:
             changes = differences({key: before.get(key) for key in entry}, entry)
             if changes:
                 raise StoreError(
-                    f"{table.folder} was begun from something else:\n  " + "\n  ".join(changes),
+                    f"{table.folder} was created from different inputs:\n  " + "\n  ".join(changes),
                     f"Restore what was changed, give the study another name, or delete {self.folder}.",
                 )
             known = now == manifest["versions"] or now in manifest["also_written_with"]

@@ -14,7 +14,7 @@ import io
 import json
 import math
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +34,7 @@ from anchorscope.study.terms import ReadPoint
 R = TypeVar("R")
 READ_ROWS = 256  # rows decoded at a time
 LOOK_ROWS = 8192  # the same where few of them, or few columns, become Python's
+WIDE_LOOK = 65_536  # the same where hardly any does
 ASIDE = b"set_aside"  # in a file's metadata: which rows were set aside, and why
 FOOTER = 1 << 16  # bytes at the end of a shard that hold its footer; where they do not, all of it is read
 
@@ -168,7 +169,7 @@ class Table(Generic[R]):
         except (pa.ArrowException, OSError):
             return ShardState(-1, [], False)
         rows, expected = int(footer.num_rows), len(self.plan.rows_of(shard))
-        aside = [Aside(*each) for each in json.loads((footer.metadata or {}).get(ASIDE, b"[]"))]
+        aside = [Aside(*fields) for fields in json.loads((footer.metadata or {}).get(ASIDE, b"[]"))]
         return ShardState(rows, aside, rows in (expected, expected - len(aside)))
 
     def rows_in(self, shard: int) -> int | None:
@@ -177,7 +178,7 @@ class Table(Generic[R]):
 
     def aside(self) -> list[Aside]:
         """What was set aside, in all shards that are there."""
-        return [each for look in self.looks() for each in look.aside]
+        return [sample for look in self.looks() for sample in look.aside]
 
     def write(self, shard: int, records: Sequence[R], aside: Sequence[Aside] = ()) -> None:
         """Write one shard, whole. What was set aside has a row that says nothing, or none."""
@@ -186,7 +187,7 @@ class Table(Generic[R]):
             raise ValueError(f"shard {shard} of {self.folder.name} takes {expected} rows, got {len(records)}")
         schema = schema_of(self.record)
         if aside:
-            schema = schema.with_metadata({ASIDE: json.dumps([dataclasses.astuple(each) for each in aside])})
+            schema = schema.with_metadata({ASIDE: json.dumps([dataclasses.astuple(sample) for sample in aside])})
         columns = [_column([getattr(r, f.name) for r in records], f.type) for f in schema]
         table = pa.Table.from_arrays(columns, schema=schema)
         write_whole(self.path(shard), lambda stream: pq.write_table(table, stream, compression="zstd"))
@@ -219,6 +220,21 @@ class Table(Generic[R]):
             batches = (batch.filter(pc.is_in(batch["id"], value_set=wanted)) for batch in looked)
         for batch in batches:
             for row in batch.to_pylist():
+                yield self.record(**row)
+
+    def where(self, equal: Mapping[str, str], words: dict[str, set[str]] | None = None) -> Iterator[R]:
+        """The rows in which some columns have these values; no other row is made.
+
+        `words` gets, by column, all values that the table has.
+        """
+        for batch in self.batches(at_once=WIDE_LOOK):
+            kept = None
+            for column, value in equal.items():
+                if words is not None:
+                    words[column].update(pc.unique(batch[column]).to_pylist())
+                same = pc.equal(batch[column], value)
+                kept = same if kept is None else pc.and_(kept, same)
+            for row in (batch if kept is None else batch.filter(kept)).to_pylist():
                 yield self.record(**row)
 
     def values(self, *columns: str) -> Iterator[tuple[Any, ...]]:
@@ -261,9 +277,9 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """A column of plain values, or of arrays of one or several dimensions, which become lists in lists."""
     if not values or not isinstance(values[0], np.ndarray) or values[0].ndim < 2:
         return pa.array(values, type=kind)
-    column = pa.array(np.concatenate([each.ravel() for each in values]))
+    column = pa.array(np.concatenate([array.ravel() for array in values]))
     for axis in reversed(range(values[0].ndim)):  # the innermost lists first
-        lengths = [np.full(math.prod(each.shape[:axis]), each.shape[axis]) for each in values]
+        lengths = [np.full(math.prod(array.shape[:axis]), array.shape[axis]) for array in values]
         ends = np.cumsum(np.concatenate(lengths))
         column = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], ends]).astype(np.int32)), column)
     return column.cast(kind)

@@ -58,7 +58,7 @@ def read_headers(paths: Sequence[Path]) -> list[dict[str, Piece]]:
         lengths.append(int.from_bytes(first, "little"))
         if lengths[-1] > LONGEST_HEADER:
             raise UnreadableError(path, "no header")
-    return [_header(path, text) for path, text in _read(paths, [8] * count, [8 + each for each in lengths])]
+    return [_header(path, text) for path, text in _read(paths, [8] * count, [8 + length for length in lengths])]
 
 
 def _header(path: Path, text: bytes) -> dict[str, Piece]:
@@ -66,10 +66,10 @@ def _header(path: Path, text: bytes) -> dict[str, Piece]:
     try:
         begin = size = 8 + len(text)
         pieces = {}
-        for name, each in json.loads(text).items():
+        for name, entry in json.loads(text).items():
             if name != "__metadata__":
-                start, stop = each["data_offsets"]
-                pieces[name] = Piece(each["dtype"], tuple(each["shape"]), begin + start)
+                start, stop = entry["data_offsets"]
+                pieces[name] = Piece(entry["dtype"], tuple(entry["shape"]), begin + start)
                 size = max(size, pieces[name].stop)
                 if pieces[name].stop != begin + stop:
                     raise ValueError(f"{name} has another shape than place")

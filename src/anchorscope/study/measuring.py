@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, FiniteFloat, model_validator
 
@@ -32,21 +32,24 @@ class SpansSpec(Spec):
 class TraceSpec(Spec):
     """Forward passes under each condition: what is cut, what is read, and of how many samples."""
 
+    RENAMED: ClassVar = {"correct": "max_right", "wrong": "max_wrong", "mass": "attention_samples"}
+
     sites: Annotated[list[Site], Field(min_length=1)] = ["mlp"]
     """Where activations are read: attn and mlp (the block's output), resid (the layer's)."""
     positions: Annotated[list[Position], Field(min_length=1)] = ["answer_last"]
-    """Which token is read: the last exact answer token, the answer's last, or the prompt's last."""
+    """Tokens that are read: the last exact answer token (answer_last), the answer's last token (final), the prompt's
+    last token (prompt_last) or the token behind the answer (after_answer)."""
     conditions: list[Condition] = list(DEFAULT_CONDITIONS)
     """The passes. Each control cuts other tokens; matched_… cuts as many exact tokens for the same queries.
     control_prefix, content words of the examples before the question, is taken where it is named and there are any."""
     into: Into = "after"
     """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
-    correct: Annotated[int, Field(ge=1)] = 1000
-    """At most so many samples with a right answer, per model and set."""
-    wrong: Annotated[int, Field(ge=1)] = 1000
-    """At most so many samples with a wrong answer. Each keeps the probability with which it was drawn."""
-    mass: Annotated[int, Field(ge=0)] = 100
-    """Samples for which it is measured how much attention each cut removes, per model and set. 0: none."""
+    max_right: Annotated[int, Field(ge=1)] = 1000
+    """Maximum number of samples with a right answer, per model and set."""
+    max_wrong: Annotated[int, Field(ge=1)] = 1000
+    """Maximum number of samples with a wrong answer. Each keeps the probability with which it was drawn."""
+    attention_samples: Annotated[int, Field(ge=0)] = 100
+    """Number of samples, per model and set, for which the attention that each cut removes is measured. 0: none."""
     memory: Annotated[FiniteFloat, Field(gt=0)] = 1.0
     """Gigabytes that one batch may take beside the weights (docs/performance.md). A longer sample runs alone."""
 
@@ -72,6 +75,8 @@ class TraceSpec(Spec):
 class MapSpec(Spec):
     """The layer × layer map: cut in some layers, read in every layer from there on."""
 
+    RENAMED: ClassVar = {"correct": "max_right", "wrong": "max_wrong"}
+
     layers: Literal["single", "window"] = "window"
     """In which layers the cut holds: one, or `width` layers around one. Single layers often have others to stand in."""
     width: Annotated[int, Field(ge=1)] = 5
@@ -83,10 +88,10 @@ class MapSpec(Spec):
         Field(min_length=1),
     ] = ["knockout", "control_question"]
     """What is cut, each on a map of its own: the exact question tokens, and as a control others."""
-    correct: Annotated[int, Field(ge=1)] = 300
-    """At most so many of the traced samples with a right answer."""
-    wrong: Annotated[int, Field(ge=1)] = 300
-    """At most so many with a wrong one."""
+    max_right: Annotated[int, Field(ge=1)] = 300
+    """Maximum number of traced samples with a right answer."""
+    max_wrong: Annotated[int, Field(ge=1)] = 300
+    """Maximum number of traced samples with a wrong answer."""
 
     @model_validator(mode="after")
     def _consistent(self) -> MapSpec:
@@ -122,20 +127,23 @@ class ProbeSpec(Spec):
 class EvidenceSpec(Spec):
     """Experiments that need no flip and no groups, and what the ledger of claims rests on (docs/evidence.md)."""
 
+    RENAMED: ClassVar = {"samples": "saliency_samples", "prompts": "other_prompts"}
+
     questions: Annotated[int, Field(ge=1)] = 800
-    """Of the traced questions so many at most, drawn by a hash, are answered several times."""
+    """Maximum number of traced questions, drawn by a hash, that are answered several times."""
     answers: Annotated[int, Field(ge=2)] = 16
-    """Answers sampled to each of them."""
+    """Number of answers sampled to each of these questions."""
     temperature: Annotated[FiniteFloat, Field(gt=0)] = 1.0
-    """At which they are sampled."""
+    """Temperature at which these answers are sampled."""
     distinct: Annotated[int, Field(ge=1)] = 4
-    """Of the distinct right and wrong ones of a question so many each, drawn by a hash, are read at most."""
+    """Maximum number of distinct right answers, and of distinct wrong answers, read per question."""
     donors: Annotated[int, Field(ge=2, le=4)] = 3
-    """Questions whose exact tokens are put in the place of a sample's own, one after the other."""
-    prompts: Annotated[int, Field(ge=0, le=2)] = 2
-    """Further sets of shots under which labels are taken again."""
-    samples: Annotated[int, Field(ge=0)] = 400
-    """Traced samples, drawn by a hash, whose saliency is measured and which are asked with other shots. 0: none."""
+    """Number of other questions whose exact tokens replace a sample's own, one after the other."""
+    other_prompts: Annotated[int, Field(ge=0, le=2)] = 2
+    """Number of other sets of few-shot examples under which samples are labelled again."""
+    saliency_samples: Annotated[int, Field(ge=0)] = 400
+    """Number of traced samples, drawn by a hash, whose saliency is measured and which are asked with other few-shot
+    examples. 0: none."""
 
     @property
     def patched(self) -> list[Further]:

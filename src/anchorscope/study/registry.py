@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Generic, TypeVar
 
 from anchorscope.errors import StudyError, did_you_mean
@@ -16,36 +15,26 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._entries: dict[str, Callable[[], T]] = {}
+        self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
         """Make something known under a name; to be used as a decorator."""
 
         def add(thing: T) -> T:
-            self._add(name, lambda: thing)
+            self._add(name, thing)
             return thing
 
         return add
 
-    def register_lazily(self, name: str, place: str) -> None:
-        """Make `module:attribute` known under a name; the module is imported when it is first asked for."""
-        module, attribute = place.split(":")
-
-        def load() -> T:
-            thing: T = getattr(import_module(module), attribute)
-            return thing
-
-        self._add(name, load)
-
-    def _add(self, name: str, load: Callable[[], T]) -> None:
+    def _add(self, name: str, thing: T) -> None:
         if name in self._entries:
             raise StudyError(f"there already is a {self.kind} '{name}'", "Register it under another name.")
-        self._entries[name] = load
+        self._entries[name] = thing
 
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             raise StudyError(f"there is no {self.kind} '{name}'", did_you_mean(name, self._entries))
-        return self._entries[name]()
+        return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

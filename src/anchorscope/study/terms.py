@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 Site = Literal["attn", "mlp", "resid"]
 """Where an activation is read: what the attention block or the MLP puts out, before any post-norm; or the layer."""
@@ -57,6 +57,8 @@ MIRROR: Position = "after_answer"
 """Where the mirror reads: the question and the answer lie before it alike."""
 
 
+WORD = r"(?u)\b\w+\b"
+"""What classifiers of text take for a word: scikit-learn's own pattern drops an answer such as "7"."""
 MIN_GROUP = 30
 """Samples that a group must have for a number, a line or a verdict; fewer are "too few"."""
 FEWEST_RIGHT = 20
@@ -112,3 +114,17 @@ class Spec(BaseModel):
     """One part of a study: unknown keys are refused, values are not converted, instances do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    RENAMED: ClassVar[dict[str, str]] = {}
+    """Old names of fields, which are refused with the new ones."""
+
+    if not TYPE_CHECKING:  # checkers see the fields as arguments
+
+        def __init__(self, **fields: Any) -> None:
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                from anchorscope.study.validation import explained
+
+                raise explained(type(self), error, fields) from None
+
+        __init__.__pydantic_base_init__ = True  # parts of a file are not made by it: their errors have lines

@@ -37,7 +37,12 @@ def build(kind: type[T], **fields: Any) -> T:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        raise StudyError("\n".join(explain(kind, error, YamlFile(None, fields, None)))) from None
+        raise explained(kind, error, fields) from None
+
+
+def explained(kind: type[BaseModel], error: ValidationError, fields: dict[str, Any]) -> StudyError:
+    """What is wrong with keyword arguments, as it is said of a file."""
+    return StudyError("\n".join(explain(kind, error, YamlFile(None, fields, None))))
 
 
 def check_word(name: str, value: object, words: object) -> None:
@@ -56,8 +61,8 @@ def explain(kind: type[BaseModel], error: ValidationError, file: YamlFile) -> li
     lines = [(file.line(loc) or 0, _message(kind, loc, items)) for loc, items in by_place.items()]
     lines.sort(key=lambda pair: pair[0])
     place = f"{file.path}: " if file.path else ""
-    said = [f"{file.path}:{line}: {text}" if line else f"{place}{text}" for line, text in lines]
-    return said + ([f"… and {len(items) - MAX_ERRORS:,} more"] if len(items) > MAX_ERRORS else [])
+    messages = [f"{file.path}:{line}: {text}" if line else f"{place}{text}" for line, text in lines]
+    return messages + ([f"… and {len(items) - MAX_ERRORS:,} more"] if len(items) > MAX_ERRORS else [])
 
 
 def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
@@ -66,6 +71,8 @@ def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
     given = shown(item["input"])
     if item["type"] == "extra_forbidden":
         parent, key = _model_at(kind, loc[:-1]), str(loc[-1])
+        if renamed := getattr(parent, "RENAMED", {}).get(key):
+            return f"'{key}' is now called '{renamed}'"
         return f"unknown key '{printable(key)}'; {did_you_mean(key, parent.model_fields if parent else ())}"
     if item["type"] == "invalid_key":
         return f"{_dotted(loc[:-1])}: {shown(loc[-1])} cannot be a key (1,000 is written 1000)"
@@ -85,7 +92,7 @@ def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
         return f"{field}: should be auto, cpu, mps, cuda or cuda:N, not {given}"
     if item["type"] == "string_pattern_mismatch":
         return f"{field}: use letters, digits, dot, dash and underscore, starting with a letter or digit, not {given}"
-    expected = dict.fromkeys(str(each["msg"]).removeprefix("Input should be ") for each in items)
+    expected = dict.fromkeys(str(branch["msg"]).removeprefix("Input should be ") for branch in items)
     return f"{field}: should be {' or '.join(expected)}, not {given}"
 
 

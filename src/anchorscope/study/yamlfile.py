@@ -148,7 +148,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, path: Path) -> StudyEr
     mark = error.problem_mark or error.context_mark
     if problem.startswith(("could not find expected ':'", "expected ',' or")) and error.context_mark:
         mark = error.context_mark  # the parser notices only on a later line
-    hint = next((meant for said, meant in _MEANT.items() if problem.startswith(said)), "")
+    hint = next((meant for start, meant in _MEANT.items() if problem.startswith(start)), "")
     if mark is None:
         return StudyError(f"{path}: {printable(problem, 200)}", hint)
     lines = text.splitlines()

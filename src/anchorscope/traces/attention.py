@@ -76,16 +76,16 @@ class _Rows:
         attend = _code(module, self.implementation)
         masks = self._masked(layer, query, heads, group if sdpa else 1)
         flat = query[0].transpose(0, 1), self._with_prefix(key, 0, layer), self._with_prefix(value, 1, layer)
-        made = []
+        outs = []
         for (queries, keys), mask in zip(blocks, masks, strict=True):
             q = _picked(flat[0], queries)  # (R, Q, H, D)
-            k, v = (_picked(each, keys).transpose(1, 2) for each in flat[1:])  # (R, G, K, D)
+            k, v = (_picked(tensor, keys).transpose(1, 2) for tensor in flat[1:])  # (R, G, K, D)
             if sdpa:
                 out = _attend(q, k, v, mask, scaling)
             else:
                 out, _ = attend(module, q.transpose(1, 2), k, v, mask, scaling=scaling, **given)
-            made.append(out.flatten(0, 1))  # (R × Q, H, D)
-        return (torch.cat(made) if len(made) > 1 else made[0]).index_select(0, back)[None], None  # (1, S, H, D)
+            outs.append(out.flatten(0, 1))  # (R × Q, H, D)
+        return (torch.cat(outs) if len(outs) > 1 else outs[0]).index_select(0, back)[None], None  # (1, S, H, D)
 
     def _with_prefix(self, own: torch.Tensor, part: int, layer: int) -> torch.Tensor:
         """(key, G, D): keys, or values, of the prefix and of the slots."""
@@ -127,7 +127,7 @@ class _Rows:
             if len(self._masks) == MASKS:  # a map has one for each layer: let the old ones go
                 self._masks.clear()
             joined = [number for number, block in enumerate(layout.blocks) if block.rows(count)]
-            self._masks[key] = [self._mask(each, layer, like, heads, group) for each in joined]
+            self._masks[key] = [self._mask(number, layer, like, heads, group) for number in joined]
         return self._masks[key]
 
     def _mask(self, block: int, layer: int, like: torch.Tensor, heads: int, group: int) -> torch.Tensor:
@@ -137,11 +137,11 @@ class _Rows:
         """
         layout, window = self.layout, self.windows[layer]
         if layout.heads_in(layer):
-            each = [
+            by_head = [
                 _additive(layout.visible(block, layer, window, head), like.dtype, layout.added(block, layer, head))
                 for head in range(heads)
             ]
-            mask = torch.stack(each, dim=1)  # (R, H, Q, K)
+            mask = torch.stack(by_head, dim=1)  # (R, H, Q, K)
             mask = mask.reshape(len(mask), heads // group, group, *mask.shape[2:]).transpose(2, 3).flatten(2, 3)
         else:
             mask = _additive(layout.visible(block, layer, window), like.dtype, layout.added(block, layer))

@@ -56,7 +56,7 @@ class Chosen:
 def choose(store: Store, model: str, dataset: str) -> Chosen:
     """Draw right and wrong answers by a hash of seed and id, in the order of the questions."""
     spec, seed = store.study.traces, store.study.seed
-    limits = {True: spec.correct, False: spec.wrong}
+    limits = {True: spec.max_right, False: spec.max_wrong}
     ranks: dict[bool, list[tuple[bytes, str]]] = {True: [], False: []}
     count = {True: 0, False: 0}
     for name, correct in usable(store, model, dataset):

@@ -70,11 +70,11 @@ def clusters_of(keys: Sequence[Keys]) -> Clusters:
     """Join what must be together, then what can be."""
     sets = _Sets(len(keys))
     # 1. the same text, the same subject, near-duplicates
-    for shared in (_sharing(each.question for each in keys), _sharing(each.subject for each in keys)):
+    for shared in (_sharing(sample.question for sample in keys), _sharing(sample.subject for sample in keys)):
         for rows in shared.values():
             sets.join(rows)
-    accepted = _sharing(each.accepted for each in keys)
-    words = [frozenset(each.question.split()) for each in keys]
+    accepted = _sharing(sample.accepted for sample in keys)
+    words = [frozenset(sample.question.split()) for sample in keys]
     for rows in accepted.values():
         for one, other in combinations(rows, 2):
             # questions from one template differ by their subject alone, and that is no small difference
@@ -82,7 +82,7 @@ def clusters_of(keys: Sequence[Keys]) -> Clusters:
             if len(subjects) < 2 and len(words[one] & words[other]) >= ALIKE * len(words[one] | words[other]):
                 sets.join((one, other))
     # 2. the same answers, from the rarest on
-    soft = {"accepted": accepted, "given": _sharing(each.given for each in keys)}
+    soft = {"accepted": accepted, "given": _sharing(sample.given for sample in keys)}
     most = max(1, int(LARGEST * len(keys)))
     ordered = sorted((len(rows), kind, key) for kind, shared in soft.items() for key, rows in shared.items())
     for _, kind, key in ordered:

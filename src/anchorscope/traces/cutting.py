@@ -12,6 +12,7 @@ from typing import get_args
 
 import torch
 
+from anchorscope import doors
 from anchorscope.errors import ModelError
 from anchorscope.models.load import Model, Tokenizer
 from anchorscope.models.opened import ModelLike, open_model
@@ -70,8 +71,8 @@ class CutPrompt:
 
     def _marked(self, cut: tuple[str, str], read: tuple[str, str], escape: bool = False) -> str:
         parts = []
-        for place, said in enumerate(self.tokens):
-            text = html.escape(said) if escape else said
+        for place, token in enumerate(self.tokens):
+            text = html.escape(token) if escape else token
             for places, (before, after) in ((self.cut_places, cut), (self.read_places, read)):
                 text = f"{before}{text}{after}" if place in places else text
             parts.append(text)
@@ -84,14 +85,14 @@ class CutPrompt:
             "",
             "next token    clean    cut  (log-probability)",
         ]
-        lines += [f"{said!r:12} {clean:6.2f} {cut:6.2f}" for said, clean, cut in self.top()]
+        lines += [f"{token!r:12} {clean:6.2f} {cut:6.2f}" for token, clean, cut in self.top()]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         words = self._marked(('<s style="color:#c2389a">', "</s>"), ('<b style="color:#1f6fc4">', "</b>"), escape=True)
         rows = "".join(
-            f"<tr><td><code>{html.escape(repr(said))}</code></td><td>{clean:.2f}</td><td>{cut:.2f}</td></tr>"
-            for said, clean, cut in self.top()
+            f"<tr><td><code>{html.escape(repr(token))}</code></td><td>{clean:.2f}</td><td>{cut:.2f}</td></tr>"
+            for token, clean, cut in self.top()
         )
         head = "<tr><th>next token</th><th>clean</th><th>cut</th></tr>"
         return f'<p style="white-space:pre-wrap">{words}</p><table>{head}{rows}</table>'
@@ -99,7 +100,7 @@ class CutPrompt:
 
 def tokens(model: ModelLike, prompt: str | Asked, tokenizer: Tokenizer = None) -> list[str]:
     """What each token of a prompt says, from the first on: their numbers are the places that `cut` and `trace` take."""
-    return put(open_model(model, tokenizer), prompt).tokens
+    return put(open_model(model, tokenizer), _prompt(prompt)).tokens
 
 
 def cut(
@@ -123,8 +124,11 @@ def cut(
     place on. `layers` and `heads`: where the cut holds; all, unless given; heads may be given by layer. `read`: places,
     or positions of an `Asked`. `sites`: attn, mlp, resid.
     """
-    for site in sites:
+    for site in [sites] if isinstance(sites, str) else sites:
         check_word("sites", site, Site)
+    prompt = _prompt(prompt)
+    if layers is not None:
+        layers = doors.numbers("layers", layers)
     opened = open_model(model, tokenizer)
     laid = put(opened, prompt)
     # 1. which edges, in which layers, for which heads
@@ -132,11 +136,12 @@ def cut(
     held, by_layer = _where(opened, layers, heads)
     # 2. which places
     wanted = [read] if isinstance(read, (int, str)) else list(read)
-    places = [_place(laid, each) for each in wanted]
+    places = [_place(laid, position) for position in wanted]
     # 3. both in one pass
     streams = [clean_stream(laid.ids, 0), cut_stream(laid.ids, 0, edges, held, by_layer)]
     reads = [Read(0, stream, place) for stream in range(2) for place in places]
-    ordered = [site for site in SITES if site in sites]
+    chosen = [sites] if isinstance(sites, str) else sites
+    ordered = [site for site in SITES if site in chosen]
     states, logits = Tracer(opened, [], ordered).with_logits([streams], reads)
     logprobs = logits.float().log_softmax(dim=-1)
     passes = [
@@ -147,6 +152,14 @@ def cut(
         for stream in range(2)
     ]
     return CutPrompt(laid.tokens, sorted(edges.keys), places, passes[0], passes[1], opened.tokenizer)
+
+
+def _prompt(prompt: str | Asked) -> str | Asked:
+    """A text, or a question with an answer, whose parts are texts."""
+    if isinstance(prompt, Asked):
+        doors.texts(question=prompt.question, answer=prompt.answer)
+        return prompt
+    return doors.text("prompt", prompt)
 
 
 def _edges(laid: Put, tokens: Marks, into: Into | int) -> Cut:
@@ -167,7 +180,7 @@ def _edges(laid: Put, tokens: Marks, into: Into | int) -> Cut:
         first = 0 if into == "after" else laid.marked(into, "into")[0]
     blind = [max(first, token + 1) for token in chosen]
     if all(query >= len(laid.ids) for query in blind):
-        raise ModelError("tokens: nothing comes after them, so nobody loses sight of them")
+        raise ModelError("tokens: no later token can attend to these tokens, so cutting them has no effect")
     return Cut(tuple(chosen), tuple(blind))
 
 
@@ -186,7 +199,7 @@ def _where(
     by_layer = dict(heads) if isinstance(heads, Mapping) else dict.fromkeys(held, heads)
     if sorted(by_layer) != held:
         raise ModelError(f"heads are given for layers {sorted(by_layer)}, and layers are {held}")
-    return held, {layer: frozenset(_numbers("heads", some, head_count)) for layer, some in by_layer.items()}
+    return held, {layer: frozenset(_numbers("heads", numbers, head_count)) for layer, numbers in by_layer.items()}
 
 
 def _numbers(name: str, given: Iterable[int], count: int) -> list[int]:

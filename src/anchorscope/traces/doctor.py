@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from anchorscope.errors import ModelError, reason_of
+from anchorscope.errors import reason_of
 from anchorscope.models.load import EAGER_FAMILIES, Model
 from anchorscope.models.prompts import Prompt, Prompter
 from anchorscope.questions.record import Question
@@ -199,15 +199,15 @@ def spans_round_trip(doctor: Doctor) -> str:
     for (question, answer), ids, spans in zip(CASES, doctor.ids, doctor.spans, strict=True):
         if spans.dropped is not None:
             raise _Failed(f"'{question}': {spans.dropped}")
-        said = doctor.model.tokenizer.decode([ids[token] for token in spans.exact_question])
+        decoded = doctor.model.tokenizer.decode([ids[token] for token in spans.exact_question])
         for start, end in content_words(question):
-            if question[start:end] not in said:
+            if question[start:end] not in decoded:
                 raise _Failed(
-                    f"the exact question tokens of '{question}' say '{said}', without '{question[start:end]}'"
+                    f"the exact question tokens of '{question}' say '{decoded}', without '{question[start:end]}'"
                 )
-        said = doctor.model.tokenizer.decode([ids[token] for token in spans.exact_answer])
-        if said.strip() != answer:
-            raise _Failed(f"the exact answer tokens say '{said.strip()}' instead of '{answer}'")
+        decoded = doctor.model.tokenizer.decode([ids[token] for token in spans.exact_answer])
+        if decoded.strip() != answer:
+            raise _Failed(f"the exact answer tokens say '{decoded.strip()}' instead of '{answer}'")
         counted += len(spans.exact_question)
     return f"{counted} exact question tokens decoded"
 
@@ -224,7 +224,7 @@ def padding(doctor: Doctor) -> str:
     reads = [Read(case, 0, len(ids) - back) for case, ids in enumerate(doctor.ids) for back in (2, 1)]
     together = doctor.tracer()(rows, reads)
     alone = [_one(doctor, case, rows[case], 0) for case in range(len(rows))]
-    expected = {site: torch.cat([each[site] for each in alone], dim=1) for site in SITES}
+    expected = {site: torch.cat([states[site] for states in alone], dim=1) for site in SITES}
     return doctor.compare(together, expected, doctor.tolerance)
 
 
@@ -303,7 +303,7 @@ def conditions(doctor: Doctor) -> str:
             reads.append(Read(case, s, place_of(condition, spans, "answer_last")))
             alone.append(_alone(doctor, ids, spans, condition, layers))
     together = doctor.tracer(shared)(rows, reads)
-    expected = {site: torch.cat([each[site] for each in alone], dim=1) for site in SITES}
+    expected = {site: torch.cat([states[site] for states in alone], dim=1) for site in SITES}
     return doctor.compare(together, expected, doctor.tolerance)
 
 
@@ -385,10 +385,3 @@ CHECKS: dict[str, Procedure] = {
         window, ("plain",), "The sliding window in our mask is not the model's. " + _REPORT, costly=True
     ),
 }
-
-
-def require_health(model: Model, prompter: Prompter) -> None:
-    """Examine a model quickly, and refuse it if a check fails."""
-    for check in Doctor(model, prompter).examine(quick=True):
-        if check.passed is False:
-            raise ModelError(f"{model.name} fails the check '{check.name}': {check.detail}", check.advice)

@@ -73,32 +73,34 @@ def find_donors(
     # 1. who is alike: by relation or question word and number of exact tokens; and by the number of other tokens
     alike: defaultdict[tuple[str, int], list[_Lender]] = defaultdict(list)
     as_many: defaultdict[int, list[_Lender]] = defaultdict(list)
-    for each in sorted(lenders, key=lambda lender: lender.rank):
-        alike[each.like].append(each)
-        as_many[each.others].append(each)
+    for lender in sorted(lenders, key=lambda lender: lender.rank):
+        alike[lender.like].append(lender)
+        as_many[lender.others].append(lender)
     # 2. the chosen ones in blocks, and for each block the first donors that fit all of it
-    found: dict[str, Donors] = {}
+    by_sample: dict[str, Donors] = {}
     blocks = 0
     for group in alike.values():
-        taken = [each for each in group if each.id in chosen]
+        taken = [lender for lender in group if lender.id in chosen]
         for begin in range(0, len(taken), BLOCK):
             block = taken[begin : begin + BLOCK]
             pool = _rotated(group, block[-1])
-            donors = [each for each in pool if all(_fits(each, sample) for sample in block)][:count]
+            donors = [donor for donor in pool if all(_fits(donor, sample) for sample in block)][:count]
             enough = len(donors) == count
             for sample in block:
                 patches: dict[str, Patch] = {}
                 if enough:
                     patches = {
-                        f"patched_{number}": Patch(sample.places, each.exact) for number, each in enumerate(donors, 1)
+                        f"patched_{number}": Patch(sample.places, donor.exact) for number, donor in enumerate(donors, 1)
                     }
                 pool = _rotated(as_many[sample.others], sample) if sample.others else []
                 other = next((x for x in pool if x.control != sample.control and _fits(x, sample)), None)
                 if other is not None:
                     patches["patched_control"] = Patch(sample.control_places, other.control)
-                found[sample.id] = Donors(blocks if enough else -1, [each.id for each in donors] * enough, patches)
+                by_sample[sample.id] = Donors(
+                    blocks if enough else -1, [donor.id for donor in donors] * enough, patches
+                )
             blocks += enough
-    return found
+    return by_sample
 
 
 def _lender(sample: Sample, shared: int, seed: int) -> _Lender:
@@ -131,5 +133,5 @@ def _fits(donor: _Lender, sample: _Lender) -> bool:
 
 def _rotated(group: Sequence[_Lender], last: _Lender) -> list[_Lender]:
     """Some of a group, from behind one of them on, round to its beginning: every block has others."""
-    start = next(i for i, each in enumerate(group) if each is last) + 1
+    start = next(i for i, lender in enumerate(group) if lender is last) + 1
     return [*group[start:], *group[:start]][:POOL]

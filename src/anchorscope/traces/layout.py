@@ -224,7 +224,7 @@ class Layout:
     def _cut_streams(self) -> list[tuple[int, int, Stream]]:
         """Samples and streams with a cut."""
         every = [(i, s, stream) for i, sample in enumerate(self.samples) for s, stream in enumerate(sample)]
-        return [each for each in every if each[2].cut.keys]
+        return [numbered for numbered in every if numbered[2].cut.keys]
 
     @cached_property
     def _keys(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
@@ -308,7 +308,7 @@ def lay_out(samples: Sequence[Sequence[Stream]], shared: int, layers: int) -> La
 Slots = NDArray[np.int64]
 
 
-class _Piece(NamedTuple):
+class _RowPart(NamedTuple):
     """Tokens of a sample that attend in one row."""
 
     joins: int
@@ -327,14 +327,14 @@ def _blocks(samples: Sequence[Sequence[Stream]], shared: int, first: dict[tuple[
     """
     # 1. pieces: what of a sample fits into one row
     pieces = [
-        _piece(sample, some, [first[i, s] for s in range(len(sample))])
+        _piece(sample, parts, [first[i, s] for s in range(len(sample))])
         for i, sample in enumerate(samples)
-        for some in _fitting(sample)
+        for parts in _fitting(sample)
     ]
     # 2. each to the first row with room for it, early and large ones first
     width = _up(max(len(piece.queries) for piece in pieces), 8)
     most = max(len(piece.keys) for piece in pieces)
-    rows: list[list[_Piece]] = []
+    rows: list[list[_RowPart]] = []
     room: list[tuple[int, int]] = []  # left in each row, for queries and for keys
     for piece in sorted(pieces, key=lambda piece: (piece.joins, -len(piece.queries))):
         needed = len(piece.queries), len(piece.keys)
@@ -352,47 +352,47 @@ def _blocks(samples: Sequence[Sequence[Stream]], shared: int, first: dict[tuple[
     longest = max(map(len, keys))
     step = max(WIDTH, -(-longest // BLOCKS))
     blocks: dict[int, list[int]] = {}
-    for row, each in enumerate(keys):
-        blocks.setdefault((longest - len(each)) // step, []).append(row)
+    for row, row_keys in enumerate(keys):
+        blocks.setdefault((longest - len(row_keys)) // step, []).append(row)
     return tuple(
         Block(
-            _table([queries[row] for row in some], width),
-            _table([keys[row] for row in some], _up(max(len(keys[row]) for row in some), KEYS)),
+            _table([queries[row] for row in numbers], width),
+            _table([keys[row] for row in numbers], _up(max(len(keys[row]) for row in numbers), KEYS)),
         )
-        for _, some in sorted(blocks.items())
+        for _, numbers in sorted(blocks.items())
     )
 
 
 def _fitting(sample: Sequence[Stream]) -> Iterator[list[tuple[int, range]]]:
     """Streams of a sample in the order in which they join, and which of their tokens: as many as fit into a row."""
-    some: list[tuple[int, range]] = []
+    parts: list[tuple[int, range]] = []
     room = WIDTH
     for s in sorted(range(len(sample)), key=lambda s: (sample[s].joins, s)):
         size = len(sample[s].ids)
-        if some and min(size, WIDTH) > room:
-            yield some
-            some, room = [], WIDTH
+        if parts and min(size, WIDTH) > room:
+            yield parts
+            parts, room = [], WIDTH
         for begin in range(0, size, WIDTH):
             if begin:
-                yield some
-                some, room = [], WIDTH
-            some.append((s, range(begin, min(begin + WIDTH, size))))
-        room -= len(some[-1][1])
-    yield some
+                yield parts
+                parts, room = [], WIDTH
+            parts.append((s, range(begin, min(begin + WIDTH, size))))
+        room -= len(parts[-1][1])
+    yield parts
 
 
-def _piece(sample: Sequence[Stream], some: Sequence[tuple[int, range]], first: Sequence[int]) -> _Piece:
+def _piece(sample: Sequence[Stream], some: Sequence[tuple[int, range]], first: Sequence[int]) -> _RowPart:
     """Some tokens of a sample's streams, with the keys that they see: their own and clean ones."""
     queries = [np.arange(first[s] + tokens.start, first[s] + tokens.stop) for s, tokens in some]
     own = [np.arange(first[s], first[s] + tokens.stop) for s, tokens in some]
     clean = max(0, *(sample[s].start - sample[0].start for s, _ in some))
     keys = np.unique(np.concatenate([*own, np.arange(first[0], first[0] + clean)]))
-    return _Piece(min(sample[s].joins for s, _ in some), np.concatenate(queries), keys)
+    return _RowPart(min(sample[s].joins for s, _ in some), np.concatenate(queries), keys)
 
 
 def _table(rows: Sequence[Slots], width: int) -> NDArray[np.int64]:
     """(row, width): the numbers of each row; PADDING behind them."""
-    made = np.full((len(rows), width), PADDING, dtype=np.int64)
-    for row, numbers in zip(made, rows, strict=True):
+    table = np.full((len(rows), width), PADDING, dtype=np.int64)
+    for row, numbers in zip(table, rows, strict=True):
         row[: len(numbers)] = numbers
-    return made
+    return table

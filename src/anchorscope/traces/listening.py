@@ -125,6 +125,8 @@ class _HeardBatch:
         """Each row's states in one piece of their own."""
         states = {}
         for number, row in enumerate(self._rows):
-            kept = [(made, slots[number]) for made, slots in self._steps if number in slots]
-            states[row] = {site: torch.stack([made[site][:, slot, 0] for made, slot in kept]).cpu() for site in sites}
+            kept = [(by_site, slots[number]) for by_site, slots in self._steps if number in slots]
+            states[row] = {
+                site: torch.stack([by_site[site][:, slot, 0] for by_site, slot in kept]).cpu() for site in sites
+            }
         return states

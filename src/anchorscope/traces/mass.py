@@ -29,14 +29,15 @@ def attention_mass(model: Model, ids: Sequence[int], cuts: Sequence[Cut]) -> NDA
             torch.tensor([list(ids)], device=model.device), use_cache=False, output_attentions=True
         )
     weights = getattr(output, "attentions", None)
-    if not weights or any(each is None for each in weights):
+    if not weights or any(attention is None for attention in weights):
         raise ModelError(
-            f"{model.name}: its attention weights cannot be had", "Set traces.mass to 0 to do without their mass."
+            f"{model.name}: its attention weights cannot be had",
+            "Set traces.attention_samples to 0 to do without their mass.",
         )
     lost = [torch.from_numpy(cut.mask(len(ids))) for cut in cuts]
     mass = np.zeros((len(cuts), len(weights)), np.float32)
-    for layer, each in enumerate(weights):
-        by_head = each[0].float().mean(dim=0).cpu()  # (query, key)
+    for layer, attention in enumerate(weights):
+        by_head = attention[0].float().mean(dim=0).cpu()  # (query, key)
         for number, edges in enumerate(lost):
             if edges.any():
                 mass[number, layer] = (by_head * edges).sum(dim=1)[edges.any(dim=1)].mean()

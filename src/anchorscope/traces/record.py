@@ -22,27 +22,29 @@ class Trace:
     answer: str
     """the answer"""
     correct: bool
-    """the grade: what probes learn"""
+    """whether the answer is right: the label that probes learn"""
     probability: float
-    """with which a sample of this grade was drawn"""
+    """probability with which a sample of this grade was drawn"""
     cluster: int
-    """samples that share a question, a subject or an answer have the same (docs/method.md)"""
+    """number of the sample's cluster; samples that share a question, a subject or a rare answer are in one cluster
+    (docs/method.md)"""
     relation: str | None
     """property asked for, where the set says"""
     popularity: float | None
-    """how well known the subject is, where the set says"""
+    """popularity of the subject, where the set says"""
     kind: str
-    """what the question asks for: yes_no, either_or (it offers the accepted answer as a choice) or entity"""
+    """kind of question: yes_no, either_or (the question offers the accepted answer as a choice) or entity"""
     logprobs: list[float]
     """log-probability (natural) of each answer token"""
     cut_tokens: int
-    """exact question tokens that the knockout cuts"""
+    """number of exact question tokens that the knockout cuts"""
     donors: list[str]
-    """questions whose exact tokens were put in the place of its own; empty where none was asked for or fits"""
+    """ids of the questions whose exact tokens replaced the sample's own; empty where the study asks for none or none
+    fits"""
     block: int
-    """samples with the same have the same donors; -1 where there are none"""
+    """number of the sample's block, whose samples share their donors; -1 where there are none"""
     controlled: bool
-    """whether other tokens were replaced too, as a control"""
+    """whether other tokens of the question were replaced too, as a control"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ class Mass:
     id: str
     """the question's id"""
     condition: str
-    """the condition"""
+    """condition whose cut is measured"""
     mass: list[np.float32]
-    """(layer): attention of the clean pass to the keys that are cut, mean over heads and over the queries that lose
-    any of them"""
+    """(layer): attention that the clean pass pays to the keys that are cut, mean over heads and over the queries that
+    lose any of these keys"""
 
 
 TRACES = Kind("traces", Trace)
@@ -63,7 +65,8 @@ MASS = Kind("mass", Mass)
 
 
 def _measures_mass(study: Study) -> bool:
-    return bool(study.traces.mass)
+    """Studies that measure attention mass want the stage."""
+    return bool(study.traces.attention_samples)
 
 
 # mass does not read what was traced, only which samples are: both go through one pool of workers side by side

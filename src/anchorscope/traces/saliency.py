@@ -298,7 +298,7 @@ class _Late:
         q = _in_rows(query, self.batch.slots)  # (B, H, L, D)
         grouped = q.reshape(len(q), groups, -1, q.shape[-1])
         before = self._prefix[layer] if self._prefix else (key[:, :, :0], value[:, :, :0])
-        k0, v0 = (each[0].to(query.device) for each in before)  # (G, P, D)
+        k0, v0 = (states[0].to(query.device) for states in before)  # (G, P, D)
         k, v = (  # (B, G, E + L, D)
             torch.cat([early, _in_rows(own, self.batch.slots)], dim=2)
             for early, own in zip(self._early.kept[layer], (key, value), strict=True)
@@ -336,13 +336,13 @@ class _Late:
 def _probed(model: Model, late: _Late, module: nn.Module, weights: NDArray[np.float32]) -> torch.Tensor:
     """The sum of what each sample's probe reads at the output of a module, which ends the pass."""
     batch = late.batch
-    found: list[torch.Tensor] = []
+    sums: list[torch.Tensor] = []
     slots = batch.firsts + np.array([text.place - text.start for text in batch.texts])
 
     def read(module: nn.Module, inputs: Any, output: Any) -> None:
         states = output[0] if isinstance(output, tuple) else output
         states = states[0].index_select(0, _index(slots, states))
-        found.append((states * torch.from_numpy(weights).to(states.device, _precise(states.dtype))).sum())
+        sums.append((states * torch.from_numpy(weights).to(states.device, _precise(states.dtype))).sum())
         raise _Enough
 
     hook = module.register_forward_hook(read)
@@ -350,7 +350,7 @@ def _probed(model: Model, late: _Late, module: nn.Module, weights: NDArray[np.fl
         _run(model, model.network.get_decoder(), late, batch.ids, batch.places)
     finally:
         hook.remove()
-    return found[0]
+    return sums[0]
 
 
 def _likelihood(model: Model, late: _Late) -> torch.Tensor:

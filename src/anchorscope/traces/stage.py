@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 from safetensors.torch import save
 
@@ -69,11 +68,17 @@ def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: S
     aside: dict[int, list[Aside]] = {}
 
     def trace(shard: int) -> list[list[Trace]]:
-        some = samples(shard)
-        states, aside[shard] = guard(shard, some, lambda each: trace_samples(tracer, each, spec, passes))
-        left = {each.id for each in aside[shard]}
+        of_shard = samples(shard)
+        states, aside[shard] = guard(shard, of_shard, lambda batch: trace_samples(tracer, batch, spec, passes))
+        left = {failed.id for failed in aside[shard]}
         write_bytes(activations_path(cell, shard), save(states))
-        return [[chosen.row(each, donors.get(each.question.id)) for each in some if each.question.id not in left]]
+        return [
+            [
+                chosen.row(sample, donors.get(sample.question.id))
+                for sample in of_shard
+                if sample.question.id not in left
+            ]
+        ]
 
     return Sharded(f"{model.name}, {dataset}: tracing", (table,), trace, aside=aside, guarded=True)
 
@@ -87,26 +92,35 @@ def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Sto
         import torch
 
         ids = list(choose(store, model.name, dataset).clusters)  # so it can be made while they are traced
-        some = set(sorted(ids, key=lambda each: hashlib.blake2b(f"{seed}/mass/{each}".encode()).digest())[: spec.mass])
+        wanted = set(
+            sorted(ids, key=lambda question_id: hashlib.blake2b(f"{seed}/mass/{question_id}".encode()).digest())[
+                : spec.attention_samples
+            ]
+        )
         rows, failure = [], None
-        for sample in read_samples(store, model.name, dataset, some):
+        for sample in read_samples(store, model.name, dataset, wanted):
             text = [*shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
             cuts = [Knockout(CUTS[condition], spec.into).cut(sample.spans) for condition in cutting]
             advance(1)
             try:
-                masses: Any = attention_mass(model, text[: sample.spans.answer_last + 1], cuts)
+                masses = attention_mass(model, text[: sample.spans.answer_last + 1], cuts)
             except (torch.OutOfMemoryError, torch.AcceleratorError):
                 raise
             except (RuntimeError, IndexError, ValueError) as error:  # the model fails on it: tracing sets it aside
                 failure = error
                 continue
-            rows += [Mass(sample.question.id, name, each) for name, each in zip(cutting, masses, strict=True)]
+            rows += [Mass(sample.question.id, name, mass) for name, mass in zip(cutting, masses, strict=True)]
         if failure is not None and not rows:  # of all of them: it is not the samples
             raise failure
         return rows
 
-    inputs = {"traces": cell.origin(TRACES), "samples": spec.mass, "conditions": cutting, "into": spec.into}
-    steps = min(spec.mass, cell.table(TRACES).plan.rows)
+    inputs = {
+        "traces": cell.origin(TRACES),
+        "samples": spec.attention_samples,
+        "conditions": cutting,
+        "into": spec.into,
+    }
+    steps = min(spec.attention_samples, cell.table(TRACES).plan.rows)
     return Whole(
         f"{model.name}, {dataset}: measuring attention",
         cell,
@@ -128,7 +142,7 @@ def _passes(model: Model, tracer: Tracer, store: Store, donors: dict[str, Donors
         study.evidence,
         closing_id(model.tokenizer, study.prompt_for(model.spec).style),
         int(bool(shared) and shared[0] == model.tokenizer.bos_token_id),
-        {name: each.patches for name, each in donors.items()},
+        {name: of_sample.patches for name, of_sample in donors.items()},
     )
 
 

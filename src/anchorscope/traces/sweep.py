@@ -34,7 +34,9 @@ def trace_samples(
     network = tracer.model.network
     dtype = torch.float32 if network.dtype == torch.float64 else network.dtype
     names = {
-        (site, each): tensor_name(each.name, ReadPoint(site, each.position)) for site in tracer.sites for each in kept
+        (site, reading): tensor_name(reading.name, ReadPoint(site, reading.position))
+        for site in tracer.sites
+        for reading in kept
     }
     shape = (tracer.layers, len(samples), network.config.get_text_config().hidden_size)
     activations = {name: torch.empty(shape, dtype=dtype) for name in names.values()}
@@ -44,23 +46,23 @@ def trace_samples(
     lengths = [sum(len(stream.ids) for stream in row) for row in rows]
     for batch in plan_batches(lengths, budget.memory, budget.cost, enough=ENOUGH):
         reads = [
-            Read(i, each.stream, passes.place(each.name, samples[row].spans, each.position))
-            for each in kept
+            Read(i, reading.stream, passes.place(reading.name, samples[row].spans, reading.position))
+            for reading in kept
             for i, row in enumerate(batch)
         ]
         streams = [rows[row] for row in batch]
-        said = [passes.said(samples[row], i) for i, row in enumerate(batch)]
+        predicted = [passes.said(samples[row], i) for i, row in enumerate(batch)]
         if support:
-            made, logprobs = tracer.with_support(streams, reads, [each for some in said for each in some])
-            for row, some in zip(batch, torch.split(logprobs, [len(some) for some in said]), strict=True):
-                for name, sums in zip(support, some.view(len(support), -1).sum(dim=1), strict=True):
+            by_site, logprobs = tracer.with_support(streams, reads, [token for tokens in predicted for token in tokens])
+            for row, values in zip(batch, torch.split(logprobs, [len(tokens) for tokens in predicted]), strict=True):
+                for name, sums in zip(support, values.view(len(support), -1).sum(dim=1), strict=True):
                     support[name][row] = sums
         else:
-            made = tracer(streams, reads)
-        for site, states in made.items():
-            for each, block in zip(kept, torch.split(states, len(batch), dim=1), strict=True):
-                activations[names[site, each]][:, batch] = block.to(dtype)
-        del made, states, block
+            by_site = tracer(streams, reads)
+        for site, states in by_site.items():
+            for reading, block in zip(kept, torch.split(states, len(batch), dim=1), strict=True):
+                activations[names[site, reading]][:, batch] = block.to(dtype)
+        del by_site, states, block
         give_back()
     return activations | support
 

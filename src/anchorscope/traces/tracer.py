@@ -82,8 +82,8 @@ class Tracer:
         states, output = self._run(samples, reads, self.model.network, predict=[read for read, _ in said])
         tokens = torch.tensor([token for _, token in said], device=output.logits.device)
         picked = [
-            logits.float().log_softmax(dim=-1).gather(1, each[:, None])[:, 0]
-            for logits, each in zip(torch.split(output.logits[0], CHUNK), torch.split(tokens, CHUNK), strict=True)
+            logits.float().log_softmax(dim=-1).gather(1, ids[:, None])[:, 0]
+            for logits, ids in zip(torch.split(output.logits[0], CHUNK), torch.split(tokens, CHUNK), strict=True)
         ]
         return states, torch.cat(picked).cpu()
 
@@ -165,7 +165,7 @@ def _join(layout: Layout, layer: int, module: nn.Module, args: tuple[Any, ...], 
 
 def _first(value: Any, size: int) -> Any:
     """What comes with the first slots: of (1, slot, …), or of several of these."""
-    return tuple(each[:, :size] for each in value) if isinstance(value, tuple) else value[:, :size]
+    return tuple(tensor[:, :size] for tensor in value) if isinstance(value, tuple) else value[:, :size]
 
 
 class _Readings:

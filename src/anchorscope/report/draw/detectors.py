@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple, fields
 from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -47,36 +48,39 @@ def to_csv(rows: Sequence[Comparison]) -> str:
     """One line for each number."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["model", "dataset", "detector", "measure", "value", "low", "high", "p"])
+    writer.writerow(field.name for field in fields(Comparison))
     for row in rows:
-        numbers = ["" if math.isnan(each) else f"{each:.5g}" for each in (row.value, row.low, row.high, row.p)]
-        writer.writerow([row.model, row.dataset, row.detector, row.measure, *numbers])
+        writer.writerow(value if isinstance(value, str) else _number(value) for value in astuple(row))
     return stream.getvalue()
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.5g}"
 
 
 def to_markdown(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
     """For each model: AUROC, the difference to the single-layer probe, and the gain beyond the question."""
-    found = lookup(rows)
+    by_key = lookup(rows)
     cells = list(dict.fromkeys((row.model, row.dataset) for row in rows if row.dataset != MEAN))
     means = list(dict.fromkeys(row.model for row in rows if row.dataset == MEAN))
     out: list[str] = []
     for model in dict.fromkeys(name for name, _ in cells):
-        sets = [name for each, name in cells if each == model]
+        sets = [name for cell_model, name in cells if cell_model == model]
         for what, title in (
             ("auroc", "AUROC"),
             (AGAINST, "AUROC minus the single-layer probe's"),
             ("beyond_question", "AUROC beyond the question: minus the best detector that saw no answer"),
         ):
             keys = [(model, name) for name in sets] + ([(model, MEAN)] if model in means else [])
-            names = [name for name in entries if any((*key, name, what) in found for key in keys)]
+            names = [name for name in entries if any((*key, name, what) in by_key for key in keys)]
             if names:
-                out += [f"**{model}: {title}**", "", *_table(found, keys, names, entries, what), ""]
+                out += [f"**{model}: {title}**", "", *_table(by_key, keys, names, entries, what), ""]
     if "all" in means:
-        names = [name for name in entries if ("all", MEAN, name, "auroc") in found]
+        names = [name for name in entries if ("all", MEAN, name, "auroc") in by_key]
         head = "| detector | AUROC | minus single layer | beyond the question |"
         out += ["**Mean over all cells**", "", head, "|---|---|---|---|"]
         for name in names:
-            values = [_cell(found.get(("all", MEAN, name, what))) for what in ("auroc", AGAINST, "beyond_question")]
+            values = [_cell(by_key.get(("all", MEAN, name, what))) for what in ("auroc", AGAINST, "beyond_question")]
             out.append(f"| {entries[name].title} | {' | '.join(values)} |")
     return "\n".join(out) + "\n"
 
@@ -105,7 +109,7 @@ def _cell(row: Comparison | None) -> str:
 
 def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
     """A row for each detector: its AUROC on every set, and the gain beyond the question, mean with its interval."""
-    found = lookup(rows)
+    by_key = lookup(rows)
     models = list(dict.fromkeys(row.model for row in rows if row.dataset != MEAN))
     sets = list(dict.fromkeys(row.dataset for row in rows if row.dataset != MEAN))
     names = [name for name in entries if any(row.detector == name for row in rows)]
@@ -118,14 +122,14 @@ def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
         left, right = axes[2 * m], axes[2 * m + 1]
         for name in names:
             y, colour = places[name], SIDES[entries[name].side]
-            for each in sets:
-                row = found.get((model, each, name, "auroc"))
+            for dataset in sets:
+                row = by_key.get((model, dataset, name, "auroc"))
                 if row is not None:
                     left.plot(
-                        row.value, y, look[each].marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.9
+                        row.value, y, look[dataset].marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.9
                     )
-            gains = [found.get((model, each, name, "beyond_question")) for each in sets]
-            mean = found.get((model, MEAN, name, "beyond_question")) or next((g for g in gains if g is not None), None)
+            gains = [by_key.get((model, dataset, name, "beyond_question")) for dataset in sets]
+            mean = by_key.get((model, MEAN, name, "beyond_question")) or next((g for g in gains if g is not None), None)
             if mean is not None:
                 right.plot([mean.low, mean.high], [y, y], color=colour, linewidth=1.2, solid_capstyle="butt")
                 right.plot(mean.value, y, "o", color=colour, markersize=2.8)
@@ -133,12 +137,15 @@ def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
         left.set_xlabel("AUROC", fontsize=6)
         right.set_xlabel("beyond the question", fontsize=6)
         right.axvline(0, color=INK, linewidth=0.5)
-        for each in (left, right):
-            each.tick_params(labelsize=5, length=2)
-            each.grid(axis="x", linewidth=0.3, alpha=0.4)
+        for panel in (left, right):
+            panel.tick_params(labelsize=5, length=2)
+            panel.grid(axis="x", linewidth=0.3, alpha=0.4)
     axes[0].set_yticks(list(places.values()), [entries[name].title for name in names], fontsize=5)
     axes[0].set_ylim(-0.7, len(names) - 0.3)
-    handles = [axes[0].plot([], [], look[each].marker, color=INK, markersize=3, label=pretty(each))[0] for each in sets]
+    handles = [
+        axes[0].plot([], [], look[dataset].marker, color=INK, markersize=3, label=pretty(dataset))[0]
+        for dataset in sets
+    ]
     shown = dict.fromkeys(entries[name].side for name in names)
     sides = [axes[0].plot([], [], "s", color=SIDES[side], markersize=3, label=LOOKS[side])[0] for side in shown]
     both = [*handles, *sides]
@@ -149,13 +156,13 @@ def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
 
 def in_words(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
     """What the picture shows."""
-    said = ["AUROC of every detector on every set, and its mean gain over the best detector that saw no answer."]
+    sentences = ["AUROC of every detector on every set, and its mean gain over the best detector that saw no answer."]
     for model in dict.fromkeys(row.model for row in rows if row.dataset == MEAN):
         own = [row for row in rows if row.model == model and row.dataset == MEAN and row.measure == "beyond_question"]
         if own:
             best = max(own, key=lambda row: row.value)
-            said.append(
+            sentences.append(
                 f"{model}: the largest gain is {best.value:.3f} ({best.low:.3f} to {best.high:.3f}), of "
                 f"{entries[best.detector].title}."
             )
-    return " ".join(said)
+    return " ".join(sentences)

@@ -32,8 +32,8 @@ def saved_as(figure: Figure, description: str = "") -> dict[str, bytes]:
     contents = {}
     for suffix, metadata in FORMATS.items():
         stream = io.BytesIO()
-        said = {DESCRIBED[suffix]: description} if description and suffix in DESCRIBED else {}
-        figure.savefig(stream, format=suffix, dpi=DPI, metadata={**metadata, **said})
+        entry = {DESCRIBED[suffix]: description} if description and suffix in DESCRIBED else {}
+        figure.savefig(stream, format=suffix, dpi=DPI, metadata={**metadata, **entry})
         contents[suffix] = stream.getvalue()
     if description and "svg" in contents:
         contents["svg"] = _described(contents["svg"], description)

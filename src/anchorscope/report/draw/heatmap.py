@@ -114,12 +114,12 @@ def draw_map(numbers: MapNumbers, model: str, datasets: Sequence[str]) -> Figure
     look = looks(datasets)
     for number, (statistic, group, label) in enumerate(HEATS):
         _heats(figure, axes[number], numbers, datasets, (statistic, group, f"({LETTERS[number]}) {label}"))
-        for place, each in enumerate(axes[number]):
-            each.set_title(look[datasets[place]].name if number == 0 else " ", fontsize=8.5)
+        for place, panel in enumerate(axes[number]):
+            panel.set_title(look[datasets[place]].name if number == 0 else " ", fontsize=8.5)
     for number, (label, lines) in enumerate(PROFILES.items(), start=len(HEATS)):
         _profiles(axes[number], numbers, datasets, look, f"({LETTERS[number]}) {label}", lines)
-    for each in axes[4]:
-        each.set_xlabel("Cut layer")
+    for panel in axes[4]:
+        panel.set_xlabel("Cut layer")
     _legend(figure, numbers, datasets)
     figure.draw_without_rendering()
     figure.set_layout_engine(None)  # laid out: saved without another look
@@ -176,7 +176,7 @@ def _profiles(
         axes.grid(axis="y", color=FAINT, linewidth=0.6)
         anchor = numbers.anchor(name)
         for condition, group, statistic in lines:
-            at = [each for each in numbers.line(name, condition, group, statistic) if each.layer == anchor]
+            at = [cell for cell in numbers.line(name, condition, group, statistic) if cell.layer == anchor]
             if at:
                 _profile(axes, at, look[name], condition, group)
         axes.set_xlim(-0.5, numbers.layers - 0.5)

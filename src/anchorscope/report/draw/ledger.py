@@ -29,7 +29,7 @@ def draw_ledger(verdicts: Sequence[ClaimVerdict], found: Mapping[str, Mapping[st
     """Draw the ledger and the matrices."""
     written = []
     with style():
-        contents = saved_as(_ledger([each for each in verdicts if " < " not in each.model]), describe(verdicts))
+        contents = saved_as(_ledger([row for row in verdicts if " < " not in row.model]), describe(verdicts))
         written += write_contents(folder, "ledger", contents)
         matrix = _transfer(found)
         if matrix is not None:
@@ -40,19 +40,19 @@ def draw_ledger(verdicts: Sequence[ClaimVerdict], found: Mapping[str, Mapping[st
 
 def describe(verdicts: Sequence[ClaimVerdict]) -> str:
     """How many claims hold, in one sentence for each model."""
-    said = []
-    for model in dict.fromkeys(each.model for each in verdicts):
-        mine = [each.verdict for each in verdicts if each.model == model]
+    sentences = []
+    for model in dict.fromkeys(row.model for row in verdicts):
+        mine = [row.verdict for row in verdicts if row.model == model]
         counts = ", ".join(f"{mine.count(answer)} {answer}" for answer in ANSWERS)
-        said.append(f"{model}: of {len(mine)} verdicts {counts}.")
-    return "Ledger of claims. " + " ".join(said)
+        sentences.append(f"{model}: of {len(mine)} verdicts {counts}.")
+    return "Ledger of claims. " + " ".join(sentences)
 
 
 def _ledger(verdicts: Sequence[ClaimVerdict]) -> Figure:
-    models = list(dict.fromkeys(each.model for each in verdicts))
-    sets = [name for name in dict.fromkeys(each.dataset for each in verdicts) if name != "all"]
-    claims = list(dict.fromkeys(each.claim for each in verdicts))
-    rows = {(each.model, each.dataset, each.claim): each for each in verdicts}
+    models = list(dict.fromkeys(row.model for row in verdicts))
+    sets = [name for name in dict.fromkeys(row.dataset for row in verdicts) if name != "all"]
+    claims = list(dict.fromkeys(row.claim for row in verdicts))
+    rows = {(row.model, row.dataset, row.claim): row for row in verdicts}
     height = HEAD + ROW * len(claims) + 0.15
     figure = Figure(figsize=(WIDTH, height))
     FigureCanvasAgg(figure)
@@ -77,7 +77,7 @@ def _ledger(verdicts: Sequence[ClaimVerdict]) -> Figure:
             )
     for c, claim in enumerate(claims):
         top = height - HEAD - c * ROW
-        first = next(each for each in verdicts if each.claim == claim)
+        first = next(row for row in verdicts if row.claim == claim)
         axes.text(0.05, top - ROW / 2, _short(first.statement), ha="left", va="center", fontsize=4.6, color=INK)
         for m, model in enumerate(models):
             left = TEXT + m * len(sets) * each_width
@@ -108,10 +108,8 @@ def _short(statement: str, most: int = 74) -> str:
 
 def _said(verdict: ClaimVerdict) -> str:
     """The sign and the number."""
-    if verdict.value is None:
-        return f"? n={verdict.n}"
-    digits = 1 if abs(verdict.threshold) >= 1 else 2
-    return f"{SIGNS[verdict.verdict]} {verdict.value:.{digits}f}"
+    words = verdict.words(1 if abs(verdict.threshold) >= 1 else 2, interval=False)
+    return words if verdict.value is None else f"{SIGNS[verdict.verdict]} {words}"
 
 
 def _transfer(found: Mapping[str, Mapping[str, Lines]]) -> Figure | None:

@@ -79,7 +79,7 @@ def run_names(stores: Sequence[Store]) -> list[str]:
 
 def datasets_of(stores: Sequence[Store]) -> list[str]:
     """The sets of all runs, each once."""
-    return list(dict.fromkeys(each.name for store in stores for each in store.study.datasets))
+    return list(dict.fromkeys(dataset.name for store in stores for dataset in store.study.datasets))
 
 
 def points_of(stores: Sequence[Store]) -> list[ReadPoint]:
@@ -171,12 +171,12 @@ def _curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[Pa
 def _by_key(rows: Iterable[Statistic]) -> dict[tuple[str, str, Key], NDArray[np.float64]]:
     """Rows of evidence, which have a value for every layer from 0 on."""
     drawn = {key for chart in evidence_charts().values() for key in chart.keys}
-    found: dict[tuple[str, str, Key], list[list[float]]] = {}
+    curves: dict[tuple[str, str, Key], list[list[float]]] = {}
     for row in rows:
         if row.key in drawn:
-            numbers = [np.nan if each is None else each for each in (row.value, row.low, row.high)]
-            found.setdefault((row.model, row.dataset, row.key), []).append([*numbers, row.n])
-    return {key: np.array(each, np.float64).T for key, each in found.items()}
+            numbers = [np.nan if number is None else number for number in (row.value, row.low, row.high)]
+            curves.setdefault((row.model, row.dataset, row.key), []).append([*numbers, row.n])
+    return {key: np.array(layers, np.float64).T for key, layers in curves.items()}
 
 
 def _of_table(table: Table[Statistic]) -> Iterator[tuple[Key, int, NDArray[np.float64]]]:
@@ -243,7 +243,7 @@ def _chart(chart: Chart) -> dict[str, Any]:
 
 def pack_maps(pack: Pack, stores: Sequence[Store], points: Sequence[ReadPoint]) -> list[dict[str, Any]]:
     """The layer × layer maps: ΔAUROC where cut and where read, all answers."""
-    shown, datasets, found = shown_of(stores), datasets_of(stores), []
+    shown, datasets, maps = shown_of(stores), datasets_of(stores), []
     for at, point in enumerate(points):
         for model, one in enumerate(shown):
             if one.store.study.map is None:
@@ -254,15 +254,15 @@ def pack_maps(pack: Pack, stores: Sequence[Store], points: Sequence[ReadPoint]) 
                 size = 1 + max(max(r.layer, r.cut) for r in mine)
                 grid = np.full((3, size, size), np.nan)
                 for r in mine:
-                    numbers = [np.nan if each is None else each for each in (r.value, r.low, r.high)]
+                    numbers = [np.nan if number is None else number for number in (r.value, r.low, r.high)]
                     grid[:, r.cut, r.layer] = numbers
-                found.append(
+                maps.append(
                     {
                         "point": at, "model": model, "set": datasets.index(name), "condition": condition,
                         "layers": size, "numbers": pack.scaled(grid, SHARES),
                     }
                 )  # fmt: skip
-    return found
+    return maps
 
 
 def looks_for_page(datasets: Sequence[str]) -> list[dict[str, Any]]:

@@ -123,31 +123,34 @@ def _about(stores: Sequence[Store], detection: Detection, pack: Pack, text: bool
 def without_folders(value: Any) -> Any:
     """A record whose folders go by their last name: a page that is mailed says nothing of its writer's disk."""
     if isinstance(value, dict):
-        return {key: without_folders(each) for key, each in value.items()}
+        return {key: without_folders(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [without_folders(each) for each in value]
+        return [without_folders(item) for item in value]
     return f"…/{Path(value).name}" if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def _verdicts(store: Store, run: int) -> list[dict[str, Any]]:
     """The ledger's, as they are kept."""
-    return [{"run": run, **asdict(each)} for each in kept_ledger(store.root) or []]
+    return [
+        {"run": run, "words": row.words(1 if abs(row.threshold) >= 1 else 3), "if": row.condition, **asdict(row)}
+        for row in kept_ledger(store.root) or []
+    ]
 
 
 def _detectors(detection: Detection) -> dict[str, Any]:
     """The table of detectors: rows of run, model, set, detector, measure, value, low, high, p."""
     rows = [
-        [run, each.model, each.dataset, each.detector, MEASURES.index(each.measure), *_short(each)]
+        [run, row.model, row.dataset, row.detector, MEASURES.index(row.measure), *_short(row)]
         for run, table in detection.comparisons.items()
-        for each in table
-        if each.measure in MEASURES
+        for row in table
+        if row.measure in MEASURES
     ]
     return {"measures": MEASURES, "rows": rows, "titles": detection.titles, "mean": MEAN}
 
 
 def _short(row: Comparison) -> list[float | None]:
     """Value, interval and p, to five digits; null where there is none."""
-    return [None if each != each else float(f"{each:.5g}") for each in (row.value, row.low, row.high, row.p)]
+    return [None if number != number else float(f"{number:.5g}") for number in (row.value, row.low, row.high, row.p)]
 
 
 def in_script(value: Any) -> str:
@@ -179,8 +182,8 @@ def detected(stores: Sequence[Store]) -> Detection:
                     scored = read_scores(store, model.name, dataset.name)
                     samples, by_name = scored
                     scores[run, model.name, dataset.name] = {
-                        name: dict(zip(samples.inputs.ids, map(float, each.mean(axis=0)), strict=True))
-                        for name, each in by_name.items()
+                        name: dict(zip(samples.inputs.ids, map(float, by_repeat.mean(axis=0)), strict=True))
+                        for name, by_repeat in by_name.items()
                     }
                     cells.append(measured(store, model.name, dataset.name, scored))
         if cells:

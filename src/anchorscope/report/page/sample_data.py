@@ -74,7 +74,7 @@ def pack_samples(
         _fill(columns, one, dataset, rows, scores.get((one.run, one.model, dataset), {}))
         cells.append(cell)
         start += len(rows)
-    detectors = list(dict.fromkeys(name for each in scores.values() for name in each))
+    detectors = list(dict.fromkeys(name for by_detector in scores.values() for name in by_detector))
     return {
         "rows": start,
         "text": text,
@@ -90,7 +90,7 @@ def pack_samples(
 def _traced(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[tuple[int, PageModel, str, list[Trace]]]:
     """Every model, as the page counts them, and set that has read-outs at some read point; its traced samples."""
     for model, one in enumerate(shown_of(stores)):
-        for dataset in (each.name for each in one.store.study.datasets):
+        for dataset in (spec.name for spec in one.store.study.datasets):
             cell = one.store.results(one.model, dataset)
             if any(cell.entry(READOUTS.at(point)) is not None for point in points):
                 yield model, one, dataset, list(cell.table(TRACES))
@@ -116,15 +116,15 @@ def _pack_point(
     if one.store.results(one.model, dataset).entry(READOUTS.at(point)) is None:
         return None
     recorded = read_readouts(one.store, one.model, dataset, point)
-    found = members(recorded.readouts, SORTED_BY)
-    mean = _mean_logits(recorded, found, kept)
+    groups = members(recorded.readouts, SORTED_BY)
+    mean = _mean_logits(recorded, groups, kept)
     return {
         "layers": recorded.readouts.layers,
-        "anchor": found.anchor_layer,
-        "logits": {name: pack.add(each) for name, each in mean.items()},
+        "anchor": groups.anchor_layer,
+        "logits": {name: pack.add(logits) for name, logits in mean.items()},
         "flips": {
-            "|".join(name): [pack.bits(each.layer), pack.bits(each.half), pack.bits(each.anchor_half)]
-            for name, each in found.flips.items()
+            "|".join(name): [pack.bits(flips.layer), pack.bits(flips.half), pack.bits(flips.anchor_half)]
+            for name, flips in groups.flips.items()
         },
     }
 
@@ -159,8 +159,8 @@ def _fill(
         _fill_texts(columns, row, sample)
         by = sample.grade.by or ""
         shared = {"by": by, "kind": row.kind, "error": error, "relation": row.relation or "", "second": second_rule(by)}
-        for name, each in shared.items():
-            columns.number[name].append(columns.words(each))
+        for name, word in shared.items():
+            columns.number[name].append(columns.words(word))
         accepted = sample.question.answers
         second = grader(shared["second"])(row.answer, accepted, row.question).judgement
         columns.number["second_says"].append(JUDGEMENTS.index(second))
@@ -184,21 +184,21 @@ def second_rule(by: str) -> str:
 
 
 def _samples(one: PageModel, dataset: str, ids: set[str]) -> dict[str, Sample]:
-    found = {each.question.id: each for each in read_samples(one.store, one.model, dataset, ids)}
-    if missing := ids - set(found):
+    samples = {sample.question.id: sample for sample in read_samples(one.store, one.model, dataset, ids)}
+    if missing := ids - set(samples):
         raise StoreError(f"{one.model}, {dataset}: {len(missing)} traced samples have no question", "Run it again.")
-    return found
+    return samples
 
 
 def _sampled(one: PageModel, dataset: str) -> dict[str, list[tuple[str, bool, int, float]]]:
     """By question, the distinct answers that were sampled to it and read: text, grade, how often, log-probability."""
-    cell, found = one.store.results(one.model, dataset), defaultdict(list)
+    cell, answers = one.store.results(one.model, dataset), defaultdict(list)
     for point in one.store.study.traces.points[:1]:
         if cell.entry(WITHIN.at(point)) is not None and cell.complete(WITHIN.at(point)):
             for batch in cell.table(WITHIN.at(point)).batches(["id", "answer", "correct", "times", "logprob"]):
                 for row in batch.to_pylist():
-                    found[row["id"]].append((row["answer"], row["correct"], row["times"], row["logprob"]))
-    return found
+                    answers[row["id"]].append((row["answer"], row["correct"], row["times"], row["logprob"]))
+    return answers
 
 
 def _fill_sampled(columns: Columns, answers: Iterable[tuple[str, bool, int, float]]) -> None:
@@ -218,14 +218,14 @@ def _fill_texts(columns: Columns, row: Trace, sample: Sample) -> None:
     columns.text["alias"].append(sample.grade.alias or "")
     columns.marks["question"].append(_as_javascript(row.question, sample.spans.exact_question_text))
     columns.marks["answer"].append(_as_javascript(row.answer, sample.spans.exact_answer_text))
-    found = (sample.grade.alias_start, sample.grade.alias_end)
-    columns.marks["found"].append(_as_javascript(row.answer, [each for each in found if each is not None]))
+    alias = (sample.grade.alias_start, sample.grade.alias_end)
+    columns.marks["found"].append(_as_javascript(row.answer, [place for place in alias if place is not None]))
 
 
 def _accepted(sample: Sample) -> list[str]:
     """Accepted answers to show: the one that was found first, spellings that differ in case once."""
-    found = [sample.grade.alias] if sample.grade.alias else []
-    by_letters = {each.casefold(): each for each in reversed([*found, *sample.question.answers])}
+    alias = [sample.grade.alias] if sample.grade.alias else []
+    by_letters = {answer.casefold(): answer for answer in reversed([*alias, *sample.question.answers])}
     return list(by_letters.values())[::-1][:ACCEPTED]
 
 

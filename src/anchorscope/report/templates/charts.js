@@ -14,7 +14,7 @@ const WORDS = {
   predicted_wrong: "predicted wrong",
   label_correct: "right answers",
   label_wrong: "wrong answers",
-  permuted: "another answer's shift (null)",
+  permuted: "permutation null",
   control_question: "as many other question tokens",
   "knockout-permuted": "the cut minus the null",
   matched_question: "as many exact tokens",

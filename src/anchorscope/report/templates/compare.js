@@ -86,7 +86,7 @@ function middleTable(a, b) {
   for (const [key, words] of [
     ["auroc|clean|none|none|none|all|all", "AUROC, clean pass"],
     ["delta_auroc|knockout|none|none|none|all|all", "ΔAUROC of the cut"],
-    ["delta_auroc|knockout-permuted|none|none|none|all|all", "ΔAUROC beyond another answer's shift"],
+    ["delta_auroc|knockout-permuted|none|none|none|all|all", "ΔAUROC beyond the permutation null"],
   ])
     about.sets.forEach((set, s) => {
       const ends = [a, b].map((m) => {

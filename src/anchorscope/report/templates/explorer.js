@@ -223,7 +223,7 @@ function openPoint(spec) {
   const asked = split === "none" ? {} : { split };
   const note =
     first === "permuted"
-      ? " Here each answer gets another answer's shift, anew in every draw: shown are the groups of the cut itself."
+      ? " In the permutation null each answer receives the shift of a different answer, drawn anew each time. The groups shown are those of the cut itself."
       : "";
   if (spec.point !== undefined)
     Object.assign(asked, { site: about.points[spec.point].site, position: about.points[spec.point].position });

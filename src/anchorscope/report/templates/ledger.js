@@ -67,7 +67,7 @@ function ledgerTable(mine) {
           make(
             "small",
             {},
-            `${first.statistic}; against ${first.control}; ${first.threshold ? `holds if ${first.side === "above" ? ">" : "<"} ${number(first.threshold, Math.abs(first.threshold) >= 1 ? 0 : 2)}` : "decided by its p-value"}`,
+            `${first.statistic}; against ${first.control}; holds if ${first.if.replaceAll("-", "−")}`,
           ),
         ),
         ...cells,
@@ -79,8 +79,8 @@ function ledgerTable(mine) {
 }
 
 function verdictButton(v) {
-  const digits = Math.abs(v.threshold) >= 1 ? 1 : 3;
-  const words = `${SIGNS[v.verdict]} ${v.value === null ? "too few" : number(v.value, digits) + (v.low < v.high ? interval(v.low, v.high, digits) : "")}`;
+  const said = v.words.replaceAll("-", "−"),
+    words = v.value === null ? said : `${SIGNS[v.verdict]} ${said}`;
   return make(
     "button",
     {

@@ -131,7 +131,7 @@ function drawAbout() {
     make(
       "p",
       {},
-      "Every number is computed out of fold: a probe never saw the question that it reads. Q-Anchored: cutting attention to the question's exact tokens flips what the probe says; A-Anchored: it does not. The published chart sorts by the flip it measures; Controls shows what is left when halves of the probes sort and measure, what as many other tokens do, and what another answer's shift would do.",
+      "Every number is computed out of fold: no probe was fitted on the question that it reads. An answer is Q-Anchored where cutting attention to the question's exact tokens flips the probe's prediction, and A-Anchored where it does not. The published chart sorts answers by the same flip that it measures. Controls shows what is left when one half of the probes sorts and the other half measures, what cutting as many other tokens does, and what the permutation null does.",
     ),
     make(
       "p",

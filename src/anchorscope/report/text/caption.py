@@ -54,8 +54,8 @@ def _sizes(drawn: Sequence[tuple[Curve, Statistic]]) -> str:
     for _, row in drawn:
         if row.value is not None:
             sizes.setdefault(GROUPS[row.group], []).append(row.n)
-    said = [f"{group}, {_range(min(n), max(n))}" for group, n in sizes.items()]
-    return f"Samples behind a point (mean over draws): {'; '.join(said)}." if said else ""
+    parts = [f"{group}, {_range(min(n), max(n))}" for group, n in sizes.items()]
+    return f"Samples behind a point (mean over draws): {'; '.join(parts)}." if parts else ""
 
 
 def _range(low: int, high: int) -> str:
@@ -70,9 +70,9 @@ def _gaps(
     datasets: Sequence[str],
 ) -> str:
     """What a reader does not see, and why."""
-    said = []
+    notes = []
     if any(row.value is None for _, row in drawn):
-        said.append(
+        notes.append(
             f"A line has a gap where its group is too small (fewer than {MIN_GROUP} samples) or the number undefined."
         )
     rows = rows_with_numbers(chart, numbers, models, datasets)
@@ -86,12 +86,12 @@ def _gaps(
                 if too_few(numbers.of(curve.key, model, name))
             ]
             if gone:
-                said.append(f"Too few for a line: {where}{model}: {', '.join(gone)}.")
+                notes.append(f"Too few for a line: {where}{model}: {', '.join(gone)}.")
         measured = {key for key, _, _ in numbers.rows}
         absent = [chart.legend[curve.kind].format("…") for curve in row.curves if curve.key not in measured]
         if absent:
-            said.append(f"Not measured in this run: {where}{', '.join(absent)}.")
+            notes.append(f"Not measured in this run: {where}{', '.join(absent)}.")
     left_out = [row.title for row in chart.rows if row not in rows]
     if left_out:
-        said.append("Not measured in this run, so not shown: " + "; ".join(f"“{title}”" for title in left_out) + ".")
-    return " ".join(said)
+        notes.append("Not measured in this run, so not shown: " + "; ".join(f"“{title}”" for title in left_out) + ".")
+    return " ".join(notes)

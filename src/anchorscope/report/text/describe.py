@@ -68,14 +68,14 @@ def alt_text(chart: Chart, panels: Sequence[DescribedPanel]) -> str:
     head += "".join(f" {panel.letter} {panel.row.title}." for panel in panels[: len(rows)] if panel.letter)
     head, tail = head + (DEFINED if groups else ""), CAUTION if groups else ""
     for tell in (_short, _brief):
-        said = [f" {panel.title}: {'; '.join(tell(panel))}." for panel in panels]
-        if len(head + "".join(said) + tail) <= LONGEST_ALT:
-            return head + "".join(said) + tail
+        sentences = [f" {panel.title}: {'; '.join(tell(panel))}." for panel in panels]
+        if len(head + "".join(sentences) + tail) <= LONGEST_ALT:
+            return head + "".join(sentences) + tail
     while True:  # panels too many: the first ones
-        said.pop()
-        left = counted(len(panels) - len(said), "further panel")
-        text = f"{head}{''.join(said)} In the page that anchorscope describe prints: {left}.{tail}"
-        if not said or len(text) <= LONGEST_ALT:
+        sentences.pop()
+        left = counted(len(panels) - len(sentences), "further panel")
+        text = f"{head}{''.join(sentences)} In the page that anchorscope describe prints: {left}.{tail}"
+        if not sentences or len(text) <= LONGEST_ALT:
             return text
 
 
@@ -184,21 +184,21 @@ def _axes(panels: Sequence[DescribedPanel]) -> Iterator[str]:
     )
     yield "## Panels and axes"
     if len(models) == 1:
-        said = [f"One model: {models[0]}."]
+        sentences = [f"One model: {models[0]}."]
     else:
-        said = [f"Models {place}: {', '.join(models)}. The panels of a row share one y axis."]
+        sentences = [f"Models {place}: {', '.join(models)}. The panels of a row share one y axis."]
     for panel in panels[: len(rows)]:
         row, labels = panel.row, _labels(panel.axes.get_yticks(), panel.axes.get_ylim())
         title = f"Row {panel.letter}, “{row.title}”. " if panel.letter else ""
         level = f"{plain(f'{row.level:g}')} marks {'no change' if row.level == 0 else 'chance'}"
-        said.append(
+        sentences.append(
             f"{title}The y axis is {row.label}, from {' to '.join(_limits(panel))}, labelled at {labels}. "
             f"A thin level line at {level}."
         )
     for panel in panels[:: len(rows)]:
         labels = _labels(panel.axes.get_xticks(), panel.axes.get_xlim())
-        said.append(f"The x axis of {panel.model} is the layer, from 0 to {panel.top}, labelled at {labels}.")
-    yield bullets(said)
+        sentences.append(f"The x axis of {panel.model} is the layer, from 0 to {panel.top}, labelled at {labels}.")
+    yield bullets(sentences)
     yield "The legend is below the panels. The lines look like this:"
     strokes = {line.name: line.stroke for panel in panels for bundle in panel.bundles for line in bundle}
     yield bullets(f"{name}: {stroke}." for name, stroke in strokes.items())
@@ -224,8 +224,8 @@ def _panel(panel: DescribedPanel) -> Iterator[str]:
         yield f"Ticks on the x axis, the mean anchor layer: {marks}."
     if len(panel.lines) > 1:
         yield f"### What the lines of {panel.title} have in common"
-        said = [each for bundle in panel.bundles if (lines := drawn(bundle)) for each in common(panel, lines)]
-        yield bullets([*said, *below(panel), *texture(panel)])
+        shared = [sentence for bundle in panel.bundles if (lines := drawn(bundle)) for sentence in common(panel, lines)]
+        yield bullets([*shared, *below(panel), *texture(panel)])
 
 
 def _between(panels: Sequence[DescribedPanel]) -> Iterator[str]:
@@ -234,17 +234,17 @@ def _between(panels: Sequence[DescribedPanel]) -> Iterator[str]:
         return
     yield "## What differs between the panels"
     for row, beside in rows.items():
-        said = differences(beside)
+        sentences = differences(beside)
         if beside[0].letter:
-            said = [f"{beside[0].letter} {each}" for each in said]
+            sentences = [f"{beside[0].letter} {sentence}" for sentence in sentences]
         if row.curves[-1].kind == "A":
             near = grouped((near_zero(lines), panel.model) for panel in beside if (lines := drawn(panel.bundles[-1])))
-            said += [
+            sentences += [
                 f"A-Anchored lines {'stay' if stay else 'do not all stay'} within ±{NEAR:g} points of zero in "
                 f"{listed(models)}."
                 for stay, models in near.items()
             ]
-        yield bullets(said) if said else "Too few lines to compare."
+        yield bullets(sentences) if sentences else "Too few lines to compare."
     if any(row.least >= 1 for row in rows):
         yield "Models are better compared by ΔAUROC, in the chart auroc, which needs no groups and no predicted class."
 
@@ -255,32 +255,32 @@ def ledger(verdicts: Sequence[ClaimVerdict] | None) -> Iterator[str]:
         yield "The ledger of claims was not made for this run; the command `anchorscope claims RUN` makes it."
         return
     yield f"Claims were fixed in advance, each with a threshold. In all, {_counts(verdicts)}"
-    models = grouped((each.model, each) for each in verdicts)
+    models = grouped((row.model, row) for row in verdicts)
     yield bullets(f"{_model(model)}, {_counts(of_model)}" for model, of_model in models.items())
-    for (_, statement), of_claim in grouped(((each.claim, each.statement), each) for each in verdicts).items():
+    for (_, statement), of_claim in grouped(((row.claim, row.statement), row) for row in verdicts).items():
         yield f"Claim: {printable(statement, 500).rstrip('.')}."
         yield bullets(
             f"{_model(model)}: {_answers(of_model)}."
-            for model, of_model in grouped((each.model, each) for each in of_claim).items()
+            for model, of_model in grouped((row.model, row) for row in of_claim).items()
         )
 
 
 def _model(name: str) -> str:
     """A model, or a pair of models."""
-    names = [shorten(each.strip(), 60) for each in name.split("<")]
+    names = [shorten(part.strip(), 60) for part in name.split("<")]
     return names[0] if len(names) == 1 else f"{names[0]} (smaller) and {names[1]} (larger)"
 
 
 def _counts(verdicts: Sequence[ClaimVerdict]) -> str:
-    counts = {answer: sum(each.verdict == answer for each in verdicts) for answer in COUNTED}
+    counts = {answer: sum(row.verdict == answer for row in verdicts) for answer in COUNTED}
     return f"{counted(len(verdicts), 'verdict')}: {listed(f'{n:,} {COUNTED[a]}' for a, n in counts.items())}."
 
 
 def _answers(verdicts: Sequence[ClaimVerdict]) -> str:
     """`holds on PopQA and NQ; cannot be told on TriviaQA`."""
-    found = grouped((each.verdict, each.dataset) for each in verdicts)
+    by_answer = grouped((row.verdict, row.dataset) for row in verdicts)
     sets = {
-        answer: ["all sets together" if name == "all" else pretty(name) for name in found.get(answer, [])]
+        answer: ["all sets together" if name == "all" else pretty(name) for name in by_answer.get(answer, [])]
         for answer in ANSWERS
     }
     return "; ".join(f"{ANSWERS[answer]} on {listed(names)}" for answer, names in sets.items() if names)

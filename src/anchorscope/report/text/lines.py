@@ -218,8 +218,8 @@ class DescribedLine:
         gaps = [row.layer for row in self.rows if row.value is None]
         few = all(row.n < MIN_GROUP for row in self.rows if row.value is None)
         gap = f" {'Too few samples for a' if few else 'No'} value at {layers(gaps)}." if gaps else ""
-        said = "; ".join(values)
-        return f"{self.name}: {shape.words}{unclear}. {said[0].upper()}{said[1:]}. {behind} samples a layer.{gap}"
+        text = "; ".join(values)
+        return f"{self.name}: {shape.words}{unclear}. {text[0].upper()}{text[1:]}. {behind} samples a layer.{gap}"
 
 
 def value_of(line: DescribedLine, role: Role) -> Point:
@@ -268,8 +268,8 @@ def layers(numbers: Iterable[int]) -> str:
         [layer for _, layer in run]
         for _, run in groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0])
     ]
-    said = [word for run in runs for word in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
-    return f"layer{'' if len(runs) == 1 and len(runs[0]) == 1 else 's'} {listed(said)}"
+    words = [word for run in runs for word in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
+    return f"layer{'' if len(runs) == 1 and len(runs[0]) == 1 else 's'} {listed(words)}"
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:

@@ -159,7 +159,7 @@ def _near(lines: Sequence[DescribedLine]) -> str:
         ]
         return f"Not all are within ±{NEAR:g} points of zero: beyond are {listed(far)}."
     ends = [(end, line, x) for line in lines for x in line.points if x.interval for end in x.interval]
-    end, line, x = max(ends, key=lambda each: abs(each[0]), default=(0.0, lines[0], lines[0].first))
+    end, line, x = max(ends, key=lambda reach: abs(reach[0]), default=(0.0, lines[0], lines[0].first))
     stay = f"They stay within ±{NEAR:g} points of zero at every layer"
     if abs(end) <= NEAR:
         return f"{stay}, and so do their intervals."
@@ -231,22 +231,22 @@ def texture(panel: DescribedPanel) -> Iterator[str]:
 def differences(panels: Sequence[DescribedPanel]) -> list[str]:
     """What differs between the models' panels of one row: extremes and shapes of its first curve, set by set."""
     extreme = panels[0].extreme
-    said, ranks, clear, places = [], [], [], []
+    sentences, ranks, clear, places = [], [], [], []
     for place, line in enumerate(panels[0].bundles[0]):
-        found = [(panel, panel.bundles[0][place]) for panel in panels if panel.bundles[0][place].points]
-        if len(found) < 2:
+        pairs = [(panel, panel.bundles[0][place]) for panel in panels if panel.bundles[0][place].points]
+        if len(pairs) < 2:
             continue
-        found.sort(key=lambda each: value_of(each[1], extreme).value, reverse=extreme == "highest")
-        ranks.append((found[0][0].model, line.dataset))
-        clear += [line.dataset] if apart(*(value_of(each, extreme) for _, each in found[:2])) else []
-        places.append((_earliest(found, extreme), line.dataset))
+        pairs.sort(key=lambda pair: value_of(pair[1], extreme).value, reverse=extreme == "highest")
+        ranks.append((pairs[0][0].model, line.dataset))
+        clear += [line.dataset] if apart(*(value_of(own, extreme) for _, own in pairs[:2])) else []
+        places.append((_earliest(pairs, extreme), line.dataset))
         values = [
-            f"{panel.model} {each.with_interval(point)} at layer {point.layer} of {panel.top} ({each.shape.words})"
-            for panel, each in found
-            for point in [value_of(each, extreme)]
+            f"{panel.model} {own.with_interval(point)} at layer {point.layer} of {panel.top} ({own.shape.words})"
+            for panel, own in pairs
+            for point in [value_of(own, extreme)]
         ]
-        said.append(f"{line.name}: {'; '.join(values)}.")
-    if not said:
+        sentences.append(f"{line.name}: {'; '.join(values)}.")
+    if not sentences:
         return []
     name = bundle_name(panels[0].row.curves[0])
     lowest = ", ".join(f"in {model} on {listed(sets)}" for model, sets in grouped(ranks).items())
@@ -255,7 +255,7 @@ def differences(panels: Sequence[DescribedPanel]) -> list[str]:
         f"The {extreme} values of the {name} lines are {extreme} {lowest}; "
         f"clearly so on {listed(clear) if clear else 'no set'}.",
         f"Where these values come, by layer over last layer: {depths}.",
-        *said,
+        *sentences,
     ]
 
 

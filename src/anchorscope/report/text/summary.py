@@ -35,10 +35,10 @@ def sentences(curves: Iterable[tuple[Key, NDArray[np.float64]]]) -> list[str]:
     for key, numbers in curves:
         if key in names:
             lines[names[key]].append([Number(value, low, high, None) for value, low, high in numbers[:3].T])
-    said = [_picture(lines["Q"], lines["A"])]
-    said.append(_null(*(_middle(lines[name]) for name in ("gap", "gap permuted", "gap beyond"))))
-    said.append(_ranking(*(_middle(lines[name]) for name in ("loss", "loss beyond"))))
-    return [each for each in said if each]
+    parts = [_picture(lines["Q"], lines["A"])]
+    parts.append(_null(*(_middle(lines[name]) for name in ("gap", "gap permuted", "gap beyond"))))
+    parts.append(_ranking(*(_middle(lines[name]) for name in ("loss", "loss beyond"))))
+    return [part for part in parts if part]
 
 
 def _middle(lines: Sequence[list[Number]]) -> list[Number]:
@@ -53,7 +53,7 @@ def _values(rows: Sequence[Number]) -> list[float]:
 
 def _between(values: Sequence[float], digits: int) -> str:
     """`−12 to −60`, the one nearest to zero first."""
-    ends = sorted({f"{each:.{digits}f}" for each in (min(values), max(values))}, key=lambda each: abs(float(each)))
+    ends = sorted({f"{end:.{digits}f}" for end in (min(values), max(values))}, key=lambda end: abs(float(end)))
     return " to ".join(map(plain, ends))
 
 
@@ -62,45 +62,50 @@ def _picture(q: Sequence[list[Number]], a: Sequence[list[Number]]) -> str:
         return "No set has enough Q-Anchored answers for a line: the published picture cannot be drawn."
     lowest = [min(_values(rows)) for rows in q]
     still = [value for rows in a for value in _values(rows)]
-    said = (
+    head = (
         "With attention to the question's key tokens cut, answers on which the probe's verdict flips (Q-Anchored) lose "
-        f"{_between([-each for each in lowest], 0)} points of probability at their lowest layer"
+        f"{_between([-low for low in lowest], 0)} points of probability at their lowest layer"
     )
     rest = f"; the others (A-Anchored) stay between {plain(f'{min(still):.0f}')} and {plain(f'{max(still):.0f}')}"
-    return said + (rest if still else "") + "."
+    return head + (rest if still else "") + "."
 
 
 def _null(gap: Sequence[Number], permuted: Sequence[Number], beyond: Sequence[Number]) -> str:
     if not gap or not permuted or not beyond:
         return (
-            "Sorted and measured by separate halves, whether that gap is more than another answer's shift would make "
-            "cannot be told: groups are too small."
+            "Sorted and measured by separate halves, the groups are too small to tell whether that gap is larger than "
+            "under the permutation null."
         )
     return (
         f"Sorted and measured by separate halves, half-way up, that gap is {_between(_values(gap), 0)} points, and "
-        f"{_between(_values(permuted), 0)} when each answer gets another answer's shift: the cut goes beyond "
-        f"this null in {_below(beyond)}."
+        f"{_between(_values(permuted), 0)} when each answer receives the shift of a different answer (the permutation "
+        f"null). The cut {_exceeds(beyond)}."
     )
 
 
 def _ranking(loss: Sequence[Number], beyond: Sequence[Number]) -> str:
     if not loss:
         return ""
-    said = (
+    head = (
         "Without any groups, the cut changes how well the probe ranks right above wrong answers by "
         f"{_between(_values(loss), 3)} of AUROC half-way up"
     )
     if not beyond:
-        return said + "."
-    return f"{said}; it costs more than another answer's shift in {_below(beyond)}."
+        return head + "."
+    return f"{head}. The loss {_exceeds(beyond)}."
 
 
-def _below(rows: Sequence[Number]) -> str:
-    """`three of eight cells`: where the whole interval lies below zero."""
+def _exceeds(rows: Sequence[Number]) -> str:
+    """`exceeds the null in three of eight model–set pairs`: where the whole interval lies below zero."""
     below = sum(row.high is not None and row.high < 0 for row in rows)
     if len(rows) == 1:
-        return "the one cell (model and set) there is" if below else "no cell (model and set) of the one there is"
-    of = counted(len(rows), "cell")
-    return (
-        f"none of {of}" if below == 0 else f"all {of}" if below == len(rows) else f"{counted(below, '')[:-1]} of {of}"
+        return f"{'exceeds' if below else 'does not exceed'} this null in the one model–set pair measured"
+    pairs = counted(len(rows), "model–set pair")
+    of = (
+        f"none of {pairs}"
+        if below == 0
+        else f"all {pairs}"
+        if below == len(rows)
+        else f"{counted(below, '')[:-1]} of {pairs}"
     )
+    return f"exceeds this null in {of}"

@@ -87,9 +87,6 @@ class RayEngine:
         counts: dict[str, int] = ray.get(self._tally.counts.remote(), timeout=5)
         return counts
 
-    def let_go(self) -> None:
-        """Replicas end with what they were made for."""
-
     def close(self) -> None:
         """Stop the cluster, where it was started here."""
         import ray
@@ -115,9 +112,9 @@ class RayEngine:
         try:
             with self.progress(title, len(flows)) as advance:
                 while waiting:
-                    some, _ = ray.wait(list(waiting), num_returns=1, timeout=LOOK)
+                    ready, _ = ray.wait(list(waiting), num_returns=1, timeout=LOOK)
                     check_held(self.store.root)
-                    for done in some:
+                    for done in ready:
                         flow, report = waiting.pop(done), ray.get(done)
                         self._tell(report.notices)
                         if isinstance(report.error, spared):
@@ -127,8 +124,8 @@ class RayEngine:
                         advance(1)
                         ended(flow)
         finally:
-            for each in waiting:
-                ray.cancel(each, force=True)
+            for task in waiting:
+                ray.cancel(task, force=True)
         return errors
 
     # --- shards: Ray Data, a pool of replicas for each need
@@ -137,8 +134,8 @@ class RayEngine:
         """Shards through pools of replicas, one pool behind the other; whole jobs that need a model as one shard."""
         # 1. what is missing
         planned = {number: self._ask("plan", flow) for number, flow in enumerate(flows)}
-        tasks = [Task(number, shard) for number, each in planned.items() for shard in each.missing]
-        left = {number: len(each.missing) for number, each in planned.items()}
+        tasks = [Task(number, shard) for number, plan in planned.items() for shard in plan.missing]
+        left = {number: len(plan.missing) for number, plan in planned.items()}
         for number, count in left.items():
             if count == 0:
                 ended(flows[number])
@@ -146,7 +143,7 @@ class RayEngine:
             return {}
         # 2. the pools, and what comes out of the last one
         errors: dict[Flow, AnchorscopeError] = {}
-        total = sum(sum(each.sizes) for each in planned.values())
+        total = sum(sum(plan.sizes) for plan in planned.values())
         told: set[str] = set()
         first, last = float("inf"), 0.0
         reports = self._reports(flows, tasks)
@@ -233,7 +230,7 @@ class RayEngine:
             self._started = True
         if self._planner is None:
             self._check_room()
-            planner: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=PLANNED)(_Planner)
+            planner: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=PLANNED)(_RemotePlanner)
             self._planner = planner.remote(self.store, self._dtypes())
             tally: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Tally)
             self._tally = tally.remote()
@@ -256,13 +253,13 @@ class RayEngine:
         import ray
 
         models = self.store.study.models
-        some = [each for each in models if each.dtype == "auto" and begun_dtype(self.store, each.name) is None]
-        if not some or (self.spec.address is None and not self._gpus()):  # else all are this machine
+        unknown = [model for model in models if model.dtype == "auto" and begun_dtype(self.store, model.name) is None]
+        if not unknown or (self.spec.address is None and not self._gpus()):  # else all are this machine
             return {}
         find: Any = ray.remote(num_cpus=self.spec.cpus_per_replica, num_gpus=self._gpus())(_fast_dtypes)
         with self.progress("trying which dtype is fast", None):
-            found: dict[str, str] = ray.get(find.remote(some))
-        return found
+            dtypes: dict[str, str] = ray.get(find.remote(unknown))
+        return dtypes
 
     def _gpus(self) -> float:
         import ray
@@ -293,8 +290,8 @@ class RayEngine:
             if key in told:
                 return
             told.add(key)
-        for each in notices:
-            self.notice(each)
+        for notice in notices:
+            self.notice(notice)
 
     def _title(self, flows: Sequence[Flow], planned: dict[int, Planned]) -> str:
         if len(flows) == 1:
@@ -322,7 +319,7 @@ def _show_gpus(gpus: float) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
-class _Planner(Planner):
+class _RemotePlanner(Planner):
     """Who plans has no GPU."""
 
     def __init__(self, store: Store, dtypes: dict[str, str]) -> None:
@@ -353,11 +350,11 @@ class _Pool:
             Thread(target=beat, args=(tally, self.replica.name), daemon=True).start()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        made = []
+        reports = []
         for flow, shard, before in zip(batch["flow"], batch["shard"], batch["report"], strict=True):
             earlier = Report.unpacked(before) if before else None
             if earlier is not None and earlier.error is not None:
-                made.append(before)
+                reports.append(before)
                 continue
             jobs = [self.flows[flow][place] for place in self.places]
             report = self.replica(Task(int(flow), int(shard)), jobs)
@@ -365,8 +362,8 @@ class _Pool:
             if earlier is not None:
                 report.notices = [*earlier.notices, *report.notices]
                 report.seconds, report.loading = report.seconds + earlier.seconds, report.loading + earlier.loading
-            made.append(report.packed())
-        return {**batch, "report": np.array(made, dtype=object)}
+            reports.append(report.packed())
+        return {**batch, "report": np.array(reports, dtype=object)}
 
     def __del__(self) -> None:
         """What vLLM has started ends with the replica."""

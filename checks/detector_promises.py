@@ -1,0 +1,109 @@
+"""Do a detector's promises and its intervals hold, in made-up worlds whose truth is known?
+
+    python checks/detector_promises.py
+
+Steps: `promises` fits a detector, chooses its threshold on held-out samples, and looks on 20,000 new samples whether
+the promise is kept, 200 times; `coverage` counts how often 95 % intervals of AUROC, and of the difference of two
+detectors, hold the truth, which is the mean over all repeats.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from anchorscope.detectors.catalogue import catalogue
+from anchorscope.detectors.crossfit import WIDENED, Labelled, cross_scored, folds_for
+from anchorscope.detectors.inputs import Inputs, States
+from anchorscope.detectors.thresholds import Promise, choose_threshold, rates
+from anchorscope.pathways.intervals import Estimate, estimate, mean_auroc, resample
+from anchorscope.study.terms import StateName
+from helpers.steps import Check, Figures, Options
+
+check = Check(__doc__)
+
+CLEAN = StateName("clean", "mlp", "answer_last")
+DELTA = 0.1  # probability with which a promise may be broken
+
+
+def world(size: int, rng: np.random.Generator, rate: float, layers: int = 3, width: int = 12) -> Labelled:
+    """Samples whose answers are wrong with probability `rate`; one direction of each layer tells which."""
+    right = rng.random(size) > rate
+    sign = np.where(right, 1.0, -1.0)
+    directions = np.linspace(0.3, 0.7, layers)[:, None, None] * np.ones(width) / np.sqrt(width)
+    states = rng.normal(size=(layers, size, width)) + sign[None, :, None] * directions
+    inputs = Inputs(
+        [str(i) for i in range(size)], [""] * size, [""] * size, {},
+        {CLEAN: States.held(states.astype(np.float32))},
+    )  # fmt: skip
+    return Labelled(inputs, right, np.arange(size), np.ones(size))
+
+
+@check.step()
+def promises(options: Options, work: Path) -> Figures:
+    """How often four promises are given and kept."""
+    out, repeats = {}, options.promises
+    fitter = catalogue()["stack"].fitter
+    for title, promise, rate, size in (
+        ("1 % false alarms", Promise("false_alarms", 0.01, DELTA), 0.5, 1200),
+        ("5 % false alarms", Promise("false_alarms", 0.05, DELTA), 0.7, 600),
+        ("5 % errors among passed", Promise("errors_passed", 0.05, DELTA), 0.3, 1200),
+        ("1 % false alarms, too few", Promise("false_alarms", 0.01, DELTA), 0.5, 300),
+    ):
+        kept, given, passed = 0, 0, []
+        test = world(20_000, np.random.default_rng(99), rate)
+        for seed in range(repeats):
+            samples = world(size, np.random.default_rng(seed), rate)
+            half = np.arange(size) % 2 == 0
+            fitted = fitter.fit(samples.training(np.flatnonzero(half)))
+            rest = samples.of(np.flatnonzero(~half))
+            scores = -fitted.logits(rest.inputs)
+            limit = choose_threshold(promise, scores, rest.right, rest.clusters, rate, seed)
+            if limit.value is None:
+                continue
+            given += 1
+            alarms, errors = rates(-fitted.logits(test.inputs), test.right, limit.value, rate)
+            kept += (alarms if promise.kind == "false_alarms" else errors) <= promise.at_most
+            passed.append(float((-fitted.logits(test.inputs) <= limit.value).mean()))
+        broken = round(1 - kept / given, 3) if given else None
+        share = round(float(np.mean(passed)), 3) if passed else None
+        out[title] = {"repeats": repeats, "given": given, "kept": kept, "broken share": broken, "passed": share}
+        print(f"{title:28} {out[title]}")
+    return out
+
+
+@check.step()
+def coverage(options: Options, work: Path) -> Figures:
+    """How often 95 % intervals hold the truth, with 400 samples."""
+    names = ("single_layer", "stack")
+    fitters = {name: catalogue()[name].fitter for name in names}
+    found: dict[str, list[Estimate]] = {"single_layer": [], "stack": [], "difference": []}
+    for seed in range(options.worlds):
+        samples = world(400, np.random.default_rng([7, seed]), 0.5, layers=6, width=24)
+        scores = cross_scored(samples, fitters, folds_for(samples, 2, 5, seed), seed)
+        drawn = resample(samples.clusters, 2, 500, seed)
+        each = {name: mean_auroc(samples.right, scores[name][:, :, None], drawn)[:, 0] for name in names}
+        for name in names:
+            found[name].append(estimate(each[name], WIDENED))
+        found["difference"].append(estimate(each["stack"] - each["single_layer"], WIDENED))
+    out = {}
+    for name, rows in found.items():
+        values = np.array(rows)
+        truth = values[:, 0].mean()
+        inside = (values[:, 1] <= truth) & (truth <= values[:, 2])
+        half = (values[:, 2] - values[:, 1]).mean() / 2
+        out[name] = {
+            "truth": round(float(truth), 4), "coverage": round(float(inside.mean()), 3),
+            "spread of values": round(float(values[:, 0].std()), 4), "half width": round(float(half), 4),
+            "spread by half width": round(float(1.96 * values[:, 0].std() / half), 2),
+        }  # fmt: skip
+        print(f"{name:14} {out[name]}")
+    return out
+
+
+check.option("--promises", "Test every promise this many times", 200)
+check.option("--worlds", "Draw this many worlds for coverage", 100)
+
+if __name__ == "__main__":
+    check()

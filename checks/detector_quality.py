@@ -1,0 +1,177 @@
+"""How well do detectors rank wrong answers, also with shuffled labels, on other sets and with few labels?
+
+    python checks/detector_quality.py --run RUN
+
+Steps: `table` compares the detectors of a run with the single-layer probe and with what the question alone tells;
+`null` gives AUROC with shuffled labels; `transfer` fits on one set, or on three, and tests on another; `labels` fits on
+fewer and fewer labels; `errors` gives AUROC by kind of error. RUN is a run that `anchorscope detect eval` has compared.
+By default `table` and `null`, which take minutes; the others fit detectors again, which takes hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anchorscope.detectors.catalogue import ScorerFitter, catalogue
+from anchorscope.detectors.compare import MEAN, by_error, compared, kinds_of_error, lookup
+from anchorscope.detectors.crossfit import Labelled, folds_for, pooled
+from anchorscope.detectors.inputs import Floats
+from anchorscope.detectors.scored import measured, read_scores
+from anchorscope.detectors.tables import read_labelled
+from anchorscope.detectors.training import area
+from anchorscope.pathways.intervals import estimate, mean_auroc, resample
+from anchorscope.probes.folds import Folds
+from anchorscope.store import Store
+from anchorscope.traces.record import TRACES
+from helpers.steps import Check, Figures, Options
+from helpers.tables import cells_of
+
+check = Check(__doc__)
+
+SHUFFLED = "scores_shuffled"
+CARRIED = ("confidence", "question_only", "single_layer", "joint", "combined")
+LABELS = (100, 200, 500, 1000, 1900)
+RESAMPLES = 500
+
+
+@check.step("run")
+def table(options: Options, work: Path) -> Figures:
+    """AUROC of every detector, its gain over the single-layer probe, and its gain over the question alone."""
+    store = Store.open(options.run)
+    cells = [measured(store, *cell) for cell in cells_of(store, "scores", options.model)]
+    rows = lookup(compared(cells))
+    out: Figures = {"cells": len(cells)}
+    for name in cells[0].auroc:
+        if ("all", MEAN, name, "auroc") not in rows:
+            continue
+        ahead = [rows[c.model, c.dataset, name, "beyond_question"] for c in cells if name in c.auroc]
+        each: dict[str, Any] = {}
+        for what in ("auroc", "auroc_minus_single_layer", "beyond_question"):
+            row = rows.get(("all", MEAN, name, what))
+            each[what] = [round(v, 4) for v in (row.value, row.low, row.high)] if row else None
+        each["cells beyond the question"] = sum(row.low > 0 for row in ahead)
+        out[name] = each
+        print(f"{name:22} {each}")
+    return out
+
+
+@check.step("run")
+def null(options: Options, work: Path) -> Figures:
+    """AUROC of every detector with shuffled labels: the mean over cells, with its interval."""
+    store, by_name = Store.open(options.run), dict[str, list[float]]()
+    for cell in cells_of(store, SHUFFLED, options.model):
+        samples, scores = read_scores(store, *cell, shuffled=True)
+        for name, each in scores.items():
+            by_name.setdefault(name, []).append(float(np.mean([area(row, samples.right) for row in each])))
+    out = {}
+    for name, values in by_name.items():
+        spread = 2.36 * float(np.std(values, ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+        mean = float(np.mean(values))
+        out[name] = {"auroc": round(mean, 4), "plus or minus": round(spread, 4), "holds": abs(mean - 0.5) <= spread}
+        print(f"{name:22} {out[name]}")
+    return out
+
+
+def _sets(store: Store, model: str) -> dict[str, Labelled]:
+    return {name: read_labelled(store, model, name) for _, name in cells_of(store, "traces", model)}
+
+
+def _models(store: Store, only: str | None) -> list[str]:
+    return list(dict.fromkeys(model for model, _ in cells_of(store, "traces", only)))
+
+
+def _carried() -> dict[str, ScorerFitter]:
+    return {name: catalogue()[name].fitter for name in CARRIED}
+
+
+@check.step("run", by_default=False)
+def transfer(options: Options, work: Path) -> Figures:
+    """AUROC of detectors fitted on one set, or on the three others, and tested on another."""
+    store, out = Store.open(options.run), Figures()
+    for model in _models(store, options.model):
+        out[model] = {name: {} for name in CARRIED}
+        sets = _sets(store, model)
+        for tested, samples in sets.items():
+            drawn = resample(samples.clusters, 1, RESAMPLES, 0)
+            sources = {name: each for name, each in sets.items() if name != tested}
+            if len(sources) > 1:
+                sources["others"] = pooled(list(sources.values()))
+            for fitted, source in sources.items():
+                training = source.training(np.arange(len(source.right)), 0)
+                for name, fitter in _carried().items():
+                    scores = fitter.fit(training).logits(samples.inputs)
+                    areas = mean_auroc(samples.right, scores[None, :, None], drawn)[:, 0]
+                    out[model][name][f"{fitted} > {tested}"] = [round(float(end), 3) for end in estimate(areas)]
+        for name, by_pair in out[model].items():
+            print(f"{model:14} {name:14} { {pair: numbers[0] for pair, numbers in by_pair.items()} }")
+    return out
+
+
+@check.step("run", by_default=False)
+def labels(options: Options, work: Path) -> Figures:
+    """AUROC within sets by the number of labels, all sets pooled: mean and spread over four folds."""
+    store, out = Store.open(options.run), Figures()
+    for model in _models(store, options.model):
+        sets = _sets(store, model)
+        samples = pooled(list(sets.values()))
+        kinds = np.array([name for name, each in sets.items() for _ in each.right])
+        out[model] = {}
+        for name, by_size in learning(samples, _carried(), folds_for(samples, 1, 4), kinds).items():
+            out[model][name] = {
+                size: [round(float(np.mean(areas)), 3), round(float(np.std(areas, ddof=1)), 3)]
+                for size, areas in by_size.items()
+                if areas
+            }
+            print(f"{model:14} {name:14} {out[model][name]}")
+    return out
+
+
+def learning(
+    samples: Labelled, fitters: Mapping[str, ScorerFitter], folds: Folds, kinds: np.ndarray
+) -> dict[str, dict[int, list[float]]]:
+    """By detector and number of labels: AUROC of each test fold, fitted on so many of its training samples."""
+    out: dict[str, dict[int, list[float]]] = {name: {size: [] for size in LABELS} for name in fitters}
+    for fold in range(folds.count):
+        test = np.flatnonzero(folds.fold[0] == fold)
+        train = np.flatnonzero(folds.training(0, fold, 0))
+        order = np.random.default_rng([0, fold, 19]).permutation(train)
+        for size in LABELS:
+            if size > len(train):
+                continue
+            training = samples.training(np.sort(order[:size]), 0)
+            for name, fitter in fitters.items():
+                logits = fitter.fit(training).logits(samples.inputs.of(test))
+                out[name][size].append(_within(logits, samples.right[test], kinds[test]))
+    return out
+
+
+def _within(logits: Floats, right: np.ndarray, kinds: np.ndarray) -> float:
+    """The mean of AUROC within each set: to know which set an answer is of earns nothing."""
+    return float(np.nanmean([area(logits[kinds == kind], right[kinds == kind]) for kind in np.unique(kinds)]))
+
+
+@check.step("run", by_default=False)
+def errors(options: Options, work: Path) -> Figures:
+    """AUROC of all right answers against the wrong answers of one kind."""
+    store, out = Store.open(options.run), Figures()
+    for model, dataset in cells_of(store, "scores", options.model):
+        samples, scores = read_scores(store, model, dataset)
+        kinds = {row.id: row.kind for row in store.results(model, dataset).table(TRACES)}
+        told = kinds_of_error(samples.inputs.answers, samples.right, [kinds[name] for name in samples.inputs.ids])
+        some = {name: each for name, each in scores.items() if name in CARRIED}
+        found = {f"{kind}: {name}": estimate(each) for (name, kind), each in by_error(samples, told, some).items()}
+        counts = {kind: told.count(kind) for kind in dict.fromkeys(told) if kind}
+        rows = {key: [round(float(each), 3) for each in value] for key, value in found.items()}
+        out[f"{model}, {dataset}"] = {"counts": counts, **rows}
+        print(model, dataset, counts, {key: value[0] for key, value in rows.items()})
+    return out
+
+
+check.option("--model", "Look at the model NAME of the run instead of all models", metavar="NAME")
+
+if __name__ == "__main__":
+    check()

@@ -1,0 +1,121 @@
+"""How often are the answers that the grader calls right really right, and how many right answers does it miss?
+
+    python checks/grader_against_readers.py count --run RUN                        precision and misses, with intervals
+    python checks/grader_against_readers.py draw --run RUN --sheets DIR --draw 1   sheets of answers, to be read again
+
+What readers judged lies in checks/judged, which says how. RUN is a run of the study small-models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from anchorscope.answers.record import ANSWERS
+from anchorscope.grades.grading import RULES, grader, with_rules
+from anchorscope.questions.record import QUESTIONS
+from anchorscope.store import Store
+from helpers.steps import Check, Figures, Options
+from helpers.tables import share
+
+check = Check(__doc__)
+
+JUDGED = Path(__file__).with_name("judged")
+ADDED = {"echoes", "small_words", "both", "beginnings", "titles", "schedules", "surplus"}  # since the first draw
+BEFORE = with_rules(RULES - ADDED)
+NOW = grader()
+RIGHT, WRONG = 80, 30
+LAST = 3  # the draw after which no rule was made
+
+
+def cells(store: Store) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    """Every model and set with answers, and its rows with the grade before and now."""
+    for model in store.study.models:
+        for dataset in store.study.datasets:
+            cell = store.results(model.name, dataset.name)
+            if not cell.complete(ANSWERS):
+                continue
+            rows = []
+            for question, answer in zip(
+                store.questions(dataset.name).table(QUESTIONS), cell.table(ANSWERS), strict=True
+            ):
+                given = (answer.answer, question.answers, question.question)
+                rows.append({"id": question.id, "question": question.question, "accepted": question.answers[:12],
+                             "answer": answer.answer, "before": BEFORE(*given).judgement,
+                             "now": NOW(*given).judgement})  # fmt: skip
+            yield model.name, dataset.name, rows
+
+
+def drawn(rows: list[dict[str, Any]], draw: int, seen: set[str]) -> list[dict[str, Any]]:
+    """The answers of one draw."""
+    order = sorted(rows, key=lambda row: hashlib.blake2b(f"0/reading/{draw}/{row['id']}".encode()).digest())
+    by = "before" if draw == 1 else "now"
+    right = [row for row in order if row[by] == "right" and row["id"] not in seen][:RIGHT]
+    wrong = [row for row in order if row[by] == "wrong" and row["answer"]][:WRONG] if draw == 1 else []
+    return [{**row, "graded": row[by]} for row in right + wrong]
+
+
+def read(model: str, dataset: str, draw: int) -> list[dict[str, str]]:
+    """What readers judged."""
+    path = JUDGED / f"{model}-{dataset}-{draw}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@check.step("run", by_default=False)
+def draw(options: Options, work: Path) -> dict[str, int]:
+    """Write a sheet for each model and set, in an order that does not give the grade away."""
+    options.sheets.mkdir(parents=True, exist_ok=True)
+    counts = {}
+    for model, dataset, rows in cells(Store.open(options.run)):
+        seen = {row["id"] for earlier in range(1, options.draw) for row in read(model, dataset, earlier)}
+        picked = drawn(rows, options.draw, seen)
+        picked.sort(key=lambda row: hashlib.blake2b(row["id"].encode()).digest())
+        lines = [json.dumps({k: row[k] for k in ("id", "question", "accepted", "answer")}, ensure_ascii=False)
+                 for row in picked]  # fmt: skip
+        sheet = options.sheets / f"{model}-{dataset}-{options.draw}.jsonl"
+        sheet.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        counts[sheet.name] = len(picked)
+    return counts
+
+
+@check.step("run")
+def count(options: Options, work: Path) -> Figures:
+    """Precision of what is called right, before and now, and right answers among those called wrong."""
+    table: Figures = {}
+    for model, dataset, rows in cells(Store.open(options.run)):
+        by_id = {row["id"]: row for row in rows}
+        first, last = read(model, dataset, 1), read(model, dataset, LAST)
+        called_right = [row for row in first if row["graded"] == "right"]
+        read_rows = {
+            "before": called_right,
+            "now, of the first draw": [row for row in called_right if by_id[row["id"]]["now"] == "right"],
+            "now": [row for row in last if by_id[row["id"]]["now"] == "right"],
+            "missed": [row for row in first if row["graded"] == "wrong"],
+        }
+        line: dict[str, Any] = {
+            "right": sum(row["now"] == "right" for row in rows),
+            "cannot tell": sum(row["now"] == "cannot_tell" for row in rows),
+            "answers": len(rows),
+        }
+        print(f"{model}/{dataset}: {line['right']} right, {line['cannot tell']} cannot tell, of {line['answers']}")
+        for name, judged in read_rows.items():
+            told = [row for row in judged if row["verdict"] != "cannot_tell"]
+            line[name] = share(sum(row["verdict"] == "right" for row in told), len(told))
+        untold = [row for row in first if by_id[row["id"]]["now"] == "cannot_tell"]
+        line["right among what cannot be told now"] = share(sum(r["verdict"] == "right" for r in untold), len(untold))
+        for name, each in line.items():
+            if isinstance(each, dict):
+                interval = f"{each['percent']:5} % [{each['low']}, {each['high']}]"
+                print(f"  {name:36}{each['k']:4} of {each['n']:3}  {interval}")
+        table[f"{model}/{dataset}"] = line
+    return table
+
+
+check.option("--sheets", "Write the sheets to this folder", Path("sheets"), type=Path)
+check.option("--draw", "Make the sheets of this draw", 1, choices=[1, 2, 3])
+
+if __name__ == "__main__":
+    check()

@@ -1,0 +1,1 @@
+"""Parts that several checks share. None of them is a check."""

@@ -1,0 +1,43 @@
+"""Do the pictures in results/ follow from the tables beside them? Draw all of them again.
+
+    python checks/results_redrawn.py            every results/*/ with a delta_p.csv, in place, and results/published
+    python checks/results_redrawn.py FOLDER …   only these folders
+
+No run and no model is needed. tests/checks/test_redraw.py holds the pictures to their tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from helpers.published_figures import read_described, write_published
+from helpers.redraw import FIRST, redraw, statistics_of, studies_in
+from helpers.steps import ROOT, new_parser, print_json
+
+RESULTS = ROOT / "results"
+DESCRIBED = RESULTS / "published" / "described.csv"
+# what a reader must know beside a model's name
+QUANTISED = dict.fromkeys(("SmolLM2-135M", "Gemma-3-270m", "Qwen2.5-Coder-0.5B", "Qwen2.5-Coder-1.5B"), "4-bit")
+
+
+def redraw_published() -> list[Path]:
+    """Draw what the descriptions say of the published figures above our lines."""
+    ours = [row for folder in studies_in(RESULTS) for row in statistics_of(folder / f"{FIRST}.csv")]
+    return write_published(read_described(DESCRIBED), ours, DESCRIBED.parent, QUANTISED)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw, and print how many files each folder got."""
+    parser = new_parser(__doc__)
+    which = "Draw only the figures of FOLDER (default: all folders of results/, and results/published)."
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help=which)
+    folders: list[Path] = parser.parse_args(arguments).folders
+    written = {str(folder): len(redraw(folder)) for folder in folders or studies_in(RESULTS)}
+    if not folders:
+        written[str(DESCRIBED.parent)] = len(redraw_published())
+    print_json(written)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""What generated blocks of the pages say, each a function that reads the code: columns, stages, charts, rooms …"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args
+
+from anchorscope.detectors.catalogue import catalogue
+from anchorscope.detectors.record import RECORDED, VERDICT_SCHEMA, Route, Verdict
+from anchorscope.evidence.experiments import experiments
+from anchorscope.pathways.chart import LETTERS
+from anchorscope.pathways.shifts import ANCHORS
+from anchorscope.pathways.splits import GROUPS, STRATA, WAYS
+from anchorscope.pathways.statistics import CORRECTIONS, DIFFERENCES, PERMUTED, STRATIFIED
+from anchorscope.questions.definition import FieldMap, HubSource, SetDefinition
+from anchorscope.report.charts import CHARTS, OVERVIEW, TABS, evidence_charts
+from anchorscope.report.draw.detectors import LOOKS
+from anchorscope.run import stages as declared
+from anchorscope.store import Kind, StageDef
+from anchorscope.store.table import field_docs
+from anchorscope.study.terms import CONDITIONS, Position, Site
+
+ROOT = Path(__file__).parents[2]
+NEEDS = {"nothing": "no model", "tokenizer": "tokenizer", "generation": "model, to generate", "weights": "model"}
+WANTED = {"always": "every study", "with_map": "studies with `map`", "with_evidence": "studies with `evidence`"}
+WANTED |= {"_measures_mass": "studies that measure attention mass", "on_demand": "no study (made on demand)"}
+
+
+def markdown(head: str, rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; `head` has the names of its columns, with bars between them."""
+    lines = [f"| {head} |", "|---" * (head.count("|") + 1) + "|"]
+    for row in rows:
+        cells = [re.sub(r"(`[^`]*`)|<", lambda m: m[1] or "&lt;", cell).replace("|", r"\|") for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def ticked(names: Iterable[str]) -> str:
+    """Names as code, with commas between them."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def one_for(stage: StageDef) -> str:
+    """What a stage has one table for."""
+    cell = "model, dataset and read point" if stage.per_point else "model and dataset"
+    return {"dataset": "dataset", "cell": cell, "study": f"{cell}, from the tables of all models"}[stage.scope]
+
+
+def wanted_by(stage: StageDef) -> str:
+    """Which studies make a stage; for a rule that has no words here, its own text."""
+    return WANTED.get(stage.wanted.__name__) or stage.wanted.__doc__ or stage.wanted.__name__
+
+
+def folder_of(stage: StageDef, kind: Kind[Any]) -> str:
+    """Where in a run the shards of a table are."""
+    cell = "questions/<dataset>" if stage.scope == "dataset" else "<model>/<dataset>"
+    return f"`{cell}/{kind.name}{'-<site>-<position>' if stage.per_point else ''}/`"
+
+
+def row_of(kind: Kind[Any]) -> str:
+    """What one row of a table is: the text of its record, without the table's name in front."""
+    name, colon, text = " ".join((kind.record.__doc__ or "").split()).partition(": ")
+    return (text if colon else name.partition(". ")[2]).rstrip(".")
+
+
+def stages() -> str:
+    """Every stage, in order."""
+    rows = []
+    for stage in declared.all_stages():
+        makes = ", ".join(f"[`{kind.name}`](#{kind.name})" for kind in stage.tables)
+        how = "at once" if stage.whole else "in shards"
+        reads = ticked(stage.after) or "–"
+        rows.append([f"`{stage.name}`", makes, reads, NEEDS[stage.needs], one_for(stage), how, wanted_by(stage)])
+    return markdown("stage | makes | reads | computes with | one table for each | made | wanted by", rows)
+
+
+def folders() -> str:
+    """Where every table is in a run, and what one row is."""
+    every = declared.tables().values()
+    return markdown("folder | one row | wanted by", ([folder_of(s, k), row_of(k), wanted_by(s)] for s, k in every))
+
+
+def columns(place: str) -> str:
+    """The columns of a record, which is given as room.module.Class."""
+    module, _, name = place.rpartition(".")
+    record = getattr(import_module(f"anchorscope.{module}"), name)
+    rows = []
+    for field in dataclasses.fields(record):
+        kind, _, optional = field.type.partition(" | ")
+        rows.append([f"`{field.name}`", f"`{kind}`{' or null' if optional else ''}", field_docs(record)[field.name]])
+    return markdown("column | type | meaning", rows)
+
+
+def tables() -> str:
+    """Every table with its stage, its scope and its columns."""
+    parts: list[str] = []
+    first: dict[type[Any], str] = {}
+    for stage, kind in declared.tables().values():
+        made = f"The stage `{stage.name}` makes one table for each {one_for(stage)}, in {folder_of(stage, kind)}"
+        parts += [f"### `{kind.name}`", f"One row: {row_of(kind)}.", f"{made}; wanted by {wanted_by(stage)}."]
+        before = first.setdefault(kind.record, kind.name)
+        place = f"{kind.record.__module__.removeprefix('anchorscope.')}.{kind.record.__name__}"
+        parts.append(columns(place) if before == kind.name else f"The columns are those of [`{before}`](#{before}).")
+    return "\n\n".join(parts)
+
+
+def pathways() -> str:
+    """The values of those columns of the `pathways` table that have a few."""
+    values = {
+        "site": ticked(get_args(Site)),
+        "position": ticked(get_args(Position)),
+        "condition": ticked((*CONDITIONS, PERMUTED, *("-".join(pair) for pair in DIFFERENCES))),
+        "split": ticked(("none", *(by + way for way in WAYS.values() for by in ("layer", "anchor")))),
+        "anchor": ticked(("none", *ANCHORS)),
+        "correction": ticked(CORRECTIONS),
+        "group": ticked((*GROUPS, "Q-A")),
+        "stratum": f"{ticked(STRATA)}; other than `all` for {ticked(STRATIFIED)} and for differences",
+    }
+    return markdown("column | values", ([f"`{name}`", text] for name, text in values.items()))
+
+
+def charts() -> str:
+    """Every chart: its rows of panels, the table its numbers are from, and its part of the report."""
+    rows, parts = [], {OVERVIEW: "First screen", **TABS}
+    for chart in (*CHARTS.values(), *evidence_charts().values()):
+        titles = [f"({LETTERS[at]}) {row.title}" for at, row in enumerate(chart.rows) if row.title]
+        shown = "; ".join(titles) or chart.caption.partition(":")[0]
+        table = "`pathways`" if chart.name in CHARTS else "`evidence`"
+        rows.append([f"`{chart.name}`", shown, table, parts.get(chart.tab, chart.tab)])
+    return markdown("chart | rows | numbers from | part of the report", rows)
+
+
+def claims() -> str:
+    """Every claim of the ledger."""
+    rows = []
+    for each in experiments():
+        for claim in (*each.claims, *(one.claim for one in each.together), *(one.claim for one in each.pairs)):
+            holds = f"{claim.side} {claim.threshold:g}".replace("-", "−")
+            rows.append([f"`{claim.name}`", claim.statement, claim.statistic, claim.control, holds])
+    return markdown("claim | statement | what is measured | held against | holds if", rows)
+
+
+def detectors() -> str:
+    """Every detector."""
+    rows = ([f"`{each.name}`", each.title, LOOKS[each.side], each.passes] for each in catalogue().values())
+    return markdown("detector | called in tables | looks at | takes beside generating", rows)
+
+
+def verdict() -> str:
+    """The fields of a verdict's JSON."""
+    texts = {"schema": f"The version of this record: {VERDICT_SCHEMA}."}
+    texts |= {name: field_docs(Verdict)[name] for name in (*RECORDED, "route")}
+    texts |= {f"route.{name}": text for name, text in field_docs(Route).items()}
+    return markdown("field | meaning", ([f"`{name}`", text] for name, text in texts.items()))
+
+
+def set_definition() -> str:
+    """The keys of a question set's definition."""
+    rows = []
+    for before, spec in (("", SetDefinition), ("hub.", HubSource), ("fields.", FieldMap)):
+        for name, field in spec.model_fields.items():
+            default = "required" if field.is_required() else f"`{field.default}`" if field.default else "–"
+            rows.append([f"`{before}{name}`", field.description or "", default])
+    return markdown("key | meaning | default", rows)
+
+
+def rooms() -> str:
+    """The rooms from the top down, in the order that import-linter holds, with what each says of itself."""
+    layers = re.findall(r"^layers = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S)[0]
+    rows = []
+    for name in re.findall(r"anchorscope\.(\w+)", layers):
+        room = ROOT / "src" / "anchorscope" / name
+        file = room / "__init__.py" if room.is_dir() else room.with_suffix(".py")
+        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        rows.append([f"`{name}/`" if room.is_dir() else f"`{name}.py`", text.partition("\n")[0]])
+    return markdown("room | what is in it", rows)
+
+
+MADE = (stages, folders, columns, tables, pathways, charts, claims, detectors, verdict, set_definition, rooms)
+BLOCKS: dict[str, Callable[..., str]] = {each.__name__: each for each in MADE}
+"""By the name that pages have for them."""
