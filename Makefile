@@ -25,8 +25,16 @@ given = $(foreach each,$(1),$(if $($(each)),$(FLAG_$(each)) $($(each))))
 # $(call measure,CHECK,NEEDED,OPTIONAL): carry out a check
 measure = $(call need,$(2))$(PYTHON) checks/$(1).py $(call given,$(2) $(3))
 
-.PHONY: check lint types test docs results bench
+.PHONY: check quick lint types test docs results bench
 check: lint types test
+
+# while you write: lint, types, and the tests of what differs from main, side by side (tests/of_changes.py)
+quick:
+	@$(MAKE) --no-print-directory -j 2 lint types test-changes
+
+.PHONY: test-changes
+test-changes:
+	PYTHONPATH=tests $(PYTHON) -m pytest -q -p of_changes --durations=5 || [ $$? -eq 5 ]
 
 lint:
 	$(PYTHON) -m ruff format --check .
@@ -92,14 +100,20 @@ verify-detectors:
 	$(if $(RUN),$(call measure,detector_in_use,RUN))
 
 # --- what users see
-.PHONY: verify-report verify-commands verify-demo verify-library
+.PHONY: verify-report verify-search verify-commands verify-trial verify-demo verify-library
 
 # in a real browser ($CHROMIUM or /usr/bin/chromium, Node 20)
 verify-report:
 	$(call measure,report_in_browser,,RUN)
 
+verify-search:
+	$(call measure,docs_search)
+
 verify-commands:
 	$(call measure,commands_and_mistakes,DATA,BEFORE)
+
+verify-trial:
+	$(call measure,new_user_trial,,BEFORE)
 
 verify-demo:
 	$(call measure,first_chart,DATA MODELS)

@@ -25,6 +25,7 @@ from hypothesis import settings
 from anchorscope import Study
 from anchorscope.store.files import path_of
 from hub_server import Hub, serve
+from pages import Performer
 from s3_server import BUCKET, serve_s3
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 settings.register_profile("any machine", deadline=None)  # a busy one stops for a second now and then
 settings.load_profile("any machine")
 # what takes longest is begun first, so that no process is left with it when the others are done
-LONG = ("whole", "run/test_ray", "tests/test_docs", "run/test_stages", "traces/test_saliency", "traces/test_tracer")
+LONG = ("whole", "run/test_ray", "hub", "run/test_stages", "figures", "run/test_demo", "run/test_on_s3")
+# fixtures whose users go to one process; with the hub also goes the process that performs pages
+SHARING = ("hub", "whole", "figures")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "qa"
 
 
@@ -41,15 +44,29 @@ def pytest_sessionfinish() -> None:
     shutil.rmtree(CACHE, ignore_errors=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of one file go to one process, as they share models; so do all that use the whole run."""
+    """The tests of one file go to one process, as they share models; so do all files that share something large."""
     order = {name: place for place, name in enumerate(LONG)}
-    using = {item.path for item in items if "whole" in getattr(item, "fixturenames", ())}
+    using = {item.path: name for item in items for name in SHARING if name in getattr(item, "fixturenames", ())}
     files = {path: f"{path.parent.name}/{path.stem}" for path in {item.path for item in items}}
-    groups = {item: "whole" if item.path in using else files[item.path] for item in items}
+    groups = {item: using.get(item.path, files[item.path]) for item in items}
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
+        if group in LONG:
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: order.get(groups[item], len(LONG)))
+
+
+@pytest.fixture(scope="session")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every chart of made-up numbers, in every format."""
+    from anchorscope.report.figures import draw
+    from figure_rows import MODELS, SETS, numbers
+
+    folder = tmp_path_factory.mktemp("figures") / "new"
+    draw(numbers(), list(MODELS), SETS, folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -113,8 +130,16 @@ def make_study(tmp_path: Path) -> Callable[..., Study]:
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@pytest.fixture(scope="session")
+def performer() -> Iterator[Performer]:
+    """The process that runs pages of the documentation, and commands with an environment of their own."""
+    performer = Performer()
+    yield performer
+    performer.close()
+
+
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Cli:
     """Run the command in an empty folder: in this process, or in one of its own where it talks to a hub."""
 
     def run(
@@ -123,17 +148,10 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
         if hub is None and not process and not env:
             monkeypatch.chdir(tmp_path)
             return in_process(*arguments)
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "ANCHORSCOPE"))}
         endpoint = hub.url if hub else "http://127.0.0.1:9"  # nothing listens on the discard port
-        clean |= {
-            "HF_HOME": str(tmp_path / "hf"),
-            "HF_ENDPOINT": endpoint,
-            "COLUMNS": "200",
-            "ANCHORSCOPE_CACHE": CACHE,
-        }
-        clean |= env
-        command = [sys.executable, "-m", "anchorscope.cli", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=120)
+        env = {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": endpoint, "COLUMNS": "200", **env}
+        performer: Performer = request.getfixturevalue("performer")
+        return performer.command(arguments, tmp_path, env)
 
     return run
 

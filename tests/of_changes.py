@@ -54,6 +54,7 @@ def concerns(path: Path, changed: set[Path]) -> bool:
     return path in changed or path.parent.name in rooms or bool(imports_of(path) & modules)
 
 
+@pytest.hookimpl(trylast=True)  # when conftest.py has said which are slow
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     changed = changed_files()
     about = {path: concerns(path, changed) for path in {item.path for item in items}}

@@ -1,7 +1,8 @@
 """Pages are performed: files written, commands and Python run, in the order of the page, and what they print is kept.
 
 A page is performed by a process that has loaded torch and the package once and forks for each page, and again for each
-command: nothing passes from one command to the next but files, and nothing is imported twenty times.
+command: nothing passes from one command to the next but files, and nothing is imported twenty times. Single commands
+that need an environment of their own, such as another hub, are run by the same process in the same way.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -91,9 +93,13 @@ def _command(line: str) -> int:
     """A command as the shell would run it; anchorscope's own without a new interpreter."""
     if not line.startswith("anchorscope ") or set(line) & SHELL:
         return subprocess.run(line, shell=True).returncode
-    sys.argv = shlex.split(line)
+    return _own_command(shlex.split(line))
+
+
+def _own_command(words: list[str]) -> int:
     from anchorscope.cli import main
 
+    sys.argv = words
     main()
     return 0
 
@@ -156,17 +162,40 @@ def perform(page: Path, swaps: dict[str, str]) -> Iterator[Done]:
                 return
 
 
+def _enter(env: dict[str, str]) -> None:
+    """Take these variables, also where a library has read them when it was loaded."""
+    os.environ.update(env)
+    constants = importlib.reload(importlib.import_module("huggingface_hub.constants"))
+    importlib.reload(importlib.import_module("datasets.config"))
+    importlib.import_module("huggingface_hub.hf_api").api.endpoint = constants.ENDPOINT
+    console = importlib.import_module("anchorscope.cli.console")
+    console.out.width = console.err.width = int(env["COLUMNS"])
+
+
+def _page(asked: dict[str, Any]) -> int:
+    done = [asdict(part) for part in perform(Path(asked["page"]), asked["swaps"])]
+    Path(asked["report"]).write_text(json.dumps(done), encoding="utf-8")
+    return 0
+
+
+def _single(asked: dict[str, Any]) -> int:
+    """One command, with its output and its errors in files of their own."""
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    return _own_command(["anchorscope", *asked["arguments"]])
+
+
 def _serve() -> None:
     for name in LOADED:
         importlib.import_module(name)
+    importlib.import_module("anchorscope.report.draw.files").FORMATS.pop("pdf")  # slow, and no page shows it
     for request in sys.stdin:
         asked = json.loads(request)
 
         def act(asked: dict[str, Any] = asked) -> int:
             os.chdir(asked["folder"])
-            done = [asdict(each) for each in perform(Path(asked["page"]), asked["swaps"])]
-            Path(asked["report"]).write_text(json.dumps(done), encoding="utf-8")
-            return 0
+            _enter(asked["env"])
+            return (_page if "page" in asked else _single)(asked)
 
         code = _forked(act, 2)
         sys.stdout.write(f"{code}\n")
@@ -177,26 +206,39 @@ def _serve() -> None:
 
 
 class Performer:
-    """The process that performs pages."""
+    """The process that performs pages and single commands, each with its own variables beside those it began with."""
 
-    def __init__(self, env: dict[str, str]) -> None:
+    def __init__(self) -> None:
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))}
+        env |= {"OMP_NUM_THREADS": "1", "PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
         self._process = subprocess.Popen(
             [sys.executable, "-W", "error::UserWarning", __file__],
             env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def __call__(self, page: Path, folder: Path, swaps: dict[str, str] | None = None) -> list[Done]:
+    def __call__(self, page: Path, folder: Path, env: dict[str, str], swaps: dict[str, str]) -> list[Done]:
         """Perform a page in a folder."""
         report = folder / ".performed.json"
-        asked = {"page": str(page), "folder": str(folder), "swaps": swaps or {}, "report": str(report)}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        assert self._process.stdout.readline() == "0\n", f"{page.name} could not be performed"
+        code = self._ask(folder, env, page=str(page), swaps=swaps, report=str(report))
+        assert code == 0, f"{page.name} could not be performed"
         done = [Done(**each) for each in json.loads(report.read_text(encoding="utf-8"))]
         report.unlink()
         return done
+
+    def command(self, arguments: tuple[str, ...], folder: Path, env: dict[str, str]) -> CompletedProcess[str]:
+        """Run one command of anchorscope in a folder."""
+        with tempfile.TemporaryDirectory() as place:
+            out, err = Path(place) / "out", Path(place) / "err"
+            code = self._ask(folder, env, arguments=arguments, out=str(out), err=str(err))
+            return CompletedProcess(arguments, code, out.read_text("utf-8"), err.read_text("utf-8"))
+
+    def _ask(self, folder: Path, env: dict[str, str], **asked: Any) -> int:
+        """Have something done; its exit code."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"folder": str(folder), "env": env, **asked}) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
 
     def close(self) -> None:
         assert self._process.stdin is not None

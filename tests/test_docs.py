@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +79,7 @@ class Workshop:
     """Where pages that need a model are performed."""
 
     perform: Performer
+    env: dict[str, str]
     sets: Path
     tutorial: Path
     done: list[Done]
@@ -102,7 +101,7 @@ def trivia(rows: list[dict[str, object]]) -> Repo:
 
 
 @pytest.fixture(scope="module")
-def workshop(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+def workshop(hub: Hub, performer: Performer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     """A tiny model under the name of the pages' model, and the tutorial, performed once."""
     from speaker import make_speaker, write_sets
 
@@ -113,13 +112,10 @@ def workshop(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wor
     repos = dict(hub.repos)
     hub.repos[f"models/{MODEL}"] = Repo({path.name: path.read_bytes() for path in (place / "speaker").iterdir()})
     hub.repos["datasets/mandarjoshi/trivia_qa"] = trivia(rows)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "ANCHORSCOPE"))}
-    env |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(place / "hf"), "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
-    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
-    perform = Performer(env)
+    env = {"HF_ENDPOINT": hub.url, "HF_HOME": str(place / "hf"), "COLUMNS": "80"}
     (place / "tutorial").mkdir()
-    yield Workshop(perform, sets, place / "tutorial", perform(TUTORIAL, place / "tutorial", SMALLER))
-    perform.close()
+    done = performer(TUTORIAL, place / "tutorial", env, SMALLER)
+    yield Workshop(performer, env, sets, place / "tutorial", done)
     hub.repos = repos
 
 
@@ -145,7 +141,7 @@ def test_the_page_is_true(page: Path, workshop: Workshop, tmp_path: Path):
             shutil.copytree(workshop.tutorial, folder)
         else:
             folder.mkdir()
-        performed = workshop.perform(page, folder, SMALLER)
+        performed = workshop.perform(page, folder, workshop.env, SMALLER)
     for done in performed:
         agrees(done, numbers=not needs_a_model(page))
 
@@ -153,7 +149,7 @@ def test_the_page_is_true(page: Path, workshop: Workshop, tmp_path: Path):
 def test_the_library_page_runs(workshop: Workshop, tmp_path: Path):
     """What it shows is the real model's, whose 30 layers a tiny one has not: `make verify-library` compares that."""
     shutil.copytree(workshop.sets, tmp_path / "qa")
-    performed = workshop.perform(LIBRARY, tmp_path, SMALLER)
+    performed = workshop.perform(LIBRARY, tmp_path, workshop.env, SMALLER)
     for done in performed:
         assert "[exit " not in done.printed, f"{done.what}\n{done.printed[-3000:]}"
     assert performed[-1].shown == performed[-1].printed  # the refusals

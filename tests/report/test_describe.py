@@ -29,6 +29,7 @@ from anchorscope.store.table import Plan
 from anchorscope.study.terms import MIN_GROUP, ReadPoint
 from conftest import Cli, assert_mendable
 from figure_rows import MODELS, SETS, number, numbers
+from whole import only_svg
 
 POINT = ReadPoint("mlp", "answer_last")
 SHOWN = dict(zip(SETS, ("PopQA", "TriviaQA", "HotpotQA", "NQ"), strict=True))
@@ -514,16 +515,9 @@ def test_alt_text_stays_short_for_many_models_and_long_names():
     assert text.endswith("part of the gap between them holds by definition.")
 
 
-@pytest.fixture(scope="module")
-def folder(rows: list[Statistic], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("figures")
-    draw(rows, list(MODELS), SETS, folder)
-    return folder
-
-
 @pytest.mark.parametrize("name", CHARTS)
-def test_files_carry_the_alt_text(name: str, rows: list[Statistic], folder: Path):
-    expected = alt_of(rows, name=name)
+def test_files_carry_the_alt_text(name: str, rows: list[Statistic], figures: Path):
+    folder, expected = figures, alt_of(rows, name=name)
     root = ET.parse(folder / f"{name}.svg").getroot()
     first = next(iter(root))
     assert (first.tag, first.text) == ("{http://www.w3.org/2000/svg}desc", expected)
@@ -547,7 +541,8 @@ def unescaped(text: bytes) -> bytes:
 def test_odd_names_do_not_break_the_files(tmp_path: Path):
     odd = 'a<b> & "c" \\ (d) ]]> \x1b[1m'
     rows = [*line(odd, VALLEY, model=odd), *line(odd, FLAT, "A", model=odd)]
-    draw(rows, [odd], [odd], tmp_path)
+    with only_svg():
+        draw(rows, [odd], [odd], tmp_path)
     description = next(iter(ET.parse(tmp_path / "delta_p.svg").getroot())).text or ""
     assert 'a<b> & "c" \\ (d) ]]> \\x1b[1m' in description
     assert description == alt_of(rows, {odd: 8}, [odd])

@@ -28,6 +28,7 @@ from anchorscope.report.figures import draw
 from anchorscope.report.text.caption import caption
 from anchorscope.study.terms import ReadPoint
 from figure_rows import MODELS, SETS, number, numbers
+from whole import only_svg
 
 ODD = "_my-own 50% set_$x_1$ & <more> {of} " + "very-" * 12 + "long"
 PLACE = ReadPoint("mlp", "answer_last")
@@ -69,12 +70,13 @@ def rows() -> list[Statistic]:
 
 
 @pytest.fixture(scope="module")
-def folder(rows: list[Statistic], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("figures") / "new"
-    written = draw(iter(rows), list(MODELS), SETS, folder)
+def folder(figures: Path) -> Path:
+    return figures
+
+
+def test_every_chart_is_five_files(folder: Path):
     expected = {f"{name}.{suffix}" for name in CHARTS for suffix in ("png", "svg", "pdf", "csv", "txt")}
-    assert {path.name for path in written} == expected == {path.name for path in folder.iterdir()}
-    return folder
+    assert {path.name for path in folder.iterdir()} == expected
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -293,7 +295,8 @@ def test_names_are_drawn_letter_by_letter(tmp_path: Path):
     odd = "_a$x_1$ & <50%> {0}"
     rows = [*delta_p(odd, odd, [-1.0, -2.0]), *delta_p(odd, odd, [-1.0, -2.0], "A")]
     rows += [number(model=odd, dataset=odd, condition="clean", statistic="auroc", value=0.7, low=0.6, high=0.8, n=40)]
-    draw(rows, [odd], [odd], tmp_path)
+    with only_svg():
+        draw(rows, [odd], [odd], tmp_path)
     escaped = odd.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     chart, auroc = (tmp_path / f"{name}.svg" for name in ("delta_p", "auroc"))
     assert f"Q-Anchored ({escaped})" in chart.read_text(encoding="utf-8")
@@ -309,15 +312,18 @@ def test_the_same_numbers_give_the_same_bytes(rows: list[Statistic], folder: Pat
         "from pathlib import Path\n"
         "from anchorscope.report.figures import draw\n"
         "from figure_rows import MODELS, SETS, numbers\n"
-        "draw(numbers(), list(MODELS), SETS, Path(sys.argv[1]))\n"
+        "from anchorscope.report.charts import CHARTS\n"
+        "chosen = {name: CHARTS[name] for name in ('delta_p', 'auroc')}\n"
+        "draw(numbers(), list(MODELS), SETS, Path(sys.argv[1]), charts=chosen)\n"
         "assert matplotlib.rcParams['font.size'] == 20\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONHASHSEED": "4711", "PYTHONPATH": paths}
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], env=environment, check=True, timeout=300)
-    for path in folder.iterdir():
-        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+    assert len(list(tmp_path.iterdir())) == 2 * 5
+    for path in tmp_path.iterdir():
+        assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def test_files_are_fit_for_a_paper(folder: Path):
@@ -335,7 +341,8 @@ def test_files_are_fit_for_a_paper(folder: Path):
 
 def test_rows_without_numbers_are_left_out_and_the_caption_says_so(rows: list[Statistic], tmp_path: Path):
     some = [row for row in rows if row.condition == "knockout" and row.statistic == "delta_p"]
-    written = {path.name for path in draw(some, list(MODELS), SETS, tmp_path)}
+    with only_svg():
+        written = {path.name for path in draw(some, list(MODELS), SETS, tmp_path)}
     assert not any(name.startswith("auroc") for name in written)
     figure = chart_of("delta_p_controlled", some)
     assert len(figure.axes) == 2

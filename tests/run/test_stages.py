@@ -37,6 +37,7 @@ from anchorscope.store.stage import with_evidence
 from anchorscope.traces.record import TRACES
 from reading_pages import Opened
 from tiny_study import write_study
+from whole import SUFFIXES, only_svg
 
 SOURCE = Path(anchorscope.__file__).parent
 SETS = {"north": (34, 36), "south": (32, 34)}
@@ -176,7 +177,7 @@ def done(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sto
     register(TOY_EXPERIMENT)
     try:
         root = tmp_path_factory.mktemp("runs") / "s"
-        with Store.writing(root, study) as store:
+        with only_svg(), Store.writing(root, study) as store:
             Pipeline(store)()
             compare_run(
                 store, EvalPlan(repeats=1, other="one", answers=2), ["one"], list(SETS), silent, lambda text: None
@@ -195,7 +196,7 @@ def test_an_experiment_by_one_registration_is_in_status_ledger_figures_and_repor
     assert printed.exit_code == 0, printed.output
     assert "Answers are shorter than a hundred tokens" in printed.output
     # 3. the figures
-    for suffix in ("png", "svg", "pdf", "csv", "txt"):
+    for suffix in SUFFIXES:
         assert (done.root / "figures" / "mlp-answer_last" / f"toy.{suffix}").stat().st_size > 0
     # 4. the report
     written = CliRunner().invoke(app, ["report", str(done.root)])

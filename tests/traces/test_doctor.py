@@ -21,7 +21,7 @@ from anchorscope.traces.doctor import CHECKS, Doctor
 from anchorscope.traces.health import require_health
 from anchorscope.traces.knockout import NOTHING, Cut
 from anchorscope.traces.layout import Layout
-from tiny import FAMILIES, load_tiny
+from tiny import FAMILIES, PLAIN, load_tiny
 
 pytestmark = pytest.mark.transformers
 
@@ -34,8 +34,10 @@ def failed(model: Model) -> list[str]:
     return [check.name for check in doctor_of(model).examine() if check.passed is False]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [*((family, dtype) for family in FAMILIES for dtype in ("float32", "bfloat16")), *((f, "float64") for f in PLAIN)],
+)
 def test_a_healthy_model_passes_every_check(family, dtype, tmp_path):
     checks = doctor_of(load_tiny(family, tmp_path, dtype)).examine()
     assert [check.name for check in checks] == list(CHECKS)

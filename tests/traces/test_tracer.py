@@ -50,8 +50,8 @@ def layer_ranges(rule: str, layers: int):
     )
 
 
-@pytest.mark.parametrize("into", ["after", "answer"])
-@pytest.mark.parametrize("rule", ["cumulative", "single", "window"])
+# each rule and each way once; all pairs of them, of every family, are drawn by `test_reuse`
+@pytest.mark.parametrize(("into", "rule"), [("after", "cumulative"), ("answer", "single"), ("after", "window")])
 def test_all_conditions_of_a_batch_equal_attention_by_hand(model, into, rule):
     """All in one pass, those of a map from their layer on."""
     prefix, samples = make_samples(len(into) * 7 + len(rule))

@@ -1,7 +1,7 @@
 // Drives a real browser for make verify-report: steps in as JSON, results out as JSON.
 //
-//   node checks/browser/drive.mjs steps.json     a list of steps in a file; prints the list of their results
-//   node checks/browser/drive.mjs                one step per line on stdin, one result per line (checks/browser/__init__.py)
+//   node checks/helpers/browser/drive.mjs steps.json     a list of steps in a file; prints the list of their results
+//   node checks/helpers/browser/drive.mjs                one step per line on stdin, one result per line (checks/helpers/browser/__init__.py)
 //
 // A step is {"do": NAME, "page": PAGE, …}; the names are the keys of ACTS below. PAGE is the name of a tab ("main" where
 // none is given). A result is {"ok": true, "value": …} or {"ok": false, "error": …}; after an error the next step goes on.
