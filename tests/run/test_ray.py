@@ -88,8 +88,8 @@ def carry_out(study: Study, root: Path, engine: EngineSpec | None = None) -> lis
 
 
 def content(root: Path) -> dict[str, bytes]:
-    """Every file; locks aside, those a killed process leaves among them."""
-    files = (path for path in root.rglob("*") if path.is_file() and path.name != ".lock")
+    """Every file; locks aside, those a killed process leaves among them, and by what it was carried out."""
+    files = (path for path in root.rglob("*") if path.is_file() and path.name not in (".lock", ".engine"))
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 

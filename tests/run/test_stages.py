@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,11 +16,11 @@ from typer.testing import CliRunner
 
 import anchorscope
 from anchorscope import Study, open_run
-from anchorscope.api.detectors import compare_run
+from anchorscope.api.detectors import compare_run, prepare
 from anchorscope.cli import app
 from anchorscope.cost.stages import COSTS
 from anchorscope.detectors.record import EXTRAS, SCORES, EvalPlan
-from anchorscope.errors import StudyError
+from anchorscope.errors import DetectorError, StoreError, StudyError
 from anchorscope.evidence.claim import HALF, Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.experiments import register, unregister
@@ -34,6 +36,7 @@ from anchorscope.run.stages import all_stages, chains, downstream, named, rounds
 from anchorscope.run.status import status_of
 from anchorscope.store import Job, Kind, StageDef, Store, Whole
 from anchorscope.store.stage import with_evidence
+from anchorscope.study import EngineSpec
 from anchorscope.traces.record import TRACES
 from reading_pages import Opened
 from tiny_study import write_study
@@ -268,3 +271,42 @@ def test_a_second_eval_makes_nothing_again(done: Store, study: Study, monkeypatc
     with Store.writing(done.root, study) as store:
         compare_run(store, EvalPlan(repeats=1, other="one", answers=2), ["one"], ["north"], silent, lambda text: None)
     assert path.stat().st_mtime_ns == before
+
+
+def test_tables_of_another_plan_are_not_taken_for_this_one(done: Store, study: Study):
+    for plan, words in (
+        (EvalPlan(repeats=1, other="one", answers=3), "2 further answers to each question were drawn; 3 are asked for"),
+        (EvalPlan(repeats=1, other="org/another", answers=2), "its answers were read by one; org/another is asked for"),
+    ):
+        with pytest.raises(DetectorError, match=words), Store.writing(done.root, study) as store:
+            compare_run(store, plan, ["one"], ["north"], silent, lambda text: None)
+
+
+def test_a_detector_is_not_fitted_on_other_weights_than_the_runs(done: Store, study: Study, tmp_path: Path):
+    root = tmp_path / "run"
+    shutil.copytree(done.root, root)
+    shutil.rmtree(root / "one" / "north" / "extras")
+    manifest = root / "one" / "north" / "manifest.json"
+    record = json.loads(manifest.read_text(encoding="utf-8"))
+    record["tables"]["answers"]["inputs"]["model"]["files"] = {"model.safetensors": "0" * 64}
+    manifest.write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(StoreError, match="model"), Store.writing(root, study) as store:
+        prepare(Pipeline(store), EvalPlan(), ["one"], ["north"])
+
+
+def test_the_engine_stays_with_the_run_and_is_part_of_no_result(study: Study, tmp_path: Path):
+    ray = EngineSpec(kind="ray", replicas=2)
+    with Store.writing(tmp_path / "s", study.model_copy(update={"engine": ray}).based_at(study.base)):
+        pass
+    assert Store.open(tmp_path / "s").study.engine == ray
+    assert "engine" not in (tmp_path / "s" / "study.yaml").read_text(encoding="utf-8")
+    with Store.writing(tmp_path / "s", study):
+        pass
+    assert Store.open(tmp_path / "s").study.engine == EngineSpec()
+
+
+def test_an_experiment_that_other_processes_do_not_know_is_refused_on_ray(done: Store, study: Study):
+    pytest.importorskip("ray")
+    asked = study.model_copy(update={"engine": EngineSpec(kind="ray")}).based_at(study.base)
+    with pytest.raises(StudyError, match="the experiments toy are registered in this process alone"):
+        Pipeline(Store(done.root, asked))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from anchorscope.detectors.crossfit import FOLDS, Labelled, pooled
 from anchorscope.detectors.fit import fit_detector
 from anchorscope.detectors.inputs import states_among
 from anchorscope.detectors.pass_plan import sites_of
-from anchorscope.detectors.record import SCORES, Comparison, EvalPlan
+from anchorscope.detectors.record import AGREEMENT, OTHER_STATES, SCORES, Comparison, EvalPlan
 from anchorscope.detectors.scored import measured, read_scores
 from anchorscope.detectors.session import Detector, about_of, witness_of
 from anchorscope.detectors.tables import read_labelled
@@ -23,7 +24,7 @@ from anchorscope.errors import DetectorError
 from anchorscope.progress import Notice, Progress, silent
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.run.stages import named
-from anchorscope.store import Store
+from anchorscope.store import Job, Store
 from anchorscope.traces.record import TRACES
 
 
@@ -37,7 +38,32 @@ def prepare(
     wanted = [] if plan.light else ["extras"]
     wanted += ["agreement"] if plan.answers and not plan.light else []
     wanted += ["other_states"] if plan.other and not plan.light else []
-    pipeline.make([named(name) for name in (*wanted, *scores)], models, datasets, plan)
+    cells = [(model, dataset) for model in models for dataset in datasets]
+    for model, dataset in cells if not plan.light else ():
+        _refuse_another_plan(pipeline.store, model, dataset, plan)
+    # answers that are there are looked at first: a model with other weights than the run's is refused
+    answers = named("answers")
+    looked_at = [answers] if all(Job(answers, d, m).complete(pipeline.store) for m, d in cells) else []
+    pipeline.make([*looked_at, *(named(name) for name in (*wanted, *scores))], models, datasets, plan)
+
+
+def _refuse_another_plan(store: Store, model: str, dataset: str, plan: EvalPlan) -> None:
+    """What was made for another plan is not taken for this one."""
+    cell = store.results(model, dataset)
+    if plan.answers and (entry := cell.entry(AGREEMENT)) and entry["inputs"]["answers"] != plan.answers:
+        drawn = entry["inputs"]["answers"]
+        raise DetectorError(
+            f"{model}, {dataset}: {drawn} further answers to each question were drawn; {plan.answers} are asked for",
+            f"Give --samples {drawn}, or delete the detectors' tables of {cell.folder}.",
+        )
+    if plan.other and (entry := cell.entry(OTHER_STATES)):
+        ids = [spec.id for spec in store.study.models if plan.other in (spec.name, spec.id)]
+        known, read_by = (ids or [plan.other])[0], entry["inputs"]["other"]["id"]
+        if read_by not in (known, Path(known).name):
+            raise DetectorError(
+                f"{model}, {dataset}: its answers were read by {read_by}; {plan.other} is asked for",
+                f"Give that model, or delete the detectors' tables of {cell.folder}.",
+            )
 
 
 def compare_run(

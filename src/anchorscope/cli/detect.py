@@ -182,6 +182,7 @@ def compare(
     with progress("starting", None):
         from anchorscope.api.detectors import compare_run, published
         from anchorscope.report.draw.detectors import write_comparison
+    other, embedder = _absolute(other), _absolute(embedder)  # a process elsewhere may load them
     plan = EvalPlan(repeats, tuple(detector or ()), other, embedder, samples, light, store.study.seed)
     with resumable(), Store.writing(store.root, store.study) as held:
         rows = compare_run(held, plan, models, sets, progress, notice)
@@ -289,6 +290,11 @@ def _check_arguments(detector: Path, answers: Path, model: str, dtype: str | Non
     FittedDetector.load(detector)
     read_lines(answers)
     _check_model(model, dtype)
+
+
+def _absolute(place: str | None) -> str | None:
+    """A local folder or file in full; a name or a hub's id as it is."""
+    return str(Path(place).absolute()) if place and Path(place).exists() else place
 
 
 def _check_model(model: str, dtype: str | None = None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -179,10 +180,17 @@ def scores_stage(
     beside = {kind.name: cell.origin(kind) for kind in kinds if cell.complete(kind)}
     inputs = {
         "traces": cell.origin(TRACES), "beside": beside, "detectors": list(entries), "repeats": plan.repeats,
-        "embedder": bool(plan.embedder), "seed": plan.seed, "shuffled": null,
+        "embedder": _weights_of(plan.embedder), "seed": plan.seed, "shuffled": null,
     }  # fmt: skip
     title = f"{model}, {dataset}: {'permuted labels' if null else 'comparing detectors'}"
     return Whole(title, cell, kind, inputs, compute, lambda: plan.repeats * FOLDS)
+
+
+def _weights_of(embedder: str | None) -> dict[str, str] | bool:
+    """The hashes of an embedding model's weights; False where there is none."""
+    from anchorscope.models.load import file_hashes
+
+    return file_hashes(Path(embedder)) if embedder else False
 
 
 def entries_of(names: Sequence[str], site: Site) -> dict[str, Entry]:

@@ -26,6 +26,11 @@ def experiments() -> list[Experiment]:
     return [*EXPERIMENTS, *_registered]
 
 
+def registered() -> list[str]:
+    """The names of those that do not come with the package."""
+    return [experiment.name for experiment in _registered]
+
+
 def register(experiment: Experiment) -> Experiment:
     """Add an experiment to those that every run makes."""
     _registered.append(experiment)

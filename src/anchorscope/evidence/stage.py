@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anchorscope.evidence.experiment import CellData
-from anchorscope.evidence.experiments import experiments
+from anchorscope.evidence.experiments import experiments, registered
 from anchorscope.evidence.record import EVIDENCE, EXPERIMENT_STAGES, EvidenceLine
 from anchorscope.evidence.transfer import cells_with_readouts
 from anchorscope.probes.record import LEFT_OUT, PROMPTS, READOUTS, SALIENCY, WITHIN
@@ -36,6 +36,8 @@ def evidence_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
         "resamples": store.study.probes.resamples,
         "seed": store.study.seed,
     }
+    if own := registered():
+        inputs["experiments"] = own
     title = f"{model}, {dataset}: evidence at {point.site}, {point.position}"
     steps = len(experiments())
     return Whole(title, cell.cell, EVIDENCE.at(point), inputs, compute, lambda: steps, SHARD_ROWS)

@@ -71,7 +71,7 @@ def kept_folder(kind: str, key: str, fill: Callable[[Path], bool] | None = None)
         if not fill(temporary):
             return None
         temporary.rename(folder)
-    except OSError:  # no room, no permission, or another process was first
+    except Exception:  # noqa: BLE001 no room, no permission, no memory to compare, or another process was first
         return folder if folder.is_dir() else None
     finally:
         if temporary is not None:

@@ -107,19 +107,20 @@ def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True, notic
     located = locate_model(spec, base)
     packed = located.folder / located.gguf if located.gguf and located.kind != "hub" else None
     dtype = str(dtype_of(spec)).removeprefix("torch.") if packed else ""
+    told = spec.model_copy(update={"dtype": dtype}) if packed else spec  # `auto` is tried once
     kept = unpacked_folder(_file_hash(packed), dtype) if packed else None
     if kept is not None:
-        return _load_kept(spec, located, kept, weights)
+        return replace(_load_kept(told, located, kept, weights), spec=spec)
     source = find_model(spec, base)
     sites = spec.sites or sites_of(source.architecture)  # before the weights, which may take minutes
     with without_bars():
         tokenizer = load_tokenizer(spec, source)
-        network = _load_network(spec, source) if weights else _empty_network(spec, source)
+        network = _load_network(told, source) if weights else _empty_network(told, source)
     network.eval()
     marks = fingerprint(spec, source, network, tokenizer)
     model = Model(spec, source, network, tokenizer, sites, wants_bos(tokenizer, source), marks)
     if packed and weights and spec.device_map is None:
-        _keep(model, packed, dtype, notice)
+        _keep(replace(model, spec=told), packed, dtype, notice)
     return model
 
 
@@ -307,7 +308,7 @@ def fingerprint(spec: ModelSpec, source: ModelSource, network: Network, tokenize
         "kind": source.kind,
         "id": Path(source.location).name if local else source.location,
         "commit": source.commit,
-        "files": _file_hashes(Path(source.location)) if local else None,
+        "files": file_hashes(Path(source.location)) if local else None,
         "config": _hash(json.dumps(config, sort_keys=True, default=str).encode()),
         "tokenizer": _hash(json.dumps(words, sort_keys=True, default=str).encode()),
         "dtype": str(network.dtype).removeprefix("torch."),
@@ -317,7 +318,7 @@ def fingerprint(spec: ModelSpec, source: ModelSource, network: Network, tokenize
     }
 
 
-def _file_hashes(place: Path) -> dict[str, str]:
+def file_hashes(place: Path) -> dict[str, str]:
     """The hash of each weight file, read whole: an edited layer changes a few bytes in the middle."""
     weights = [place] if place.is_file() else sorted([*place.glob("*.safetensors"), *place.glob("*.gguf")])
     with ThreadPoolExecutor() as pool:  # a large model has many files, and a hash keeps one core busy

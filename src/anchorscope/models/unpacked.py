@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,12 @@ MARKS = "fingerprint.json"  # what of a fingerprint a saved folder would say in 
 
 def unpacked_folder(sha256: str, dtype: str) -> Path | None:
     """The folder that was kept for a GGUF file in this dtype; None where there is none."""
-    return kept_folder(KIND, f"{sha256[:32]}-{dtype}")
+    return kept_folder(KIND, _key(sha256, dtype))
+
+
+def _key(sha256: str, dtype: str) -> str:
+    """By what unpacks, too: another version may do it otherwise."""
+    return f"{sha256[:32]}-{dtype}-{version('transformers')}"
 
 
 def keep_unpacked(
@@ -40,7 +46,7 @@ def keep_unpacked(
         (folder / MARKS).write_text(json.dumps(marks), encoding="utf-8")
         return same(folder)
 
-    folder = kept_folder(KIND, f"{sha256[:32]}-{dtype}", fill)
+    folder = kept_folder(KIND, _key(sha256, dtype), fill)
     if folder is not None:
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
         notice(

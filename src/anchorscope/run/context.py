@@ -69,15 +69,15 @@ class RunContext:
         answers = self.study.answers
         by_vllm = needs == "generation" and answers.source == "generate" and answers.backend == "vllm"
         weights = needs in ("generation", "weights") and not by_vllm and not self.planning
-        held = self._model
-        usable = held is not None and name in (held.name, held.spec.id)
+        held, meant = self._model, self._spec(name)
+        usable = held is not None and (held.name, held.spec.id) == (meant.name, meant.id)
         if held is not None and usable:
             loaded = held.device.type != "meta"
             usable = loaded or not weights
             usable = usable and not (by_vllm and loaded)  # vLLM loads its own, and needs the memory
         if held is None or not usable:
             self.let_go()
-            spec = self._as_begun(self._spec(name))
+            spec = self._as_begun(meant)
             with self.progress(f"{spec.name}: loading", None):
                 held = self._model = load_model(spec, self.study.base, weights, self.notice)
         if needs == "weights" and not self.planning:

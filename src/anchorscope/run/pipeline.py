@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from anchorscope.errors import ProbeError
+from anchorscope.errors import ProbeError, StudyError
 from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.run.context import RunContext
 from anchorscope.run.engine import Engine, Flow, InProcess
@@ -165,7 +165,14 @@ class Pipeline:
     def _engine(self) -> Engine:
         spec = self.study.engine
         if spec.kind == "ray":
+            from anchorscope.evidence.experiments import registered
             from anchorscope.run.ray.engine import RayEngine
+
+            if own := registered():
+                raise StudyError(
+                    f"the experiments {', '.join(own)} are registered in this process alone: Ray's do not know them",
+                    "Carry out the run with engine: {kind: in_process}.",
+                )
 
             engine = RayEngine(self.store, spec, self.progress, self.notice, self._add)
             self.file.counts = engine.counts

@@ -67,7 +67,8 @@ class RunStatus:
     @property
     def complete(self) -> bool:
         """Whether nothing is left to do: every table that the study asks for is there, or cannot be had."""
-        return all(table.state in ("complete", "too few") for table in self.tables)
+        asked = set(expected(self.study))  # and not what a detector once asked for
+        return all(t.state in ("complete", "too few") for t in self.tables if (t.part, t.table) in asked)
 
 
 def expected(study: Study) -> Iterator[tuple[str, str]]:

@@ -26,9 +26,9 @@ from typing import Any, TypeVar
 import yaml
 
 from anchorscope.errors import StoreError
-from anchorscope.store.files import BASE, held, is_leftover, is_local, remove_leftovers, write_text
+from anchorscope.store.files import BASE, ENGINE, held, is_leftover, is_local, remove_leftovers, write_text
 from anchorscope.store.table import Kind, Plan, Table, schema_of
-from anchorscope.study import Study
+from anchorscope.study import EngineSpec, Study
 from anchorscope.study.validation import validate
 from anchorscope.study.yamlfile import read_yaml
 
@@ -114,6 +114,7 @@ class Store:
                 text = yaml.safe_dump(study.record(), sort_keys=False, allow_unicode=True, width=110)
                 write_text(record, _STUDY_HEAD + text)
             _keep_base(root, study.base.absolute())
+            _keep_engine(root, study.engine)
             yield cls(root, study)
 
     @classmethod
@@ -122,7 +123,8 @@ class Store:
         record = root / "study.yaml"
         if not record.is_file():
             raise StoreError(f"{root} is not a run (it has no study.yaml)", "Give a folder such as runs/small-models.")
-        return cls(root, validate(Study, read_yaml(record)).based_at(_base_of(root)))
+        study = validate(Study, read_yaml(record)).model_copy(update={"engine": _engine_of(root)})
+        return cls(root, study.based_at(_base_of(root)))
 
     def questions(self, dataset: str) -> Cell:
         """What all models share of one dataset."""
@@ -150,6 +152,20 @@ def _base_of(root: Path) -> Path:
     except OSError:
         return Path()
     return kept if kept.is_dir() else Path()
+
+
+def _keep_engine(root: Path, engine: EngineSpec) -> None:
+    """Keep by what the run was last carried out, for commands that go on from the run: part of no result."""
+    if engine != _engine_of(root):
+        write_text(root / ENGINE, engine.model_dump_json())
+
+
+def _engine_of(root: Path) -> EngineSpec:
+    """That engine; this process where none was kept."""
+    try:
+        return EngineSpec.model_validate_json((root / ENGINE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return EngineSpec()
 
 
 @dataclass(frozen=True)

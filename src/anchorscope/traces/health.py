@@ -15,7 +15,7 @@ def require_health(model: Model, prompter: Prompter) -> None:
 
     A model that passed is not examined again with the same weights, prompt, device and software.
     """
-    place = [str(model.device), model.spec.device_map]
+    place = [str(model.device), model.spec.device_map, getattr(model.network, "hf_device_map", None)]
     named = {"model": model.fingerprint, "prompt": prompter.describe(), "device": place}
     key = key_of({**named, "software": versions()})
     if model.source.kind != "object" and known("examined", key):
