@@ -156,12 +156,14 @@ def _base_of(root: Path) -> Path:
 
 def _keep_engine(root: Path, engine: EngineSpec) -> None:
     """Keep by what the run was last carried out, for commands that go on from the run: part of no result."""
-    if engine != _engine_of(root):
+    if is_local(root) and engine != _engine_of(root):
         write_text(root / ENGINE, engine.model_dump_json())
 
 
 def _engine_of(root: Path) -> EngineSpec:
-    """That engine; this process where none was kept."""
+    """That engine; this process where none was kept, as on a store."""
+    if not is_local(root):
+        return EngineSpec()
     try:
         return EngineSpec.model_validate_json((root / ENGINE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
