@@ -24,7 +24,7 @@ from anchorscope.pathways.record import Statistic
 from anchorscope.report.charts import DELTA_P
 from anchorscope.report.csv import from_csv, to_csv
 from anchorscope.report.draw.files import saved_as, write_contents
-from anchorscope.report.draw.lines import DPI, WIDTH, ShownFigure, draw_on, drawn, style
+from anchorscope.report.draw.lines import DPI, LEGEND_LOOK, WIDTH, ShownFigure, draw_on, drawn, style
 from anchorscope.report.draw.palette import A_COLOURS, NAMES, Q_COLOURS, looks, pretty
 from anchorscope.report.text.lines import listed
 from helpers.redraw import in_order, point_of
@@ -363,10 +363,5 @@ def _legend(figure: Figure, datasets: Sequence[str]) -> None:
         loc="outside lower center",
         ncols=len(datasets),
         handler_map={ranges[0][0]: HandlerTuple(ndivide=None), ranges[1][0]: HandlerTuple(ndivide=1, pad=0)},
-        frameon=False,
-        handlelength=2.6,
-        handletextpad=0.5,
-        columnspacing=1.1,
-        labelspacing=0.35,
-        borderpad=0.2,
+        **LEGEND_LOOK,
     )

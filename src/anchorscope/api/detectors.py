@@ -41,7 +41,7 @@ def prepare(
     cells = [(model, dataset) for model in models for dataset in datasets]
     for model, dataset in cells if not plan.light else ():
         _refuse_another_plan(pipeline.store, model, dataset, plan)
-    # answers that are there are looked at first: a model with other weights than the run's is refused
+    # with the answers, the pipeline also compares the model's weights with those of the run
     answers = named("answers")
     looked_at = [answers] if all(Job(answers, d, m).complete(pipeline.store) for m, d in cells) else []
     pipeline.make([*looked_at, *(named(name) for name in (*wanted, *scores))], models, datasets, plan)
@@ -54,7 +54,7 @@ def _refuse_another_plan(store: Store, model: str, dataset: str, plan: EvalPlan)
         drawn = entry["inputs"]["answers"]
         raise DetectorError(
             f"{model}, {dataset}: {drawn} further answers to each question were drawn; {plan.answers} are asked for",
-            f"Give --samples {drawn}, or delete the detectors' tables of {cell.folder}.",
+            f"Give --samples {drawn}. A run keeps the tables of one comparison.",
         )
     if plan.other and (entry := cell.entry(OTHER_STATES)):
         ids = [spec.id for spec in store.study.models if plan.other in (spec.name, spec.id)]
@@ -62,7 +62,7 @@ def _refuse_another_plan(store: Store, model: str, dataset: str, plan: EvalPlan)
         if read_by not in (known, Path(known).name):
             raise DetectorError(
                 f"{model}, {dataset}: its answers were read by {read_by}; {plan.other} is asked for",
-                f"Give that model, or delete the detectors' tables of {cell.folder}.",
+                "Give that model. A run keeps the tables of one comparison.",
             )
 
 

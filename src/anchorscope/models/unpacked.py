@@ -1,7 +1,7 @@
 """GGUF weights, unpacked once and kept as a folder that loads in seconds (models/cache.py says where).
 
-Unpacking a GGUF file and building its tokenizer takes up to a minute of CPU time on every load. The folder holds the
-same model: it is kept only if its weights, its tokenizer and its configuration came back as they were.
+Unpacking a GGUF file and building its tokenizer takes up to a minute of CPU time on every load. The folder is kept only
+if its weights, its tokenizer and its end tokens came back as they were. A new version of transformers unpacks again.
 """
 
 from __future__ import annotations

@@ -33,6 +33,10 @@ WIDTHS = {1: 4.4}  # inches; two and three panels take the text width of a page
 WIDTH = 7.2
 DPI, SCREEN_DPI = 200, 110
 INK, FAINT = "#333333", "#e4e4e4"
+LEGEND_LOOK: dict[str, Any] = {
+    "frameon": False, "handlelength": 2.6, "handletextpad": 0.5, "columnspacing": 1.1, "labelspacing": 0.35,
+    "borderpad": 0.2,
+}  # fmt: skip
 CHARACTERS = 14  # of a row's title, per inch
 LINE = 11  # points, of a row's title
 
@@ -349,12 +353,7 @@ def _legend(
             ["x"] * len(flat),  # matplotlib drops a label that starts with an underscore: set below
             loc="outside lower center",
             ncols=columns,
-            frameon=False,
-            handlelength=2.6,
-            handletextpad=0.5,
-            columnspacing=1.1,
-            labelspacing=0.35,
-            borderpad=0.2,
+            **LEGEND_LOOK,
         )
         for text, (_, label) in zip(legend.get_texts(), flat, strict=True):
             text.set_text(label)
