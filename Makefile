@@ -46,7 +46,7 @@ types:
 
 # tests run in parallel, those of one file in one process, because they share models (tests/conftest.py)
 test:
-	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=15
+	$(PYTHON) -m pytest -n 2 --dist loadscope --no-loadscope-reorder --durations=15
 
 # --- reading and answering
 .PHONY: verify-questions verify-resume verify-memory verify-accuracy verify-answers verify-tokens verify-grading

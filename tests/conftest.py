@@ -34,9 +34,16 @@ if TYPE_CHECKING:
 settings.register_profile("any machine", deadline=None)  # a busy one stops for a second now and then
 settings.load_profile("any machine")
 # what takes longest is begun first, so that no process is left with it when the others are done
-LONG = ("whole", "run/test_ray", "hub", "run/test_stages", "figures", "run/test_demo", "run/test_on_s3")
+LONG = ("whole", "run/test_ray.py", "hub", "run/test_stages.py", "figures", "run/test_demo.py", "run/test_on_s3.py")
 # fixtures whose users go to one process; with the hub also goes the process that performs pages
-SHARING = ("hub", "whole", "figures")
+SHARING = {
+    "whole": ("api/test_run.py", "probes/test_layermap.py", "run/test_evidence.py", "run/test_pipeline.py"),
+    "hub": (
+        "models/test_source.py", "questions/test_definition.py", "run/test_preflight.py", "test_docs.py",
+        "test_reach.py",
+    ),
+    "figures": ("report/test_describe.py", "report/test_figures.py"),
+}  # fmt: skip
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "qa"
 
 
@@ -44,18 +51,38 @@ def pytest_sessionfinish() -> None:
     shutil.rmtree(CACHE, ignore_errors=True)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+def group_of(nodeid: str) -> str:
+    """The group of a test: the tests of one file go to one process, and so do files that share something large.
+
+    xdist's own groups, by a mark, do nothing with pytest 9.2: it no longer reads a test's name where xdist writes it.
+    """
+    file = nodeid.split("::")[0].removeprefix("tests/")
+    return next((name for name, files in SHARING.items() if file in files), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal groups of tests to processes."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of one file go to one process, as they share models; so do all files that share something large."""
+    """Long groups first, each at a stretch; and a file that shares a fixture must be named above."""
     order = {name: place for place, name in enumerate(LONG)}
-    using = {item.path: name for item in items for name in SHARING if name in getattr(item, "fixturenames", ())}
-    files = {path: f"{path.parent.name}/{path.stem}" for path in {item.path for item in items}}
-    groups = {item: using.get(item.path, files[item.path]) for item in items}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
+    for item in items:
+        group = group_of(item.nodeid)
+        for name in SHARING:
+            if name in getattr(item, "fixturenames", ()) and name != group:
+                raise pytest.UsageError(f"{item.nodeid} uses `{name}`: name its file in SHARING (tests/conftest.py)")
         if group in LONG:
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: order.get(groups[item], len(LONG)))
+    items.sort(key=lambda item: order.get(group_of(item.nodeid), len(LONG)))
 
 
 @pytest.fixture(scope="session")

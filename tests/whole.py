@@ -1,6 +1,6 @@
 """One whole run for many tests: two tiny models on two sets and one that is too small, everything a study can ask for.
 
-It is carried out once a session, by the real command. Tests that use it go to one process (`xdist_group`), read it,
+It is carried out once a session, by the real command. Tests that use it go to one process (conftest.py), read it,
 and change it only in a copy or put back what they changed.
 """
 
