@@ -75,7 +75,7 @@ verify-grading:
 	$(if $(RUN),$(call measure,grader_against_readers,RUN))
 
 # --- knockouts, statistics, claims
-.PHONY: verify-knockout verify-nulls verify-intervals verify-ledger verify-tables
+.PHONY: verify-knockout verify-nulls verify-intervals verify-ledger verify-difficulty verify-tables
 
 verify-knockout:
 	$(call measure,knockout_against_other_tools,MODELS,PEERS_PYTHON)
@@ -88,6 +88,9 @@ verify-intervals:
 
 verify-ledger:
 	$(call measure,ledger_verdicts)
+
+verify-difficulty:
+	$(call measure,truth_or_difficulty)
 
 verify-tables:
 	$(call measure,result_tables,RUN)

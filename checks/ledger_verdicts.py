@@ -7,6 +7,9 @@ known by construction where possible (TRUTH). The truth of a claim about the sha
 probes read so many samples, is the side of the threshold on which the mean over all repeats lies. Claims about several
 sets and about pairs of models are made from the cells of neighbouring repeats. `published` is what the published chart
 shows of each world.
+
+In the worlds where states only know how hard a question is, claims that separate truth from difficulty must not hold.
+Whether the others hold there is counted and not judged: it is what their tag warns of.
 """
 
 from __future__ import annotations
@@ -20,14 +23,16 @@ from typing import Any
 
 import numpy as np
 
+from anchorscope.evidence.claim import Claim
 from anchorscope.evidence.experiments import experiments
 from anchorscope.evidence.ledger import ledger, verdicts_of, weighed
 from helpers.steps import Check, Figures, Options
-from helpers.worlds import Cell, World
+from helpers.worlds import Cell, Kind, World
 
 check = Check(__doc__)
 
-KINDS = ("two", "one", "none")
+KINDS: tuple[Kind, ...] = ("two", "one", "none", "difficulty", "weak", "mixed")
+DRIFTING: tuple[Kind, ...] = ("two", "one", "none")
 CLAIMS = [claim for each in experiments() for claim in each.claims]
 TOGETHER = [claim for each in experiments() for claim in each.together]
 PAIRS = [claim for each in experiments() for claim in each.pairs]
@@ -38,7 +43,7 @@ TRUTH: dict[str, tuple[bool, bool, bool]] = {
     "within_signal": (True, True, True),
     "within_question": (True, True, False),
     "within_answer": (True, False, True),
-    "within_beyond_logprob": (True, True, False),
+    "within_adds": (True, True, False),
     "donors": (True, True, False),
     "mirror_answer": (True, False, True),
     "mirror_question": (True, True, False),
@@ -49,6 +54,18 @@ TRUTH: dict[str, tuple[bool, bool, bool]] = {
     "knows_itself": (True, False, False),
 }
 """Whether a claim holds where there are two pathways, one, and none."""
+
+
+def truth_of(claim: Claim, kind: Kind, mean: float) -> tuple[bool | None, str]:
+    """Whether a claim is true in a world, and how that is known; None where it is not judged."""
+    if kind in ("difficulty", "weak"):
+        return (False, "construction") if claim.separates_truth_from_difficulty else (None, "not judged")
+    if kind == "mixed":
+        known = claim.separates_truth_from_difficulty
+        return (TRUTH[claim.name][KINDS.index("one")], "construction") if known else (None, "not judged")
+    if claim.name in TRUTH:
+        return TRUTH[claim.name][KINDS.index(kind)], "construction"
+    return bool(mean > claim.threshold if claim.side == "above" else mean < claim.threshold), "mean"
 
 
 def one(job: tuple[World, int]) -> tuple[str, int, list[tuple[str, float | None, str]], float, Any]:
@@ -64,7 +81,12 @@ def one(job: tuple[World, int]) -> tuple[str, int, list[tuple[str, float | None,
 @check.step()
 def verdicts(options: Options, work: Path) -> Figures:
     """Draw all worlds and count the verdicts."""
-    worlds = [World(kind, drift, options.samples) for kind in KINDS for drift in (False, True)]  # type: ignore[arg-type]
+    worlds = [
+        World(kind, drift, options.samples)
+        for kind in KINDS
+        for drift in (False, True)
+        if not drift or kind in DRIFTING
+    ]
     jobs = [(world, seed) for seed in range(options.repeats) for world in worlds]
     said: defaultdict[tuple[str, str], list[tuple[float | None, str]]] = defaultdict(list)
     published: defaultdict[str, list[float]] = defaultdict(list)
@@ -94,39 +116,38 @@ def report(said: Any, worlds: list[World], published: Any) -> Figures:
     """Print a table of verdicts by claim and world, and return its numbers."""
     by_name = {claim.name: claim for claim in (*CLAIMS, TOGETHER[0].claim, PAIRS[0].claim)}
     summary: dict[str, Any] = {}
-    head = ("claim", "world", "truth", "mean", "holds", "not", "cannot", "right")
-    print("{:22} {:12} {:6} {:>8} {:>6} {:>5} {:>7} {:>8}".format(*head))
+    head = ("claim", "separates", "world", "truth", "mean", "holds", "not", "cannot", "right")
+    print("{:20} {:9} {:12} {:6} {:>8} {:>6} {:>5} {:>7} {:>8}".format(*head))
     failed = []
     for name, claim in by_name.items():
         right, decided, false_holds, worst_cannot = 0, 0, 0, 0
+        separates = "yes" if claim.separates_truth_from_difficulty else "no"
+        worlds_of_claim: dict[str, Any] = {}
         for world in worlds:
-            each = said[name, world.name]
-            values = [value for value, _ in each if value is not None]
+            verdicts = said[name, world.name]
+            values = [value for value, _ in verdicts if value is not None]
             mean = float(np.mean(values)) if values else float("nan")
-            truth = TRUTH[name][KINDS.index(world.kind)] if name in TRUTH else _beyond(mean, claim)
-            counts = Counter(verdict for _, verdict in each)
+            truth, known_by = truth_of(claim, world.kind, mean)
+            counts = Counter(verdict for _, verdict in verdicts)
             good = counts["holds" if truth else "does not hold"]
             sure = counts["holds"] + counts["does not hold"]
-            false = 0 if truth else counts["holds"]
+            ending = f"{good:8} of {sure}" if truth is not None else ""
             print(
-                f"{name:22} {world.name:12} {truth!s:6} {mean:8.3f} {counts['holds']:6} {counts['does not hold']:5} "
-                f"{counts['cannot tell']:7} {good:8} of {sure}"
+                f"{name:20} {separates:9} {world.name:12} {truth!s:6} {mean:8.3f} {counts['holds']:6} "
+                f"{counts['does not hold']:5} {counts['cannot tell']:7} {ending}"
             )
-            right, decided, false_holds = right + good, decided + sure, max(false_holds, false)
-            worst_cannot = max(worst_cannot, counts["cannot tell"])
-            summary.setdefault(name, {})[world.name] = {
-                "truth": truth, "by": "construction" if name in TRUTH else "mean", "mean": round(mean, 4), **counts
-            }  # fmt: skip
+            worlds_of_claim[world.name] = {"truth": truth, "by": known_by, "mean": round(mean, 4), **counts}
+            if truth is not None:
+                right, decided = right + good, decided + sure
+                false_holds = max(false_holds, 0 if truth else counts["holds"])
+                worst_cannot = max(worst_cannot, counts["cannot tell"])
         share = right / decided if decided else float("nan")
-        if share < 0.95 or false_holds > 0.05 * len(each) or worst_cannot > 0.2 * len(each):
+        summary[name] = {"separates truth from difficulty": separates, "worlds": worlds_of_claim}
+        if share < 0.95 or false_holds > 0.05 * len(verdicts) or worst_cannot > 0.2 * len(verdicts):
             failed.append(name)
     gaps = {world: [round(float(np.mean(x)), 1), round(float(np.std(x)), 1)] for world, x in published.items()}
     print(f"Q − A of the published chart, mean and spread over repeats (points): {gaps}")
     return {"claims": summary, "published": gaps, "not reached": failed}
-
-
-def _beyond(mean: float, claim: Any) -> bool:
-    return bool(mean > claim.threshold if claim.side == "above" else mean < claim.threshold)
 
 
 check.option("--repeats", "Draw every world this many times", 100)

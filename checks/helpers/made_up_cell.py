@@ -355,7 +355,9 @@ class Drawn:
             noise = self.rng.normal(size=self.layers)
             spread = self.rng.normal(size=(len(kept), self.size.repeats, self.layers))
             logits: Any = (base + noise + 0.2 * spread).astype(np.float32)
-            yield WithinReadout(row.id, number, text, good, times, float(sum(logprobs)), len(ids), logits)
+            yield WithinReadout(
+                row.id, number, text, good, times, float(sum(logprobs)), float(min(logprobs)), len(ids), logits
+            )
 
     def write_scores(self) -> None:
         """Write the scores of detectors."""
@@ -366,7 +368,7 @@ class Drawn:
             own = self.rng.normal(size=(self.size.repeats, self.n))
             logits = strength * sign + 0.8 * shared + 0.6 * own
             rows += [
-                Score(self.model, self.dataset, name, row.id, row.correct, row.probability, row.cluster,
+                Score(self.model, self.dataset, name, row.id, -1, row.correct, row.probability, row.cluster,
                       logits[:, i].tolist())
                 for i, row in enumerate(self.rows)
             ]  # fmt: skip

@@ -1,8 +1,12 @@
-"""Worlds in which the truth is known: states with two pathways, with one and varying margin, with none.
+"""Worlds in which the truth is known: states with two pathways, with one, with none, and some that know difficulty.
 
-    two    half of the answers draw their signal from the question, half from themselves
-    one    every answer draws it from the question, by a margin that varies without a gap
-    none   every answer carries it itself, as far as its log-probability does; the question adds nothing
+    two         half of the answers draw their signal from the question, half from themselves
+    one         every answer draws it from the question, by a margin that varies without a gap
+    none        every answer carries it itself, as far as its log-probability does; the question adds nothing
+    difficulty  hard questions get wrong answers, and states know how hard a question is. No state knows whether this
+                answer is right
+    weak        the same, and difficulty decides less
+    mixed       states know both how hard the question is and, as in `one`, whether this answer is right
 
 With class drift, every cut moves all states towards one class. Whatever is cut, states also move a little at random.
 Nothing here knows of a model: states are drawn, probes are fitted and everything after them is the package's own code.
@@ -16,6 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from anchorscope.evidence.anchored import Groups
 from anchorscope.evidence.curves import chart_lines
@@ -40,7 +45,8 @@ from anchorscope.probes.folds import make_folds
 from anchorscope.probes.readouts import Readouts, read_out_some
 from anchorscope.study import ProbeSpec
 
-Kind = Literal["two", "one", "none"]
+Kind = Literal["two", "one", "none", "difficulty", "weak", "mixed"]
+DECIDES: dict[Kind, float] = {"difficulty": 2.5, "weak": 1.0, "mixed": 2.5}  # log-odds for a question one SD easier
 Array = NDArray[Any]
 PROFILE = np.array([0.15, 0.8, 1.0, 1.0, 1.0])  # how much of the signal there is at each layer
 LAYERS, WIDTH = len(PROFILE), 16
@@ -73,35 +79,43 @@ class Cell:
     """One draw from a world: its lines, as a run has them for one model and set."""
 
     def __init__(self, world: World, seed: int) -> None:
-        self.world, self.rng, self.seed = world, np.random.default_rng([seed, ord(world.kind[0]), world.drift]), seed
+        self.world, self.rng, self.seed = world, np.random.default_rng([seed, *world.kind.encode(), world.drift]), seed
         n = world.samples
         rng = self.rng
-        # 1. who is right, on which route, how clearly
-        self.routed = rng.random(n) < {"two": 0.5, "one": 1.0, "none": 0.0}[world.kind]
-        self.labels: Array = rng.random(n) < 0.5
+        # 1. how easy each question is; who is right, on which route, how clearly
+        self.ease = rng.normal(size=n)
+        self.routed = rng.random(n) < {"two": 0.5, "none": 0.0}.get(world.kind, 1.0)
+        self.labels: Array = rng.random(n) < expit(DECIDES.get(world.kind, 0.0) * self.ease)
         self.sign = np.where(self.labels, 1.0, -1.0)
         self.margin = self._margins(n)
-        self.told = self._told(self.sign)
+        self.told = self._told(self.sign, np.arange(n))
         # 2. what does not depend on what is cut
         self.noise = rng.normal(size=(n, LAYERS, WIDTH))
-        self.ease = rng.normal(size=n)
         self.clusters = np.arange(n)
 
     def _margins(self, n: int) -> Array:
         """The strength of each answer's signal: one value for all in the world `two`, a continuous range in `one`."""
         if self.world.kind == "two":
             return np.full(n, 3.4)
-        return np.exp(self.rng.normal(0.4, 0.5, size=n)) if self.world.kind == "one" else np.full(n, 1.6)
+        varying = self.world.kind in ("one", "mixed")
+        return np.exp(self.rng.normal(0.4, 0.5, size=n)) if varying else np.full(n, 1.6)
 
-    def _told(self, sign: Array) -> Array:
-        """(sample): log-probabilities, which know the truth only in the world without a pathway."""
-        return (0.8 * sign if self.world.kind == "none" else 0.0) + self.rng.normal(size=len(sign))
+    def _told(self, sign: Array, rows: Array) -> Array:
+        """(sample): log-probabilities. They know the truth without a pathway, and difficulty where that decides."""
+        known = 0.8 * sign if self.world.kind == "none" else 0.8 * self.ease[rows] * (self.world.kind in DECIDES)
+        return known + self.rng.normal(size=len(sign))
+
+    def _signal(self, sign: Array, rows: Array) -> Array:
+        """(sample): what the question's route carries."""
+        if self.world.kind in ("difficulty", "weak"):
+            return self.ease[rows]
+        return sign + self.ease[rows] if self.world.kind == "mixed" else sign
 
     def states(self, sign: Array, told: Array, noise: Array, rows: Array, question: float, answer: float) -> Array:
         """(sample, layer, width): states with a share of the question's signal and a share of the answer's."""
         x = noise.copy()
         margin, routed = self.margin[rows], self.routed[rows]
-        x[:, :, QUESTION] += question * PROFILE * (margin * sign * routed)[:, None]
+        x[:, :, QUESTION] += question * PROFILE * (margin * self._signal(sign, rows) * routed)[:, None]
         own = told if self.world.kind == "none" else sign
         x[:, :, ANSWER] += answer * PROFILE * (margin * own * ~routed)[:, None]
         x[:, :, EASE] += 0.5 * self.ease[rows][:, None]
@@ -152,7 +166,7 @@ class Cell:
         groups = Groups(readouts)
         # 2. the experiments
         yield from chart_lines(readouts, drawn, self.seed)
-        yield from within_lines(self._answered(fitted.probes, folds), drawn)
+        yield from within_lines(self._answered(fitted.probes, folds), drawn, self.seed)
         patched = fitted.logits[count:, :, 0]
         blocks = every // 6
         yield from donor_lines(self.labels, readouts.logits[0, :, 0], patched, None, blocks, drawn, self.seed)
@@ -185,7 +199,7 @@ class Cell:
         """Three right and three wrong answers to each of 300 questions."""
         rows = np.repeat(np.arange(300), 6)
         sign = np.tile([1.0, 1.0, 1.0, -1.0, -1.0, -1.0], 300)
-        told = self._told(sign)
+        told = self._told(sign, rows)
         noise = self.rng.normal(size=(len(rows), LAYERS, WIDTH))
         left = 0.0 if self.world.kind == "two" else 0.25
         clean, cut = (self.states(sign, told, noise, rows, share, 1) for share in (1, left))
@@ -200,7 +214,7 @@ class Cell:
         logits = [read_out_some(probes[k], x[:, :, k], folds, rows)[:, 0] for k in range(LAYERS)]
         stacked = np.stack(logits, axis=-1).transpose(2, 0, 1, 3)  # (condition, repeat, answer, layer)
         ones = np.ones(len(rows))
-        return SampledReadouts(rows, sign > 0, told, ones, ones, list(passes), stacked)
+        return SampledReadouts(rows, self.clusters[rows], sign > 0, told, told, ones, ones, list(passes), stacked)
 
     def _mirror(self, fitter: ProbeFitter, drawn: Resamples) -> Iterator[EvidenceLine]:
         """States behind the answer, where both signals arrive, with and without each of them."""
@@ -218,7 +232,8 @@ class Cell:
     def _knowing(self, every: Array, drawn: Resamples) -> Iterator[EvidenceLine]:
         """Question-only states. With two pathways, the model's own states know more than another model's."""
         own, other = (self.rng.normal(size=(len(every), WIDTH)).astype(np.float32) for _ in range(2))
-        hard = (self.sign + self.rng.normal(size=len(every))).astype(np.float32)  # what is hard for every model
+        decided = self.ease if self.world.kind in DECIDES else self.sign
+        hard = (decided + self.rng.normal(size=len(every))).astype(np.float32)  # what is hard for every model
         own[:, 0], other[:, 0] = (4 * hard + noise for noise in (own[:, 0], other[:, 0]))
         if self.world.kind == "two":
             own[:, 1] += 4 * self.sign.astype(np.float32) * (self.rng.random(len(every)) < 0.7)

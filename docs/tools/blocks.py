@@ -136,13 +136,19 @@ def charts() -> str:
 
 
 def claims() -> str:
-    """Every claim of the ledger."""
+    """Every claim of the ledger, those that separate truth from difficulty first."""
+    every = [
+        claim
+        for each in experiments()
+        for claim in (*each.claims, *(one.claim for one in each.together), *(one.claim for one in each.pairs))
+    ]
     rows = []
-    for each in experiments():
-        for claim in (*each.claims, *(one.claim for one in each.together), *(one.claim for one in each.pairs)):
-            holds = f"{claim.side} {claim.threshold:g}".replace("-", "−")
-            rows.append([f"`{claim.name}`", claim.statement, claim.statistic, claim.control, holds])
-    return markdown("claim | statement | what is measured | held against | holds if", rows)
+    for claim in sorted(every, key=lambda claim: not claim.separates_truth_from_difficulty):
+        holds = f"{claim.side} {claim.threshold:g}".replace("-", "−")
+        separates = "yes" if claim.separates_truth_from_difficulty else "no"
+        rows.append([f"`{claim.name}`", claim.statement, claim.statistic, claim.control, holds, separates])
+    head = "claim | statement | what is measured | held against | holds if | separates truth from difficulty"
+    return markdown(head, rows)
 
 
 def detectors() -> str:

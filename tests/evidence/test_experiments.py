@@ -13,9 +13,10 @@ from anchorscope.evidence.donors import donor_lines, variance_parts
 from anchorscope.evidence.groups import awareness_lines
 from anchorscope.evidence.lines import LineName, bins_of, curves_of
 from anchorscope.evidence.mirror import mirror_lines
+from anchorscope.evidence.pairs import Pairs, rank_weights
 from anchorscope.evidence.support import _difference, support_lines
 from anchorscope.evidence.transfer import shared_rows
-from anchorscope.evidence.within import Pairs, SampledReadouts, within_lines
+from anchorscope.evidence.within import SampledReadouts, within_lines
 from anchorscope.pathways.intervals import resample
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.readouts import Readouts
@@ -36,7 +37,9 @@ def answered(
     n = len(question)
     return SampledReadouts(
         question,
+        question // 2,
         rng.random(n) < 0.5,
+        rng.normal(size=n),
         rng.normal(size=n),
         rng.integers(1, 5, size=n).astype(float),
         rng.integers(1, 9, size=n).astype(float),
@@ -100,20 +103,48 @@ def test_resamples_draw_questions_not_answers(rng):
     assert replicates[0] == pytest.approx(won.mean(), abs=1e-5)
 
 
-def test_at_equal_log_probability_is_the_intercept_of_a_line(rng):
+def test_features_are_weighed_as_the_slow_way_weighs_them(rng):
+    from scipy.optimize import minimize
+
+    ahead = rng.normal(size=(80, 3)) * [1.0, 5.0, 0.2] + [0.5, 1.0, 0.0]
+    weight = rng.random(80)
+    scale = np.sqrt((weight[:, None] * ahead**2).sum(axis=0) / weight.sum())
+
+    def loss(at):
+        return (weight * np.log1p(np.exp(-(ahead / scale) @ at))).sum() + (at**2).sum() / 2
+
+    slow = minimize(loss, np.zeros(3), tol=1e-12).x / scale
+    assert rank_weights(ahead, weight) == pytest.approx(slow, abs=1e-4)
+
+
+def test_weights_come_from_other_clusters():
+    """A feature that tells the truth in one cluster and is silent elsewhere cannot help there."""
     n = 400
-    question = np.repeat(np.arange(n), 2)
-    correct = np.tile([True, False], n)
-    logprob = rng.normal(size=2 * n) + correct
+    question, correct = np.repeat(np.arange(n), 2), np.tile([True, False], n)
+    clusters = question // 40
+    told = np.where(correct, 1.0, -1.0)[:, None] * np.eye(10)[clusters]
     pairs = Pairs(question, correct)
-    weights = np.ones((1, n))
-    explained = pairs.held_fixed(2 * logprob, logprob, weights)[0]
-    assert abs(explained) < 1e-9  # all that the scores say, log-probability says
-    beyond = 2 * logprob + 0.7 * correct
-    x, y = logprob[::2] - logprob[1::2], beyond[::2] - beyond[1::2]
-    _, intercept = np.polyfit(x, y, 1)
-    assert intercept == pytest.approx(0.7, abs=1e-6)
-    assert pairs.held_fixed(beyond, logprob, weights)[0] == pytest.approx(intercept / y.std(), abs=1e-6)
+    assert (pairs.won(pairs.weighed(told, clusters, 0)[:, None]) == 0.5).all()
+    assert pairs.won(pairs.weighed(told, question, 0)[:, None]).mean() == 1  # where clusters are split, it does
+
+
+@pytest.mark.parametrize("of_probe", ["noise", "mean_logprob", "truth"])
+def test_the_probe_adds_only_what_log_probabilities_do_not_tell(rng, of_probe):
+    n = 300
+    question, correct = np.repeat(np.arange(n), 4), np.tile([True, True, False, False], n)
+    sign, tokens = np.where(correct, 1.0, -1.0), rng.integers(1, 9, size=4 * n).astype(float)
+    mean = 0.8 * sign + rng.normal(size=4 * n)
+    told = {"noise": 0, "mean_logprob": mean, "truth": sign}[of_probe]
+    read = told + 0.5 * rng.normal(size=4 * n)
+    logits = np.broadcast_to(read[None, None, :, None], (1, 1, 4 * n, 1))
+    least = mean - rng.random(4 * n)
+    answers = SampledReadouts(question, question, correct, mean * tokens, least, tokens, tokens, ["clean"], logits)
+    lines = curves_of(within_lines(answers, resample(np.arange(n), 1, 200, 0)))
+    added = lines[LineName("within", "added_to_confidence", "clean")]
+    if of_probe == "truth":
+        assert added.interval()[0][0] > 0.05
+    else:
+        assert added.value[0] < 0.02
 
 
 def test_variance_parts_find_what_was_put_in():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -16,10 +16,13 @@ from typer.testing import CliRunner
 
 import anchorscope
 from anchorscope import Study, open_run
+from anchorscope.answers.generate import Generated, Generator
 from anchorscope.api.detectors import compare_run, prepare
 from anchorscope.cli import app
 from anchorscope.cost.stages import COSTS
-from anchorscope.detectors.record import EXTRAS, SCORES, EvalPlan
+from anchorscope.detectors.record import EXTRAS, SCORES, SEVERAL, EvalPlan
+from anchorscope.detectors.scored import read_several_scores
+from anchorscope.detectors.tables import read_labelled, read_several
 from anchorscope.errors import DetectorError, StoreError, StudyError
 from anchorscope.evidence.claim import HALF, Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
@@ -28,6 +31,10 @@ from anchorscope.evidence.lines import LEGEND, LineName, chart_curve, line
 from anchorscope.evidence.record import EvidenceLine
 from anchorscope.models.load import load_model
 from anchorscope.pathways.chart import Chart, Row
+from anchorscope.probes.folds import folds_of
+from anchorscope.probes.probe import load_probes, probes_stem
+from anchorscope.probes.readouts import read_out_some
+from anchorscope.probes.record import WITHIN
 from anchorscope.progress import silent
 from anchorscope.run import context as context_module
 from anchorscope.run.context import RunContext
@@ -37,6 +44,7 @@ from anchorscope.run.status import status_of
 from anchorscope.store import Job, Kind, StageDef, Store, Whole
 from anchorscope.store.stage import with_evidence
 from anchorscope.study import EngineSpec
+from anchorscope.study.terms import StateName
 from anchorscope.traces.record import TRACES
 from reading_pages import Opened
 from tiny_study import write_study
@@ -45,7 +53,7 @@ from whole import SUFFIXES, only_svg
 SOURCE = Path(anchorscope.__file__).parent
 SETS = {"north": (34, 36), "south": (32, 34)}
 PROBES = {"repeats": 1, "folds": 3, "strengths": [0.01], "resamples": 100}
-EVIDENCE = {"questions": 10, "answers": 2, "donors": 2, "saliency_samples": 10}
+EVIDENCE = {"questions": 40, "answers": 4, "donors": 2, "saliency_samples": 10}
 
 
 # --- the list
@@ -64,7 +72,7 @@ def declared_kinds() -> dict[str, str]:
 def test_every_kind_of_table_is_in_exactly_one_stage():
     made = [kind.name for stage in all_stages() for kind in stage.tables]
     assert sorted(made) == sorted(declared_kinds())
-    assert len(made) == len(set(made)) == 22
+    assert len(made) == len(set(made)) == 23
 
 
 def test_a_stage_comes_after_those_it_reads_and_can_be_made():
@@ -174,10 +182,25 @@ TOY_EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
+SAID = (" x", " fog", " old sand", " x indeed")
+
+
+def say(
+    generator: Generator, prompts: Sequence[Sequence[int]], answers: int, temperature: float, keys: Sequence[str]
+) -> list[list[Generated]]:
+    """Tiny models never say what is right. So they are made to say these answers, the first of which is."""
+    tokens = [generator.model.tokenizer(text, add_special_tokens=False).input_ids for text in SAID[:answers]]
+    scored = generator.score([prompt for prompt in prompts for _ in tokens], tokens * len(prompts))
+    drawn = [Generated(ids, logprobs, True) for ids, logprobs in zip(tokens * len(prompts), scored, strict=True)]
+    return [drawn[start : start + len(tokens)] for start in range(0, len(drawn), len(tokens))]
+
+
 @pytest.fixture(scope="module")
 def done(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A whole run, with the toy experiment registered."""
     register(TOY_EXPERIMENT)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(Generator, "sample", say)
     try:
         root = tmp_path_factory.mktemp("runs") / "s"
         with only_svg(), Store.writing(root, study) as store:
@@ -188,6 +211,7 @@ def done(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sto
         yield Store.open(root)
     finally:
         unregister(TOY_EXPERIMENT)
+        patch.undo()
 
 
 def test_an_experiment_by_one_registration_is_in_status_ledger_figures_and_report(done: Store):
@@ -216,7 +240,7 @@ def test_an_experiment_by_one_registration_is_in_status_ledger_figures_and_repor
 
 def test_the_table_of_every_stage_opens(done: Store):
     run = open_run(done.root)
-    opened = {name: run.table(name, dataset="north") for name in tables() if name not in ("scores_shuffled", "within")}
+    opened = {name: run.table(name, dataset="north") for name in tables() if name != "scores_shuffled"}
     assert all(table.num_rows > 0 for table in opened.values())
     assert {"evidence", "sampled", "prompts", "saliency", "scores", "extras", "agreement"} <= set(opened)
     for name, (_, kind) in tables().items():
@@ -310,3 +334,33 @@ def test_an_experiment_that_other_processes_do_not_know_is_refused_on_ray(done: 
     asked = study.model_copy(update={"engine": EngineSpec(kind="ray")}).based_at(study.base)
     with pytest.raises(StudyError, match="the experiments toy are registered in this process alone"):
         Pipeline(Store(done.root, asked))
+
+
+def test_several_answers_are_read_for_detectors_as_for_probes(done: Store):
+    """The probes of the `within` table say the same of the states that detectors see."""
+    point = done.study.traces.points[0]
+    name = StateName("clean", *point)
+    for dataset in SETS:
+        cell = done.results("one", dataset)
+        within = {(row.id, row.number): row for row in cell.table(WITHIN.at(point))}
+        rows = list(cell.table(SEVERAL))
+        assert within.keys() == {(row.id, row.number) for row in rows}
+        assert len(rows) > 4
+        traces = list(cell.table(TRACES))
+        several = read_several(done, "one", dataset, read_labelled(done, "one", dataset).inputs)
+        assert several is not None
+        folds = folds_of(traces, done.study.probes, done.study.seed)[2]
+        probes = load_probes(probes_stem(cell, point))[0]
+        conditions = cell.entry(WITHIN.at(point))["inputs"]["within"]["conditions"]
+        clean = np.array([within[row.id, row.number].logits for row in rows])[:, conditions.index("clean")]
+        for layer, of_layer in enumerate(probes):
+            states = several.inputs.state(name).layer(layer)
+            read = read_out_some(of_layer, states[:, None], folds, several.question)[:, 0, :, 0]
+            np.testing.assert_allclose(read.T, clean[:, :, layer], atol=2e-3, rtol=2e-3)
+        scored = read_several_scores(done, "one", dataset, read_labelled(done, "one", dataset).inputs)
+        assert scored is not None
+        assert {"logprob_mean", "single_layer", "combined", "agreement", "reweighting"} <= set(scored.scores)
+        assert "question_other" not in scored.scores  # another model did not read these answers
+        summed = [sum(row.logprobs) for row in rows]
+        assert scored.known[:, 2] == pytest.approx(summed)
+        assert [within[row.id, row.number].min_logprob for row in rows] == pytest.approx(scored.known[:, 1], abs=1e-5)

@@ -38,13 +38,15 @@ def prepare(
     wanted = [] if plan.light else ["extras"]
     wanted += ["agreement"] if plan.answers and not plan.light else []
     wanted += ["other_states"] if plan.other and not plan.light else []
+    wanted += ["several"] if scores and pipeline.store.study.evidence is not None and not plan.light else []
     cells = [(model, dataset) for model in models for dataset in datasets]
     for model, dataset in cells if not plan.light else ():
         _refuse_another_plan(pipeline.store, model, dataset, plan)
     # with the answers, the pipeline also compares the model's weights with those of the run
     answers = named("answers")
     looked_at = [answers] if all(Job(answers, d, m).complete(pipeline.store) for m, d in cells) else []
-    pipeline.make([*looked_at, *(named(name) for name in (*wanted, *scores))], models, datasets, plan)
+    pipeline.make([*looked_at, *map(named, wanted)], models, datasets, plan)
+    pipeline.make([named(name) for name in scores], models, datasets, plan)  # in cells without several answers too
 
 
 def _refuse_another_plan(store: Store, model: str, dataset: str, plan: EvalPlan) -> None:

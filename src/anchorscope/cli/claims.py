@@ -60,17 +60,20 @@ def claims(
 def _print(verdicts: list[ClaimVerdict]) -> None:
     """The verdicts on one model, or pair: a row for each claim, a column for each set."""
     sets = list(dict.fromkeys(verdict.dataset for verdict in verdicts if verdict.dataset != "all"))
-    table = table_of("claim", "holds if", *(sets or ["all sets"]))
-    for name in dict.fromkeys(verdict.claim for verdict in verdicts):
-        mine = {verdict.dataset: verdict for verdict in verdicts if verdict.claim == name}
-        first = next(iter(mine.values()))
-        if "all" in mine:
-            cells = [_cell(mine["all"])] + [Text("")] * (len(sets) - 1)
-        else:
-            cells = [_cell(mine[dataset]) if dataset in mine else Text("") for dataset in sets]
-        table.add_row(first.statement, first.condition, *cells)
     out.print(f"\n[bold]{clean(verdicts[0].model)}[/bold]")
-    out.print(table)
+    for section in dict.fromkeys(verdict.section for verdict in verdicts):
+        table = table_of("claim", "holds if", *(sets or ["all sets"]))
+        of_section = [verdict for verdict in verdicts if verdict.section == section]
+        for name in dict.fromkeys(verdict.claim for verdict in of_section):
+            mine = {verdict.dataset: verdict for verdict in of_section if verdict.claim == name}
+            first = next(iter(mine.values()))
+            if "all" in mine:
+                cells = [_cell(mine["all"])] + [Text("")] * (len(sets) - 1)
+            else:
+                cells = [_cell(mine[dataset]) if dataset in mine else Text("") for dataset in sets]
+            table.add_row(first.statement, first.condition, *cells)
+        out.print(section)
+        out.print(table)
 
 
 def _cell(verdict: ClaimVerdict) -> Text:

@@ -351,20 +351,37 @@ def _chosen(run: Path, models: list[str] | None, sets: list[str] | None) -> tupl
     return store, chosen[0], chosen[1]
 
 
+COLUMNS = (
+    ("AUROC", "auroc", {"beyond_question": "beyond the question, mean", "beyond_baselines": "beyond baselines, mean"}),
+    (
+        "W, the share of pairs of one question ranked right",
+        "w",
+        {"w_minus_logprob": "minus log-probability, mean", "w_added": "added to it, mean"},
+    ),
+)
+"""What is printed of each model: a title, what is measured on each set, and paired differences."""
+
+
 def _print(rows: list[Comparison], titles: dict[str, str]) -> None:
-    """AUROC of each detector, and the gain beyond the question: a table for each model."""
+    """AUROC of each detector and its W within a question, with what they are compared with: two tables a model."""
     from anchorscope.detectors.compare import MEAN, lookup
 
     by_key = lookup(rows)
     for model in dict.fromkeys(row.model for row in rows if row.dataset != MEAN):
         sets = list(dict.fromkeys(row.dataset for row in rows if row.model == model and row.dataset != MEAN))
-        table = table_of("detector", *sets, "beyond the question, mean")
-        for name in dict.fromkeys(row.detector for row in rows if row.model == model):
-            cells = [_number(by_key.get((model, dataset, name, "auroc"))) for dataset in sets]
-            where = MEAN if len(sets) > 1 else sets[0]
-            table.add_row(titles[name], *cells, _number(by_key.get((model, where, name, "beyond_question"))))
-        out.print(f"\n[bold]{clean(model)}[/bold], AUROC")
-        out.print(table)
+        where = MEAN if len(sets) > 1 else sets[0]
+        for title, what, differences in COLUMNS:
+            names = dict.fromkeys(row.detector for row in rows if row.model == model and row.measure == what)
+            if not names:
+                notice(f"{model}: {title} was not measured. It takes several answers to a question: `evidence: {{}}`.")
+                continue
+            table = table_of("detector", *sets, *differences.values())
+            for name in names:
+                cells = [_number(by_key.get((model, dataset, name, what))) for dataset in sets]
+                means = [_number(by_key.get((model, where, name, difference))) for difference in differences]
+                table.add_row(titles[name], *cells, *means)
+            out.print(f"\n[bold]{clean(model)}[/bold], {title}")
+            out.print(table)
 
 
 def _number(row: Any) -> str:

@@ -77,6 +77,10 @@ FORMS: dict[str, Any] = {"linear": Linear, "mixture": Mixture, "words": WordScor
 
 CONFIDENCE = ("logprob_mean", "logprob_min", "logprob_sum", "log_tokens")
 SAMPLED = ("agreement", "entropy")
+BASELINES = ("confidence", "question_confidence", "single_layer", "single_layer_bagged", "single_layer_confidence")
+"""Simple detectors that a better one must be ahead of."""
+LOGPROBS = ("logprob_mean", "logprob_min", "logprob_sum", "length", "confidence")
+"""Detectors that see nothing but log-probabilities and length."""
 
 
 def raised(span: str, beta: float, site: Site) -> StateName:
@@ -116,6 +120,7 @@ def catalogue(site: Site = "mlp") -> dict[str, Entry]:
     entries = [
         Entry("logprob_mean", "mean log-probability", "confidence", NumbersOnly(("logprob_mean",)), none),
         Entry("logprob_min", "min log-probability", "confidence", NumbersOnly(("logprob_min",)), none),
+        Entry("logprob_sum", "log-probability", "confidence", NumbersOnly(("logprob_sum",)), none),
         Entry("length", "length", "confidence", NumbersOnly(("log_tokens",)), none),
         Entry("confidence", "log-probabilities and length", "confidence", NumbersOnly(CONFIDENCE), none),
         Entry("p_true", "P(True)", "confidence", NumbersOnly(("p_true",)), pass_),
@@ -125,12 +130,23 @@ def catalogue(site: Site = "mlp") -> dict[str, Entry]:
         Entry("question_embedding", "question, embedding", "question", one(words[0]), "an embedder"),
         Entry("question_only", "question-only probe", "question", one(asked), none),
         Entry("question_stack", "question-only, all layers", "question", Recipe((ReadoutSource(asked),)), none),
+        Entry(
+            "question_confidence", "question-only and log-probabilities", "confidence",
+            Recipe((ReadoutSource(asked),), CONFIDENCE, "best"), none,
+        ),
         Entry("question_other", "question, another model", "question", one(others[0]), "another model"),
         Entry("text_only", "text-only, TF-IDF", "text", TextOnly(), "no model"),
         Entry("text_embedding", "text-only, embedding", "text", one(words[1]), "an embedder"),
         Entry("other_states", "another model's states", "text", one(others[1]), "another model"),
         Entry("answer_only", "answer-only probe", "answer", one(clean._replace(condition="answer_only")), pass_),
         Entry("single_layer", "single-layer probe", "states", one(clean), none),
+        Entry(
+            "single_layer_bagged", "– bagged", "states", Recipe((ReadoutSource(clean),), layers="bagged"), none
+        ),
+        Entry(
+            "single_layer_confidence", "– and log-probabilities", "states",
+            Recipe((ReadoutSource(clean),), CONFIDENCE, "best"), none,
+        ),
         Entry("answer_mean", "mean over answer tokens", "states", one(mean), none),
         Entry("after_answer", "token behind the answer", "states", one(after), "one more token"),
         Entry("stack", "all-layer stack", "states", Recipe((ReadoutSource(clean),)), none),

@@ -1,30 +1,36 @@
-"""The table of detectors: every measure with its interval, paired differences, and the gain beyond the question.
+"""The table of detectors: every measure with its interval, paired differences, and W within a question.
 
 All detectors of a cell are measured in the same resamples of clusters and repeats, so differences are paired. Numbers
 that depend on how many answers are wrong are weighted back to the natural share. The gain beyond the question is over
-the best detector that saw no answer; which one that is, is taken from the test itself, which favours the question.
+the best detector that saw no answer, the gain beyond baselines over the best of the simple ones. Which one is the best
+is taken from the test itself, which favours it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from anchorscope.detectors import metrics
-from anchorscope.detectors.catalogue import Entry
+from anchorscope.detectors.catalogue import BASELINES, Entry
 from anchorscope.detectors.crossfit import WIDENED, Labelled
 from anchorscope.detectors.inputs import Floats
 from anchorscope.detectors.record import Comparison
+from anchorscope.detectors.several import SeveralScores, within_measures
 from anchorscope.pathways.baselines import within_strata
-from anchorscope.pathways.intervals import estimate, mean_auroc, resample
+from anchorscope.pathways.intervals import Auroc, Resamples, estimate, mean_auroc, resample
 from anchorscope.study.terms import MIN_GROUP
 
 BASELINE = "single_layer"
 COVERAGES = (0.2, 0.5, 0.8)
+MANY = 20  # times as many resamples for AUROC and W as for the rest
+WITHIN = ("w", "w_minus_logprob", "w_added")
+DIFFERENCES = (f"auroc_minus_{BASELINE}", "beyond_question", "beyond_baselines", "w_minus_logprob", "w_added")
+"""Paired differences, each with a p-value after Holm's correction over detectors."""
 MEAN = "mean over cells"
 
 
@@ -44,10 +50,20 @@ class CellMeasures:
     """By detector and measure, (1 + resample)."""
     question: str | None
     """The best detector that saw no answer; None where there is none."""
+    baseline: str | None = None
+    """The best of the simple detectors; None where there is none."""
+    within: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
+    """By measure and detector, (1 + resample): within a question."""
 
-    def beyond(self, name: str) -> Floats | None:
-        """(1 + resample): the gain of a detector over the best that saw no answer."""
-        return None if self.question is None else self.auroc[name] - self.auroc[self.question]
+    def differences(self, what: str) -> dict[str, Floats]:
+        """By detector, (1 + resample): a paired difference by its name; empty where it was not measured."""
+        if what in self.within:
+            return dict(self.within[what])
+        other = {"beyond_question": self.question, "beyond_baselines": self.baseline}.get(what, BASELINE)
+        if other is None or other not in self.auroc:
+            return {}
+        alike = BASELINES if what == "beyond_baselines" else () if what == "beyond_question" else (BASELINE,)
+        return {name: values - self.auroc[other] for name, values in self.auroc.items() if name not in alike}
 
 
 def measure(
@@ -59,16 +75,21 @@ def measure(
     relations: Sequence[str | None] = (),
     resamples: int = 1000,
     seed: int = 0,
+    several: SeveralScores | None = None,
 ) -> CellMeasures:
-    """Measure all detectors of a cell; scores (repeat, sample) are logits that the answer is right."""
+    """Measure all detectors of a cell; scores (repeat, sample) are logits that the answer is right.
+
+    AUROC and W are compared in twenty times as many resamples: p-values of many comparisons can then be small.
+    """
     repeats = len(next(iter(scores.values())))
-    drawn = resample(samples.clusters, repeats, resamples, seed)
-    wrong = ~samples.right
+    every = resample(samples.clusters, repeats, MANY * resamples, seed)
+    drawn = Resamples(every.samples[: 1 + resamples], every.repeats[: 1 + resamples])
+    wrong, kernel = ~samples.right, Auroc(samples.right, every.samples)
     natural: Floats = drawn.samples * (1 / np.asarray(samples.probability, np.float64))[None]
     auroc: dict[str, Floats] = {}
     more: dict[tuple[str, str], Floats] = {}
     for name, logits in scores.items():
-        auroc[name] = mean_auroc(samples.right, logits[:, :, None], drawn)[:, 0]
+        auroc[name] = mean_auroc(samples.right, logits[:, :, None], every, kernel=kernel)[:, 0]
         score = -logits.mean(axis=0)
         p_wrong = expit(score + logit(samples.base_rate))
         more[name, "auprc"] = metrics.auprc(score, wrong, natural)
@@ -85,9 +106,13 @@ def measure(
             strata = np.array([relation or "" for relation in relations])
             within = within_strata(samples.right, logits[:, :, None], strata, drawn.samples, drawn.repeats)
             more[name, "auroc_within_relation"] = within[:, 0].astype(np.float64)
-    asked = {name: values[0] for name, values in auroc.items() if entries[name].side == "question"}
-    best = max(asked, key=lambda name: asked[name]) if asked else None
-    return CellMeasures(model, dataset, len(wrong), auroc, more, best)
+    asked = [name for name in auroc if entries[name].side == "question"]
+    simple = [name for name in auroc if name in BASELINES]
+    best, baseline = (max(names, key=lambda name: auroc[name][0], default=None) for names in (asked, simple))
+    told: dict[str, dict[str, Floats]] = {}
+    if several is not None:
+        told = dict(zip(WITHIN, within_measures(several, every, seed), strict=True))
+    return CellMeasures(model, dataset, len(wrong), auroc, more, best, baseline, told)
 
 
 def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Comparison]:
@@ -98,9 +123,9 @@ def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Co
         rows += _rows(where, "auroc", cell.auroc, widened)
         for (name, what), values in cell.more.items():
             rows.append(_row(where, name, what, values, 1.0))
-        rows += _differences(where, f"auroc_minus_{BASELINE}", _against(cell.auroc), widened)
-        beyond = {name: cell.beyond(name) for name in cell.auroc}
-        rows += _differences(where, "beyond_question", {n: v for n, v in beyond.items() if v is not None}, widened)
+        rows += _rows(where, "w", cell.within.get("w", {}), widened)
+        for what in DIFFERENCES:
+            rows += _differences(where, what, cell.differences(what), widened)
     models = list(dict.fromkeys(cell.model for cell in cells))
     for group, members in [
         *((model, [c for c in cells if c.model == model]) for model in models),
@@ -112,24 +137,20 @@ def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Co
 
 
 def _means(where: tuple[str, str], cells: Sequence[CellMeasures], widened: float) -> list[Comparison]:
-    """The mean over cells, of detectors that all of them have."""
-    names = [name for name in cells[0].auroc if all(name in cell.auroc for cell in cells)]
-    mean = {name: metrics.average_over_cells([cell.auroc[name] for cell in cells]) for name in names}
-    rows = _rows(where, "auroc", mean, widened)
-    rows += _differences(where, f"auroc_minus_{BASELINE}", _against(mean), widened)
-    gains = {name: [cell.beyond(name) for cell in cells] for name in names}
-    beyond = {
-        name: metrics.average_over_cells([gain for gain in by_cell if gain is not None])
-        for name, by_cell in gains.items()
-        if all(gain is not None for gain in by_cell)
-    }
-    return rows + _differences(where, "beyond_question", beyond, widened)
+    """The mean over cells, of detectors that all of them have; within a question, over the cells that have it."""
+    rows = _rows(where, "auroc", _mean([cell.auroc for cell in cells]), widened)
+    told = [cell for cell in cells if cell.within.get("w")]
+    rows += _rows(where, "w", _mean([cell.within["w"] for cell in told]), widened)
+    for what in DIFFERENCES:
+        members = told if what in WITHIN else cells
+        rows += _differences(where, what, _mean([cell.differences(what) for cell in members]), widened)
+    return rows
 
 
-def _against(auroc: Mapping[str, Floats]) -> dict[str, Floats]:
-    if BASELINE not in auroc:
-        return {}
-    return {name: values - auroc[BASELINE] for name, values in auroc.items() if name != BASELINE}
+def _mean(cells: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+    """By detector, the mean over cells, of those that all cells have."""
+    names = [name for name in cells[0] if all(name in cell for cell in cells)] if cells else []
+    return {name: metrics.average_over_cells([cell[name] for cell in cells]) for name in names}
 
 
 def _rows(where: tuple[str, str], what: str, values: Mapping[str, Floats], widened: float) -> list[Comparison]:

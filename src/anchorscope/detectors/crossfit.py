@@ -62,16 +62,28 @@ def cross_scored(
     folds: Folds,
     seed: int = 0,
     advance: Advance = lambda _: None,
+    again: tuple[Inputs, IntArray] | None = None,
 ) -> dict[str, Floats]:
-    """(repeat, sample) by detector: the logit that the answer is right, by fits that did not see its fold."""
-    out = {name: np.full(folds.fold.shape, np.nan) for name in fitters}
+    """(repeat, sample) by detector: the logit that the answer is right, by fits that did not see its fold.
+
+    `again`: further answers to some of the questions, and which of the samples asked it. They stand behind the samples;
+    nan where a detector looks at what they do not have.
+    """
+    size = folds.fold.shape[1]
+    more, question = again or (Inputs([], [], []), np.empty(0, np.int64))
+    out = {name: np.full((folds.repeats, size + len(more)), np.nan) for name in fitters}
     for repeat in range(folds.repeats):
         for fold in range(folds.count):
             test = np.flatnonzero(folds.fold[repeat] == fold)
             training = samples.training(np.flatnonzero(folds.training(repeat, fold, 0)), seed)
             tested = samples.inputs.of(test)
+            others = np.flatnonzero(folds.fold[repeat][question] == fold)
+            further = more.of(others)
             for name, fitter in fitters.items():
-                out[name][repeat, test] = fitter.fit(training).logits(tested)
+                fitted = fitter.fit(training)
+                out[name][repeat, test] = fitted.logits(tested)
+                if len(others) and further.has(fitted.needs):
+                    out[name][repeat, size + others] = fitted.logits(further)
             advance(1)
     return out
 

@@ -103,3 +103,14 @@ class Inputs:
 def states_among(names: Sequence[Need]) -> list[StateName]:
     """Those of some needs that are states."""
     return [name for name in names if isinstance(name, StateName)]
+
+
+def confidence(logprobs: Sequence[Sequence[float]]) -> dict[str, Floats]:
+    """Numbers that generation gives for nothing, from the log-probabilities of the answers' tokens."""
+    tokens = [np.array(values or [0.0], dtype=np.float64) for values in logprobs]
+    return {
+        "logprob_mean": np.array([values.mean() for values in tokens]),
+        "logprob_min": np.array([values.min() for values in tokens]),
+        "logprob_sum": np.array([values.sum() for values in tokens]),
+        "log_tokens": np.log([float(max(1, len(values))) for values in logprobs]),
+    }

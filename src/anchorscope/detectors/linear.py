@@ -15,7 +15,11 @@ from numpy.typing import NDArray
 
 from anchorscope.detectors.inputs import Floats, Inputs, Need
 from anchorscope.detectors.training import Probed, Small, Training, areas, fit_small
+from anchorscope.pathways.intervals import Auroc, resample
+from anchorscope.probes.logistic import fit_temperature
 from anchorscope.study.terms import StateName
+
+BAGS = 50  # resamples in which the best layer is chosen
 
 Weights = NDArray[np.float32]
 
@@ -105,8 +109,9 @@ class Recipe:
     """Read-outs of every layer."""
     numbers: tuple[str, ...] = ()
     """Numbers beside them."""
-    layers: Literal["best", "all", "joint"] = "all"
-    """The layer with the best inner AUROC; all of them, weighed; or one probe on all of them side by side."""
+    layers: Literal["best", "bagged", "all", "joint"] = "all"
+    """The layer with the best inner AUROC; the mean over the best layers of many resamples; all of them, weighed; or
+    one probe on all of them side by side."""
 
     @property
     def needs(self) -> list[Need]:
@@ -122,11 +127,14 @@ class Recipe:
             probes.inner if source.states == source.fitted else probes.read_inner(training.inputs.state(source.states))
             for source, probes in zip(self.sources, probed, strict=True)
         ]
-        if self.layers == "best":
-            return self._best(training, probed[0], inner[0])
+        if self.layers == "bagged":
+            return self._bagged(training, probed[0], inner[0])
+        best = int(areas(inner[0][:-1], training.right).argmax()) if self.layers == "best" else -1
+        if self.layers == "best" and not self.numbers:
+            return self._made(probed, [_unit(inner[0], best)], None, {"layer": best, "C": probed[0].strength})
         if self.layers == "joint" and not self.numbers and len(probed) == 1:
             return self._made(probed, [_unit(inner[0], len(inner[0]) - 1)], None, {"C": probed[0].strength})
-        kept = [_kept(readouts, self.layers) for readouts in inner]
+        kept = [[best] if self.layers == "best" else _kept(readouts, self.layers) for readouts in inner]
         features = np.concatenate([*(readouts[rows] for readouts, rows in zip(inner, kept, strict=True)),
                                    *(training.inputs.number(name)[None] for name in self.numbers)]).T  # fmt: skip
         small = fit_small(features, training.right, training.fold)
@@ -137,12 +145,21 @@ class Recipe:
             factors.append(factor)
             start += len(rows)
         return self._made(
-            probed, factors, small, {"C": [probes.strength for probes in probed], "stack C": small.strength}
+            probed,
+            factors,
+            small,
+            {"C": [probes.strength for probes in probed], "stack C": small.strength}
+            | ({"layer": best} if self.layers == "best" else {}),
         )
 
-    def _best(self, training: Training, probed: Probed, inner: Floats) -> Linear:
-        layer = int(areas(inner[:-1], training.right).argmax())
-        return self._made([probed], [_unit(inner, layer)], None, {"layer": layer, "C": probed.strength})
+    def _bagged(self, training: Training, probed: Probed, inner: Floats) -> Linear:
+        """The best layer of each of many resamples of the clusters, averaged and calibrated."""
+        drawn = resample(training.clusters, 1, BAGS, training.seed).samples[1:]
+        best = np.nanargmax(Auroc(training.right, drawn)(inner[:-1].T), axis=1)
+        factor = np.append(np.bincount(best, minlength=len(inner) - 1) / BAGS, 0.0)
+        factor /= fit_temperature(factor @ inner, training.right)
+        layers = {str(layer): int((best == layer).sum()) for layer in np.unique(best)}
+        return self._made([probed], [factor[None]], None, {"layers": layers, "C": probed.strength})
 
     def _made(
         self, probed: Sequence[Probed], factors: Sequence[Floats], small: Small | None, chosen: dict[str, Any]

@@ -18,9 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from anchorscope.answers.generate import Generator
-from anchorscope.detectors.inputs import Inputs, Need, States, states_among
+from anchorscope.detectors.inputs import Inputs, Need, States, confidence, states_among
 from anchorscope.detectors.pass_plan import SAYS, PassPlan, checked, site_named, sites_of
-from anchorscope.detectors.tables import confidence
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
 from anchorscope.models.load import Model

@@ -129,8 +129,32 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
+class Several:
+    """One row of the `several` table: one of several answers to a question, for detectors; its states lie beside it."""
+
+    id: str
+    """the question's id"""
+    number: int
+    """number of the answer among the question's distinct answers"""
+    answer: str
+    """text of the answer"""
+    right: bool
+    """whether the answer is right"""
+    logprobs: list[float]
+    """(token): log-probabilities (natural) of the answer's tokens"""
+    p_true: float
+    """log P(" true") − log P(" false") where the model is asked whether this answer is true"""
+    support: float
+    """log P(answer | clean) − log P(answer | knockout), natural, up to the last exact answer token"""
+    agreement: float
+    """share of the other sampled answers that say the same, by the grader's rules"""
+    entropy: float
+    """entropy (natural) over groups of sampled answers that say the same"""
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
-    """One row of the `scores` table: what one detector says of one sample, out of fold. No text is in it."""
+    """One row of the `scores` table: what one detector says of one answer, out of fold. No text is in it."""
 
     model: str
     """the model's name"""
@@ -140,10 +164,12 @@ class Score:
     """the detector's name"""
     id: str
     """the question's id"""
+    number: int
+    """number of the answer among the question's several distinct answers; -1 for the greedy answer"""
     right: bool
     """whether the answer is right"""
     probability: float
-    """probability with which a sample of this grade was drawn"""
+    """probability with which a sample of this grade was drawn; of a sampled answer, that of the greedy one"""
     cluster: int
     """number of the sample's cluster (docs/method.md)"""
     logits: list[float]
@@ -161,8 +187,8 @@ class Comparison:
     detector: str
     """the detector's name"""
     measure: str
-    """name of the measure: auroc, auprc, fpr_at_95_tpr, …; auroc_minus_single_layer and beyond_question are paired
-    differences"""
+    """name of the measure: auroc, auprc, fpr_at_95_tpr, w (within a question), …; auroc_minus_single_layer,
+    beyond_question, beyond_baselines, w_minus_logprob and w_added are paired differences"""
     value: float
     """value of the measure"""
     low: float
@@ -176,6 +202,7 @@ class Comparison:
 EXTRAS = Kind("extras", Extra)
 OTHER_STATES = Kind("other_states", OtherStates)
 AGREEMENT = Kind("agreement", Agreement)
+SEVERAL = Kind("several", Several)
 SCORES = Kind("scores", Score)
 SHUFFLED = Kind("scores_shuffled", Score)  # of permuted labels: the null
 
@@ -190,8 +217,11 @@ STAGES = (
     ),
     StageDef("other_states", (OTHER_STATES,), _STAGE + "other_of", after=_SAMPLES, needs="weights", wanted=on_demand),
     StageDef(
-        "scores", (SCORES,), _STAGE + "scores_of", after=("traces", "extras", "agreement", "other_states"), whole=True,
-        wanted=on_demand,
+        "several", (SEVERAL,), _STAGE + "several_of", after=(*_SAMPLES, "sampled"), needs="weights", wanted=on_demand
+    ),
+    StageDef(
+        "scores", (SCORES,), _STAGE + "scores_of", after=("traces", "extras", "agreement", "other_states", "several"),
+        whole=True, wanted=on_demand,
     ),
     StageDef(
         "scores_shuffled", (SHUFFLED,), _STAGE + "scores_of",

@@ -11,38 +11,46 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from safetensors.torch import save
 
 from anchorscope.answers.answerer import Answerer
 from anchorscope.answers.generate import Generated
+from anchorscope.answers.record import SAMPLED
 from anchorscope.detectors.agreement import agreement
 from anchorscope.detectors.catalogue import BETAS, Entry, catalogue, entry_of, raised
 from anchorscope.detectors.crossfit import FOLDS, cross_scored, folds_for, possible, shuffled
-from anchorscope.detectors.pass_plan import RAISED, SAYS, TRUTH
+from anchorscope.detectors.inputs import states_among
+from anchorscope.detectors.pass_plan import RAISED, SAYS, TRUTH, readable
 from anchorscope.detectors.reader import Reader
 from anchorscope.detectors.record import (
     AGREEMENT,
     EXTRAS,
     OTHER_STATES,
     SCORES,
+    SEVERAL,
     SHUFFLED,
     Agreement,
     EvalPlan,
     Extra,
     OtherStates,
     Score,
+    Several,
 )
-from anchorscope.detectors.tables import read_labelled, states_path
+from anchorscope.detectors.tables import read_labelled, read_several, states_path
 from anchorscope.grades.grading import grader
 from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
+from anchorscope.probes.within import mixed, sampled_answers
 from anchorscope.progress import Advance, Notice, nobody
+from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Cell, Forward, Job, Kind, Plan, Sharded, Store, Whole
 from anchorscope.store.files import write_bytes
 from anchorscope.store.stage import Context
+from anchorscope.study import Study
 from anchorscope.study.terms import Site, StateName
 from anchorscope.traces.record import TRACES
 
@@ -154,6 +162,56 @@ def _keep(cell: Cell, kind: Kind[Any], shard: int, states: dict[StateName, torch
     write_bytes(states_path(cell, kind, shard), save({str(name): tensor for name, tensor in states.items()}))
 
 
+def several_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -> Sharded[Several]:
+    """The `several` table of one model and dataset: right and wrong answers to one question, read for detectors."""
+    study, cell = store.study, store.results(model.name, dataset)
+    assert study.evidence is not None
+    spec, site = study.traces, study.traces.sites[0]
+    sampled = {row.id: row for row in cell.table(SAMPLED)}
+    drawn = sampled_answers(store, SampleMaker.of(prompter, study), model.name, dataset)
+    answers = [answer for of_question in drawn for answer in mixed(of_question, study.evidence.distinct, study.seed)]
+    states = several_states(study)
+    inputs = {
+        "traces": cell.origin(TRACES), "sampled": cell.origin(SAMPLED), "into": spec.into,
+        "states": [str(name) for name in states], "asked": [TRUTH, *SAYS], "distinct": study.evidence.distinct,
+        "grades": study.grades.identity(), "site": site,
+    }  # fmt: skip
+    table = cell.begin(SEVERAL, Plan(len(answers), SHARD_ROWS), inputs, {})
+    reader = Reader(model, prompter, spec.into, memory=spec.memory)
+    judge = grader() if study.grades.judge else grader(study.grades.grader)
+
+    def rows(shard: int) -> list[list[Several]]:
+        of_shard = answers[shard * SHARD_ROWS : (shard + 1) * SHARD_ROWS]
+        samples = [answer.sample for answer in of_shard]
+        read = reader.read(samples, [*states, "support", "p_true"])
+        _keep(cell, SEVERAL, shard, read.states)
+        several = []
+        for place, (answer, sample) in enumerate(zip(of_shard, samples, strict=True)):
+            row = sampled[sample.question.id]
+            counts = [count - (number == answer.number) for number, count in enumerate(row.times)]
+            others = [text for text, count in zip(row.texts, counts, strict=True) for _ in range(count)]
+            share, entropy = agreement(judge, sample.question.question, row.texts[answer.number], others)
+            numbers = read.numbers["p_true"][place], read.numbers["support"][place], share, entropy
+            logprobs, right = [float(value) for value in sample.answer.logprobs], bool(sample.grade.correct)
+            several.append(Several(sample.question.id, answer.number, sample.answer.answer, right, logprobs, *numbers))
+        return [several]
+
+    return Sharded(f"{model.name}, {dataset}: reading several answers for detectors", (table,), rows)
+
+
+def several_states(study: Study) -> list[StateName]:
+    """The states that detectors look at and that both traces, or `extras`, and further answers can have."""
+    traced = {(condition, *point) for condition in study.traces.conditions for point in study.traces.points}
+    known = readable()
+    names: dict[StateName, None] = {}
+    for entry in catalogue(study.traces.sites[0]).values():
+        for name in states_among(entry.fitter.needs):
+            kept = name.condition == "clean" and name.site in study.traces.sites
+            if name.condition in known and (kept or tuple(name) in traced or name.condition.startswith("raised")):
+                names[name] = None
+    return list(names)
+
+
 def scores_stage(
     store: Store, model: str, dataset: str, plan: EvalPlan, kind: Kind[Score] = SCORES, notice: Notice = nobody
 ) -> Whole[Score]:
@@ -169,14 +227,22 @@ def scores_stage(
         if lacking:
             listed = "; ".join(f"{name} ({', '.join(map(str, needs[:2]))})" for name, needs in lacking.items())
             notice(f"{model}, {dataset}: left out, as the run lacks what they need: {listed}")
-        scores = cross_scored(samples, can, folds_for(samples, plan.repeats, FOLDS, plan.seed), plan.seed, advance)
+        several = None if null else read_several(store, model, dataset, samples.inputs, plan.embedder)
+        folds = folds_for(samples, plan.repeats, FOLDS, plan.seed)
+        again = (several.inputs, several.question) if several else None
+        scores = cross_scored(samples, can, folds, plan.seed, advance, again)
+        size = len(samples.right)
+        asked = [(i, -1, bool(samples.right[i])) for i in range(size)]
+        if several:
+            asked += list(zip(several.question.tolist(), several.number.tolist(), several.right.tolist(), strict=True))
         return [
-            Score(model, dataset, name, samples.inputs.ids[i], bool(samples.right[i]), float(samples.probability[i]),
-                  int(samples.clusters[i]), [float(logit) for logit in logits[:, i]])
-            for name, logits in scores.items() for i in range(len(samples.right))
+            Score(model, dataset, name, samples.inputs.ids[i], number, right, float(samples.probability[i]),
+                  int(samples.clusters[i]), [float(logit) for logit in logits[:, column]])
+            for name, logits in scores.items() for column, (i, number, right) in enumerate(asked)
+            if number < 0 or np.isfinite(logits[:, column]).all()
         ]  # fmt: skip
 
-    kinds: list[Kind[Any]] = [EXTRAS, OTHER_STATES, AGREEMENT]
+    kinds: list[Kind[Any]] = [EXTRAS, OTHER_STATES, AGREEMENT, *([] if null else [SEVERAL])]
     beside = {kind.name: cell.origin(kind) for kind in kinds if cell.complete(kind)}
     inputs = {
         "traces": cell.origin(TRACES), "beside": beside, "detectors": list(entries), "repeats": plan.repeats,
@@ -221,6 +287,11 @@ def other_of(context: ModelContext, job: Job) -> Sharded[OtherStates]:
     spec = next(model for model in study.models if model.name == job.model)
     prompter = Prompter(other.tokenizer, study.prompt_for(spec), other.wants_bos)
     return other_states_stage(other, prompter, job.model, job.dataset, context.store)
+
+
+def several_of(context: ModelContext, job: Job) -> Sharded[Several]:
+    """The stage that a job asks for."""
+    return several_stage(context.model(job.model), context.prompter(job.model), job.dataset, context.store)
 
 
 def scores_of(context: Context, job: Job) -> Whole[Score]:

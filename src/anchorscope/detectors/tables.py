@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.detectors.crossfit import Labelled
-from anchorscope.detectors.inputs import Floats, Inputs, States
-from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES
+from anchorscope.detectors.inputs import Inputs, States, confidence
+from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES, SEVERAL
 from anchorscope.errors import StoreError
+from anchorscope.probes.folds import IntArray
+from anchorscope.probes.logistic import BoolArray
 from anchorscope.store import Cell, Kind, Store
 from anchorscope.store.tensors import Piece, read_headers, read_pieces
 from anchorscope.study.terms import QUESTION_ONLY, ReadPoint, StateName
 from anchorscope.traces.activations import Activations
 from anchorscope.traces.record import TRACES, Trace
+
+
+@dataclass(frozen=True)
+class SeveralAnswers:
+    """Several answers to some of the questions of a cell."""
+
+    inputs: Inputs
+    """What detectors see of them."""
+    question: IntArray
+    """(answer): the sample that asks its question"""
+    number: IntArray
+    """(answer): its number among the distinct answers to the question"""
+    right: BoolArray
+    """(answer)"""
 
 
 def states_path(cell: Cell, kind: Kind[Any], shard: int) -> Path:
@@ -47,12 +64,7 @@ def read_labelled(store: Store, model: str, dataset: str, embedder: str | None =
         drawn = _in_order(cell, AGREEMENT, rows)
         numbers["agreement"] = np.array([row.agreement for row in drawn])
         numbers["entropy"] = np.array([row.entropy for row in drawn])
-    if embedder is not None:
-        from anchorscope.detectors.embedding import Embedder
-
-        texts = [row.question for row in rows], [row.answer for row in rows]
-        for name, vectors in Embedder(embedder).of(*texts).items():
-            states[StateName("text", "embedding", name)] = States.held(vectors[None])
+    states |= _embedded(embedder, [row.question for row in rows], [row.answer for row in rows])
     inputs = Inputs([r.id for r in rows], [r.question for r in rows], [r.answer for r in rows], numbers, states)
     return Labelled(
         inputs,
@@ -62,15 +74,38 @@ def read_labelled(store: Store, model: str, dataset: str, embedder: str | None =
     )
 
 
-def confidence(logprobs: Sequence[Sequence[float]]) -> dict[str, Floats]:
-    """Numbers that generation gives for nothing, from the log-probabilities of the answers' tokens."""
-    tokens = [np.array(values or [0.0], dtype=np.float64) for values in logprobs]
-    return {
-        "logprob_mean": np.array([values.mean() for values in tokens]),
-        "logprob_min": np.array([values.min() for values in tokens]),
-        "logprob_sum": np.array([values.sum() for values in tokens]),
-        "log_tokens": np.log([float(max(1, len(values))) for values in logprobs]),
-    }
+def read_several(
+    store: Store, model: str, dataset: str, asked: Inputs, embedder: str | None = None
+) -> SeveralAnswers | None:
+    """Several answers to some of the questions; None where the run has none. `asked`: the samples of the cell."""
+    cell = store.results(model, dataset)
+    rows = list(cell.table(SEVERAL)) if cell.complete(SEVERAL) else []
+    if not rows:
+        return None
+    place = {name: i for i, name in enumerate(asked.ids)}
+    question = np.array([place[row.id] for row in rows], dtype=np.int64)
+    numbers = confidence([row.logprobs for row in rows])
+    for name in ("p_true", "support", "agreement", "entropy"):
+        numbers[name] = np.array([getattr(row, name) for row in rows])
+    states = _beside(cell, SEVERAL)
+    texts = [asked.questions[i] for i in question], [row.answer for row in rows]
+    states |= _embedded(embedder, *texts)
+    return SeveralAnswers(
+        Inputs([row.id for row in rows], *texts, numbers, states),
+        question,
+        np.array([row.number for row in rows], dtype=np.int64),
+        np.array([row.right for row in rows]),
+    )
+
+
+def _embedded(embedder: str | None, questions: list[str], answers: list[str]) -> dict[StateName, States]:
+    """Vectors of questions, and of questions with answers; none without an embedder."""
+    if embedder is None:
+        return {}
+    from anchorscope.detectors.embedding import Embedder
+
+    vectors = Embedder(embedder).of(questions, answers)
+    return {StateName("text", "embedding", name): States.held(array[None]) for name, array in vectors.items()}
 
 
 def _traced(store: Store, cell: Cell) -> dict[StateName, States]:
@@ -86,7 +121,7 @@ def _traced(store: Store, cell: Cell) -> dict[StateName, States]:
 
 
 def _beside(cell: Cell, kind: Kind[Any]) -> dict[StateName, States]:
-    """The states that lie beside a table."""
+    """The states that lie beside a table, by name."""
     shards = [states_path(cell, kind, shard) for shard in range(cell.table(kind).plan.shards)]
     if missing := [path for path in shards if not path.exists()]:
         raise StoreError(f"{missing[0]} is missing", f"Delete {cell.folder / kind.name} and run the command again.")

@@ -53,6 +53,8 @@ class Claim:
     """On which side of it the claim holds."""
     measure: Callable[[Lines], ClaimMeasure | None]
     """From the lines of a cell; None where something was not measured."""
+    separates_truth_from_difficulty: bool = False
+    """Whether states that only know how hard a question is cannot make the claim hold."""
 
 
 @dataclass(frozen=True)

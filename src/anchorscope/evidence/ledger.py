@@ -118,17 +118,24 @@ def _verdict(one: Weighed, p: float | None) -> ClaimVerdict:
         p=p,
         verdict=answer,
         n=one.measured.n if one.measured else 0,
+        separates_truth_from_difficulty=claim.separates_truth_from_difficulty,
     )
 
 
 def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[ClaimVerdict]:
-    """All verdicts, from the lines of each model and set; models in the study's order, the smaller of a pair first."""
+    """All verdicts, from the lines of each model and set; models in the study's order, the smaller of a pair first.
+
+    Claims that separate truth from difficulty come first.
+    """
     verdicts: list[ClaimVerdict] = []
+    by_cell = sorted(
+        (claim for experiment in experiments() for claim in experiment.claims),
+        key=lambda claim: not claim.separates_truth_from_difficulty,
+    )
     for model, sets in lines.items():
         claims = [
             weighed(claim, model, name, claim.measure(lines_of_set))
-            for experiment in experiments()
-            for claim in experiment.claims
+            for claim in by_cell
             for name, lines_of_set in sets.items()
         ]
         if len(sets) > 1:

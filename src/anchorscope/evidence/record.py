@@ -14,6 +14,11 @@ ClaimAnswer = Literal["holds", "does not hold", "cannot tell"]
 """What can be said of a claim."""
 LEDGER = "claims.json"
 """Where a run keeps its verdicts."""
+SECTIONS = {
+    True: "Separates truth from difficulty: yes. States that only know how hard a question is cannot make these hold.",
+    False: "Separates truth from difficulty: no. These can also hold where states only know how hard a question is.",
+}
+"""What stands above the claims that separate truth from difficulty, and above the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,8 @@ class ClaimVerdict:
     """verdict on the claim: holds, does not hold or cannot tell"""
     n: int
     """number of samples or questions behind the value"""
+    separates_truth_from_difficulty: bool = False
+    """whether states that only know how hard a question is cannot make the claim hold"""
 
     def words(self, digits: int, interval: bool = True) -> str:
         """The number that the verdict rests on, as ledgers show it; or why there is none."""
@@ -80,6 +87,11 @@ class ClaimVerdict:
             return f"p {_p(self.p)} (statistic {self.value:.{digits}f})" if interval else f"p {_p(self.p)}"
         ends = f" [{self.low:.{digits}f}, {self.high:.{digits}f}]" if interval and self.low < self.high else ""
         return f"{self.value:.{digits}f}{ends}"
+
+    @property
+    def section(self) -> str:
+        """What stands above claims of its kind."""
+        return SECTIONS[self.separates_truth_from_difficulty]
 
     @property
     def condition(self) -> str:

@@ -1,9 +1,9 @@
 """Within a question: does the probe rank its right answers above its wrong ones?
 
 W is the share of (right, wrong) pairs of one question that are ranked right, ties one half, and its mean over questions
-that have both. What is the same for all answers to a question, its difficulty above all, cannot help: it ties. Under
-every condition; beside it what the answer's log-probability and its frequency among the samples give, and by how much
-the read-outs of a right and a wrong answer differ where their log-probabilities are equal.
+that have both. What is the same for all answers to a question, its difficulty above all, cannot help: it ties. W is
+measured under every condition. Beside it stands what log-probabilities, length and frequency among the samples give,
+and how much the probe adds to log-probabilities and length, which are weighed together on other questions.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from anchorscope.evidence.lines import (
     Lines,
     chart_curve,
     line,
-    weighted_mean,
 )
+from anchorscope.evidence.pairs import Pairs
 from anchorscope.evidence.record import EvidenceLine
 from anchorscope.pathways.chart import Chart, Row
-from anchorscope.pathways.intervals import FloatArray, Resamples, average
+from anchorscope.pathways.intervals import FloatArray, Resamples
+from anchorscope.pathways.shifts import make_donors
 from anchorscope.probes.record import WITHIN
 from anchorscope.store.table import as_arrays
 
@@ -39,10 +40,14 @@ class SampledReadouts:
 
     question: IntArray
     """(answer): which of the traced samples asks the question"""
+    clusters: IntArray
+    """(answer): the cluster of its question"""
     correct: BoolArray
     """(answer)"""
     logprob: FloatArray
     """(answer): log-probability of the whole answer"""
+    min_logprob: FloatArray
+    """(answer): that of its least likely token"""
     tokens: FloatArray
     """(answer): how many it has"""
     times: FloatArray
@@ -53,77 +58,45 @@ class SampledReadouts:
     """(condition, repeat, answer, layer)"""
 
 
-def within_lines(answered: SampledReadouts, drawn: Resamples) -> Iterator[EvidenceLine]:
-    """W by condition, what each loses, and the baselines."""
+def within_lines(answered: SampledReadouts, drawn: Resamples, seed: int = 0) -> Iterator[EvidenceLine]:
+    """W by condition, what each loses, the baselines, and what the probe adds to log-probabilities and length."""
     pairs = Pairs(answered.question, answered.correct)
-    n, weights = len(pairs.questions), drawn.samples[:, pairs.questions]
-
-    def mean(scores: FloatArray) -> FloatArray:
-        """(1 + resample, layer), from (repeat, answer, layer)."""
-        by_repeat = np.stack([weighted_mean(pairs.won(repeat), weights) for repeat in scores])
-        return average(by_repeat, drawn.repeats.T[:, :, None]) if len(scores) > 1 else by_repeat[0]
-
-    ranked = {name: mean(logits) for name, logits in zip(answered.conditions, answered.logits, strict=True)}
+    n = len(pairs.questions)
+    # 1. under each condition, and with the shift of an answer to another question
+    logits = dict(zip(answered.conditions, answered.logits, strict=True))
+    ranked = {name: pairs.share(readouts, drawn) for name, readouts in logits.items()}
+    if "knockout" in ranked and 2 * np.unique(answered.clusters, return_counts=True)[1].max() <= len(answered.clusters):
+        clean, knockout = logits["clean"], logits["knockout"]
+        donors = make_donors(answered.clusters, DRAWS, seed)
+        moved = [pairs.share(clean + (knockout - clean)[:, donor], drawn) for donor in donors]
+        ranked["permuted"] = np.mean(moved, axis=0)
     for name, share in ranked.items():
         yield line("within", "w", share, n, name)
         if name != "clean":
             yield line("within", "w_lost", ranked["clean"] - share, n, name)
-    if "matched_question" in ranked and "control_question" in ranked:
-        beyond = ranked["control_question"] - ranked["matched_question"]
-        yield line("within", "w_lost", beyond, n, "matched_question-control_question")
-    scores = {
+    for name, other in (("knockout", "permuted"), ("matched_question", "control_question")):
+        if name in ranked and other in ranked:
+            yield line("within", "w_lost", ranked[other] - ranked[name], n, f"{name}-{other}")
+    # 2. what needs no probe
+    length = np.maximum(answered.tokens, 1)
+    forms = {
+        "mean_logprob": answered.logprob / length,
+        "min_logprob": answered.min_logprob,
         "logprob": answered.logprob,
-        "mean_logprob": answered.logprob / np.maximum(answered.tokens, 1),
-        "times": answered.times,
-        "short": -answered.tokens,
+        "short": -np.log(length),
     }
-    for name, values in scores.items():
-        yield line("within", f"w_{name}", mean(values[None, :, None])[:, 0], n)
+    for name, values in {**forms, "times": answered.times}.items():
+        yield line("within", f"w_{name}", pairs.share(values[None, :, None], drawn)[:, 0], n)
+    # 3. what the probe adds to it
+    known = np.stack(list(forms.values()), axis=1)
+    confident = pairs.share(pairs.weighed(known, answered.clusters, seed)[None, :, None], drawn)[:, 0]
+    yield line("within", "w_confidence", confident, n)
     at = round((answered.logits.shape[-1] - 1) / 2)
     for place, name in enumerate(answered.conditions):
-        logits = answered.logits[place, :, :, at].mean(axis=0)
-        yield line("within", "at_equal_logprob", pairs.held_fixed(logits, answered.logprob, weights), n, name)
-
-
-class Pairs:
-    """The (right, wrong) pairs of answers to one and the same question."""
-
-    def __init__(self, question: IntArray, correct: BoolArray) -> None:
-        right, wrong, of = [], [], []
-        for sample in np.unique(question):
-            mine = np.flatnonzero(question == sample)
-            good, bad = mine[correct[mine]], mine[~correct[mine]]
-            if len(good) and len(bad):
-                right.append(np.repeat(good, len(bad)))
-                wrong.append(np.tile(bad, len(good)))
-                of.append(sample)
-        self.questions: IntArray = np.array(of, dtype=np.int64)
-        """(question): those that have both kinds"""
-        self.right: IntArray = np.concatenate(right) if right else np.empty(0, np.int64)
-        self.wrong: IntArray = np.concatenate(wrong) if wrong else np.empty(0, np.int64)
-        sizes = np.array([len(rows) for rows in right], dtype=np.int64)
-        self._share = np.zeros((len(of), len(self.right)), np.float32)  # a question's pairs weigh one together
-        for i, (first, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
-            self._share[i, first : first + size] = 1 / size
-
-    def won(self, scores: FloatArray) -> FloatArray:
-        """(question, layer): the share of its pairs that scores (answer, layer) rank right; ties one half."""
-        ahead = scores[self.right] - scores[self.wrong]
-        won: FloatArray = self._share @ ((ahead > 0) + 0.5 * (ahead == 0)).astype(np.float32)
-        return won
-
-    def held_fixed(self, scores: FloatArray, held: FloatArray, weights: FloatArray) -> FloatArray:
-        """(1 + resample): how far right lies above wrong where `held` is equal, in standard deviations of pairs.
-
-        The intercept of a line through (difference in `held`, difference in scores), every question weighing one.
-        """
-        ahead, other = ((values[self.right] - values[self.wrong]).astype(np.float64) for values in (scores, held))
-        moments = np.stack([ahead, other, ahead * other, other * other, ahead * ahead], axis=1)
-        y, x, xy, xx, yy = weighted_mean(self._share @ moments, weights).T
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slope = np.where(xx - x * x > 1e-12, (xy - x * y) / (xx - x * x), 0)
-            intercept: FloatArray = (y - slope * x) / np.sqrt(yy[:1] - y[:1] ** 2)
-        return intercept
+        read = np.column_stack([known, answered.logits[place, :, :, at].mean(axis=0)])
+        both = pairs.share(pairs.weighed(read, answered.clusters, seed)[None, :, None], drawn)[:, 0]
+        yield line("within", "w_with_confidence", both, n, name)
+        yield line("within", "added_to_confidence", both - confident, n, name)
 
 
 def _lines(cell: CellData) -> Iterator[EvidenceLine]:
@@ -135,24 +108,28 @@ def _lines(cell: CellData) -> Iterator[EvidenceLine]:
     columns: dict[str, list[Any]] = {}
     logits: list[FloatArray] = []
     for batch in cell.cell.table(kind).batches():
-        for name in ("id", "correct", "logprob", "tokens", "times"):
+        for name in ("id", "correct", "logprob", "min_logprob", "tokens", "times"):
             columns.setdefault(name, []).extend(batch.column(name).to_pylist())
         logits += as_arrays(batch.column("logits"))
     if not logits:
         return iter(())
+    question = np.array([cell.place[name] for name in columns["id"]], dtype=np.int64)
     answers = SampledReadouts(
-        np.array([cell.place[name] for name in columns["id"]], dtype=np.int64),
+        question,
+        cell.readouts.clusters[question],
         np.array(columns["correct"], dtype=bool),
         np.array(columns["logprob"]),
+        np.array(columns["min_logprob"]),
         np.array(columns["tokens"], dtype=float),
         np.array(columns["times"], dtype=float),
         entry["inputs"]["within"]["conditions"],
         np.stack(logits).transpose(1, 2, 0, 3),
     )
-    return within_lines(answers, cell.drawn)
+    return within_lines(answers, cell.drawn, cell.study.seed)
 
 
-MATCHED = "matched_question-control_question"
+MATCHED, BEYOND = "matched_question-control_question", "knockout-permuted"
+DRAWS = 5  # of donors, as in the pathways
 
 
 def _within(name: str, condition: str, less: float = 0.0) -> Callable[[Lines], ClaimMeasure | None]:
@@ -167,23 +144,25 @@ CLAIMS = (
     Claim(
         "within_signal", "Among answers to one question, the probe ranks right above wrong",
         "W − 0.5 on the clean pass, at the layer half-way up", "0.5: a question-only probe", 0.05, "above",
-        _within("w", "clean", 0.5),
+        _within("w", "clean", 0.5), separates_truth_from_difficulty=True,
     ),
     Claim(
         "within_question", "Within a question, a part of the signal comes from the question's words",
-        "W lost by the knockout, and by matched minus control, at the layer half-way up", "control_question",
-        0.05, "above",
-        at_depth(HALF, LineName("within", "w_lost", "knockout"), LineName("within", "w_lost", MATCHED)),
+        "W lost by the knockout beyond permuted, and by matched beyond control, at the layer half-way up",
+        "permuted, control_question", 0.05, "above",
+        at_depth(HALF, *(LineName("within", "w_lost", name) for name in (BEYOND, MATCHED))),
+        separates_truth_from_difficulty=True,
     ),
     Claim(
         "within_answer", "Within a question, a part of the signal is the answer's own",
         "W − 0.5 with the question taken out, at the layer half-way up", "0.5", 0.05, "above",
-        _within("w", "answer_only", 0.5),
+        _within("w", "answer_only", 0.5), separates_truth_from_difficulty=True,
     ),
     Claim(
-        "within_beyond_logprob", "Within a question, the probe knows more than the answer's log-probability",
-        "read-out of right minus wrong at equal log-probability, in standard deviations of pairs", "log-probability",
-        0.1, "above", _within("at_equal_logprob", "clean"),
+        "within_adds", "Within a question, the probe adds to what log-probabilities and length tell",
+        "W of the probe at the layer half-way up with log-probabilities and length, minus W without the probe",
+        "mean, least and summed log-probability and length, weighed together", 0.02, "above",
+        _within("added_to_confidence", "clean"), separates_truth_from_difficulty=True,
     ),
 )  # fmt: skip
 

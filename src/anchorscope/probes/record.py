@@ -77,6 +77,8 @@ class WithinReadout:
     """number of sampled answers with this text"""
     logprob: float
     """log-probability (natural) of the whole answer, at temperature 1"""
+    min_logprob: float
+    """log-probability (natural) of the answer's least likely token"""
     tokens: int
     """number of tokens of the answer"""
     logits: list[list[list[np.float32]]]

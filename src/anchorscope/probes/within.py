@@ -164,6 +164,7 @@ def _records(answers: Sequence[SampledAnswer], logits: Any) -> Iterator[WithinRe
             correct=bool(sampled.sample.grade.correct),
             times=sampled.times,
             logprob=float(sum(answer.logprobs)),
+            min_logprob=float(min(answer.logprobs, default=0.0)),
             tokens=len(answer.answer_ids),
             logits=values,
         )

@@ -31,6 +31,22 @@ LOOKS = {
 }  # fmt: skip
 """What it is called in the legend."""
 AGAINST = f"auroc_minus_{BASELINE}"
+TITLES = {
+    "auroc": "AUROC",
+    AGAINST: "AUROC minus the single-layer probe's",
+    "beyond_question": "AUROC beyond the question: minus the best detector that saw no answer",
+    "beyond_baselines": "AUROC beyond baselines: minus the best of the simple detectors",
+    "w": "W, within a question: the share of pairs of a right and a wrong answer to one question that are ranked right",
+    "w_minus_logprob": "W minus that of the best form of log-probability or length",
+    "w_added": "What it adds to W of log-probabilities and length, weighed together with them",
+}
+"""What is measured, as titles of tables."""
+COLUMNS = {
+    "auroc": "AUROC", AGAINST: "minus single layer", "beyond_question": "beyond the question",
+    "beyond_baselines": "beyond baselines", "w": "W", "w_minus_logprob": "W minus log-probability",
+    "w_added": "added to W",
+}  # fmt: skip
+"""The same, as heads of columns."""
 ROW = 0.17  # inches
 
 
@@ -59,28 +75,27 @@ def _number(value: float) -> str:
 
 
 def to_markdown(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
-    """For each model: AUROC, the difference to the single-layer probe, and the gain beyond the question."""
+    """For each model: AUROC, what it is ahead of, W within a question, and what that is ahead of."""
     by_key = lookup(rows)
     cells = list(dict.fromkeys((row.model, row.dataset) for row in rows if row.dataset != MEAN))
     means = list(dict.fromkeys(row.model for row in rows if row.dataset == MEAN))
     out: list[str] = []
     for model in dict.fromkeys(name for name, _ in cells):
         sets = [name for cell_model, name in cells if cell_model == model]
-        for what, title in (
-            ("auroc", "AUROC"),
-            (AGAINST, "AUROC minus the single-layer probe's"),
-            ("beyond_question", "AUROC beyond the question: minus the best detector that saw no answer"),
-        ):
+        for what, title in TITLES.items():
             keys = [(model, name) for name in sets] + ([(model, MEAN)] if model in means else [])
             names = [name for name in entries if any((*key, name, what) in by_key for key in keys)]
             if names:
                 out += [f"**{model}: {title}**", "", *_table(by_key, keys, names, entries, what), ""]
     if "all" in means:
         names = [name for name in entries if ("all", MEAN, name, "auroc") in by_key]
-        head = "| detector | AUROC | minus single layer | beyond the question |"
-        out += ["**Mean over all cells**", "", head, "|---|---|---|---|"]
+        columns = {
+            what: words for what, words in COLUMNS.items() if any(("all", MEAN, n, what) in by_key for n in names)
+        }
+        out += ["**Mean over all cells**", "", f"| detector | {' | '.join(columns.values())} |"]
+        out.append("|" + "---|" * (1 + len(columns)))
         for name in names:
-            values = [_cell(by_key.get(("all", MEAN, name, what))) for what in ("auroc", AGAINST, "beyond_question")]
+            values = [_cell(by_key.get(("all", MEAN, name, what))) for what in columns]
             out.append(f"| {entries[name].title} | {' | '.join(values)} |")
     return "\n".join(out) + "\n"
 
@@ -108,8 +123,12 @@ def _cell(row: Comparison | None) -> str:
 
 
 def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
-    """A row for each detector: its AUROC on every set, and the gain beyond the question, mean with its interval."""
+    """A row for each detector: its AUROC on every set, and a mean gain with its interval.
+
+    The gain is over log-probability within a question where that was measured, else over the question.
+    """
     by_key = lookup(rows)
+    gain = gain_of(rows)
     models = list(dict.fromkeys(row.model for row in rows if row.dataset != MEAN))
     sets = list(dict.fromkeys(row.dataset for row in rows if row.dataset != MEAN))
     names = [name for name in entries if any(row.detector == name for row in rows)]
@@ -128,14 +147,14 @@ def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
                     left.plot(
                         row.value, y, look[dataset].marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.9
                     )
-            gains = [by_key.get((model, dataset, name, "beyond_question")) for dataset in sets]
-            mean = by_key.get((model, MEAN, name, "beyond_question")) or next((g for g in gains if g is not None), None)
+            gains = [by_key.get((model, dataset, name, gain)) for dataset in sets]
+            mean = by_key.get((model, MEAN, name, gain)) or next((g for g in gains if g is not None), None)
             if mean is not None:
                 right.plot([mean.low, mean.high], [y, y], color=colour, linewidth=1.2, solid_capstyle="butt")
                 right.plot(mean.value, y, "o", color=colour, markersize=2.8)
         left.set_title(model, fontsize=7)
         left.set_xlabel("AUROC", fontsize=6)
-        right.set_xlabel("beyond the question", fontsize=6)
+        right.set_xlabel(COLUMNS[gain], fontsize=6)
         right.axvline(0, color=INK, linewidth=0.5)
         for panel in (left, right):
             panel.tick_params(labelsize=5, length=2)
@@ -154,15 +173,25 @@ def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
     return figure
 
 
+def gain_of(rows: Sequence[Comparison]) -> str:
+    """The measure that the picture shows beside AUROC."""
+    return "w_minus_logprob" if any(row.measure == "w_minus_logprob" for row in rows) else "beyond_question"
+
+
 def in_words(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
     """What the picture shows."""
-    sentences = ["AUROC of every detector on every set, and its mean gain over the best detector that saw no answer."]
+    gain = gain_of(rows)
+    over = {
+        "w_minus_logprob": "W within a question, minus that of the best form of log-probability or length",
+        "beyond_question": "its mean gain over the best detector that saw no answer",
+    }[gain]
+    sentences = [f"AUROC of every detector on every set, and {over}."]
     for model in dict.fromkeys(row.model for row in rows if row.dataset == MEAN):
-        own = [row for row in rows if row.model == model and row.dataset == MEAN and row.measure == "beyond_question"]
+        own = [row for row in rows if row.model == model and row.dataset == MEAN and row.measure == gain]
         if own:
             best = max(own, key=lambda row: row.value)
             sentences.append(
-                f"{model}: the largest gain is {best.value:.3f} ({best.low:.3f} to {best.high:.3f}), of "
+                f"{model}: the largest difference is {best.value:.3f} ({best.low:.3f} to {best.high:.3f}), of "
                 f"{entries[best.detector].title}."
             )
     return " ".join(sentences)

@@ -53,7 +53,10 @@ def _ledger(verdicts: Sequence[ClaimVerdict]) -> Figure:
     sets = [name for name in dict.fromkeys(row.dataset for row in verdicts) if name != "all"]
     claims = list(dict.fromkeys(row.claim for row in verdicts))
     rows = {(row.model, row.dataset, row.claim): row for row in verdicts}
-    height = HEAD + ROW * len(claims) + 0.15
+    kinds = {row.claim: row.separates_truth_from_difficulty for row in verdicts}
+    claims.sort(key=lambda claim: not kinds[claim])
+    starts = {next(i for i, claim in enumerate(claims) if kinds[claim] == kind) for kind in set(kinds.values())}
+    height = HEAD + ROW * (len(claims) + len(starts)) + 0.15
     figure = Figure(figsize=(WIDTH, height))
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))
@@ -75,9 +78,15 @@ def _ledger(verdicts: Sequence[ClaimVerdict]) -> Figure:
                 fontsize=5,
                 color=INK,
             )
-    for c, claim in enumerate(claims):
-        top = height - HEAD - c * ROW
+    top = height - HEAD + ROW
+    for place, claim in enumerate(claims):
         first = next(row for row in verdicts if row.claim == claim)
+        if place in starts:
+            top -= ROW
+            axes.text(
+                0.05, top - ROW / 2, first.section, ha="left", va="center", fontsize=4.8, color=INK, weight="bold"
+            )
+        top -= ROW
         axes.text(0.05, top - ROW / 2, _short(first.statement), ha="left", va="center", fontsize=4.6, color=INK)
         for m, model in enumerate(models):
             left = TEXT + m * len(sets) * each_width

@@ -43,8 +43,8 @@ from anchorscope.store.rundir import versions
 from anchorscope.study.terms import MIN_GROUP
 
 MEASURES = (
-    "auroc", "auroc_minus_single_layer", "beyond_question", "auprc", "fpr_at_95_tpr", "risk_at_50", "ece",
-    "auroc_within_relation",
+    "auroc", "w", "w_minus_logprob", "w_added", "beyond_baselines", "auroc_minus_single_layer", "beyond_question",
+    "auprc", "fpr_at_95_tpr", "risk_at_50", "ece", "auroc_within_relation",
 )  # fmt: skip
 """Of detectors, what the page shows."""
 SCRIPTS = (
@@ -98,7 +98,12 @@ def _about(stores: Sequence[Store], detection: Detection, pack: Pack, text: bool
                 "name": name,
                 "description": store.study.description,
                 "sentences": sentences(
-                    (curve.key, curve.numbers) for curve in curves if curve.point == 0 and shown[curve.model].run == run
+                    (
+                        (curve.key, curve.numbers)
+                        for curve in curves
+                        if curve.point == 0 and shown[curve.model].run == run
+                    ),
+                    kept_ledger(store.root),
                 ),
                 "study": without_folders(store.study.record()),
             }
@@ -132,7 +137,13 @@ def without_folders(value: Any) -> Any:
 def _verdicts(store: Store, run: int) -> list[dict[str, Any]]:
     """The ledger's, as they are kept."""
     return [
-        {"run": run, "words": row.words(1 if abs(row.threshold) >= 1 else 3), "if": row.condition, **asdict(row)}
+        {
+            "run": run,
+            "words": row.words(1 if abs(row.threshold) >= 1 else 3),
+            "if": row.condition,
+            "section": row.section,
+            **asdict(row),
+        }
         for row in kept_ledger(store.root) or []
     ]
 

@@ -2,6 +2,10 @@
 
 const MEASURE_WORDS = {
   auroc: "AUROC",
+  w: "W: pairs of one question ranked right",
+  w_minus_logprob: "W minus the best form of log-probability",
+  w_added: "added to W of log-probabilities",
+  beyond_baselines: "AUROC beyond the best simple detector",
   auroc_minus_single_layer: "AUROC minus the single-layer probe's",
   beyond_question: "AUROC beyond the question",
   auprc: "area under precision and recall",

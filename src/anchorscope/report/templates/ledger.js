@@ -47,9 +47,14 @@ function ledgerTable(mine) {
   const sets = [...new Set(mine.map((v) => v.dataset))].filter((s) => s !== "all");
   const claims = [...new Set(mine.map((v) => v.claim))],
     body = make("tbody");
+  let section = "";
   for (const claim of claims) {
     const of = mine.filter((v) => v.claim === claim),
       first = of[0];
+    if (first.section !== section) {
+      section = first.section;
+      body.append(make("tr", { class: "section" }, make("th", { colSpan: 1 + Math.max(1, sets.length) }, section)));
+    }
     const cells = of.some((v) => v.dataset === "all")
       ? [make("td", { colSpan: Math.max(1, sets.length) }, verdictButton(of[0]))]
       : sets.map((s) => {

@@ -257,7 +257,11 @@ def ledger(verdicts: Sequence[ClaimVerdict] | None) -> Iterator[str]:
     yield f"Claims were fixed in advance, each with a threshold. In all, {_counts(verdicts)}"
     models = grouped((row.model, row) for row in verdicts)
     yield bullets(f"{_model(model)}, {_counts(of_model)}" for model, of_model in models.items())
+    section = ""
     for (_, statement), of_claim in grouped(((row.claim, row.statement), row) for row in verdicts).items():
+        if of_claim[0].section != section:
+            section = of_claim[0].section
+            yield f"**{section}**"
         yield f"Claim: {printable(statement, 500).rstrip('.')}."
         yield bullets(
             f"{_model(model)}: {_answers(of_model)}."

@@ -1,12 +1,17 @@
-"""Three sentences on what a run shows, computed from its numbers: the picture, its null, and what needs no groups."""
+"""What a run shows, in a few sentences computed from its numbers and its ledger.
+
+First what separates truth from difficulty, then the picture, its null, and what needs no groups.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.evidence.record import ClaimVerdict
 from anchorscope.pathways.headline import Number
 from anchorscope.pathways.record import Key
 from anchorscope.report.text.lines import counted, plain
@@ -25,20 +30,53 @@ _KEYS = {
 }
 
 
-def sentences(curves: Iterable[tuple[Key, NDArray[np.float64]]]) -> list[str]:
+def sentences(
+    curves: Iterable[tuple[Key, NDArray[np.float64]]], verdicts: Sequence[ClaimVerdict] | None = None
+) -> list[str]:
     """What a run shows, in words that its own numbers choose. `curves`: of its models and sets at one read point.
 
-    Each is a key and its numbers, (value, low, high, …; layer).
+    Each is a key and its numbers, (value, low, high, …; layer). `verdicts`: those of its ledger, if it has one.
     """
     lines: dict[str, list[list[Number]]] = {name: [] for name in _KEYS}
     names = {key: name for name, key in _KEYS.items()}
     for key, numbers in curves:
         if key in names:
             lines[names[key]].append([Number(value, low, high, None) for value, low, high in numbers[:3].T])
-    parts = [_picture(lines["Q"], lines["A"])]
+    parts = [truth(verdicts or ()), _picture(lines["Q"], lines["A"])]
     parts.append(_null(*(_middle(lines[name]) for name in ("gap", "gap permuted", "gap beyond"))))
     parts.append(_ranking(*(_middle(lines[name]) for name in ("loss", "loss beyond"))))
     return [part for part in parts if part]
+
+
+_TRUTH = {
+    "within_signal": "Among several answers to one question, where its difficulty cannot help, the probe ranks right "
+    "above wrong in {}.",
+    "within_question": "A part of that signal comes from the question's words in {}.",
+    "within_answer": "A part is the answer's own in {}.",
+    "within_adds": "The probe adds to what log-probabilities and length tell in {}.",
+}
+
+
+def truth(verdicts: Sequence[ClaimVerdict]) -> str:
+    """What the ledger says of several answers to one question, where difficulty cannot help; empty without a ledger."""
+    told = []
+    for claim, words in _TRUTH.items():
+        mine = [row for row in verdicts if row.claim == claim and row.value is not None]
+        if mine:
+            told.append(words.format(verdict_counts(mine)))
+    return " ".join(told)
+
+
+def verdict_counts(verdicts: Sequence[ClaimVerdict]) -> str:
+    """`3 of 8 model–set pairs (not in 4, cannot be told in 1)`."""
+    counts = Counter(row.verdict for row in verdicts)
+    beside = [
+        f"{words} {counts[answer]}"
+        for answer, words in (("does not hold", "not in"), ("cannot tell", "cannot be told in"))
+        if counts[answer]
+    ]
+    rest = f" ({', '.join(beside)})" if beside else ""
+    return f"{counts['holds']} of {counted(len(verdicts), 'model–set pair')}{rest}"
 
 
 def _middle(lines: Sequence[list[Number]]) -> list[Number]:

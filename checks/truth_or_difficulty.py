@@ -1,0 +1,173 @@
+"""Can a hard question fool the claims, the detectors or the promises, in made-up worlds whose truth is known?
+
+    python checks/truth_or_difficulty.py
+
+Steps: `claims` counts the verdicts on every claim in all worlds (ledger_verdicts.py), among them two in which states
+only know how hard a question is; `logprob` does so where the probe reads mean log-probability and nothing else;
+`detectors` counts how often a detector is ahead of log-probability within a question, where states and
+log-probabilities only know how hard it is, and where states know the truth; `promises` and `coverage` are those of
+detector_promises.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+import detector_promises
+import ledger_verdicts
+from anchorscope.detectors.catalogue import catalogue
+from anchorscope.detectors.compare import DIFFERENCES, compared, measure
+from anchorscope.detectors.crossfit import Labelled, cross_scored, folds_for
+from anchorscope.detectors.inputs import Inputs, States, confidence
+from anchorscope.detectors.several import SeveralScores, known_numbers
+from anchorscope.evidence.ledger import verdicts_of, weighed
+from anchorscope.evidence.lines import curves_of
+from anchorscope.evidence.within import CLAIMS, SampledReadouts, within_lines
+from anchorscope.pathways.intervals import resample
+from anchorscope.study.terms import StateName
+from helpers.steps import Check, Figures, Options
+
+check = Check(__doc__)
+
+LAYERS, WIDTH, QUESTIONS, ANSWERS = 3, 12, 150, 6
+NAMES = (
+    *("logprob_mean", "logprob_min", "logprob_sum", "length", "confidence", "question_only", "question_confidence"),
+    *("single_layer", "single_layer_bagged", "single_layer_confidence", "stack", "joint", "combined"),
+)
+POSITIONS = ("prompt_last", "answer_last", "answer_mean")
+
+
+@check.step()
+def claims(options: Options, work: Path) -> Figures:
+    """Verdicts on every claim in every world."""
+    return dict(ledger_verdicts.verdicts(options, work))
+
+
+@check.step()
+def logprob(options: Options, work: Path) -> Figures:
+    """Verdicts on `within_adds` where the read-out is mean log-probability and noise, and where it knows more."""
+    claim = next(claim for claim in CLAIMS if claim.name == "within_adds")
+    out: Figures = {}
+    for title, own in (("mean log-probability and noise", 0.0), ("the truth as well", 1.0)):
+        counts: Counter[str] = Counter()
+        for seed in range(options.repeats):
+            rng = np.random.default_rng([seed, 5])
+            question = np.repeat(np.arange(2 * QUESTIONS), ANSWERS)
+            correct = np.tile(np.arange(ANSWERS) < ANSWERS // 2, 2 * QUESTIONS)
+            sign, size = np.where(correct, 1.0, -1.0), len(question)
+            tokens = rng.integers(1, 9, size=size).astype(float)
+            mean = 0.8 * sign + rng.normal(size=size)
+            read = mean + own * sign + 0.5 * rng.normal(size=size)
+            logits = np.broadcast_to(read[None, None, :, None], (1, 1, size, 1))
+            least = mean - rng.random(size) * np.log(1 + tokens)
+            answers = SampledReadouts(
+                question, question, correct, mean * tokens, least, tokens, tokens, ["clean"], logits
+            )
+            lines = curves_of(within_lines(answers, resample(np.arange(2 * QUESTIONS), 1, 200, seed), seed))
+            counts[verdicts_of([weighed(claim, "model", "set", claim.measure(lines))])[0].verdict] += 1
+        out[title] = dict(counts)
+        print(f"{title:32} {out[title]}")
+    return out
+
+
+def answers_of(rng: np.random.Generator, ease: Any, sign: Any, truth: float) -> tuple[Any, list[list[float]]]:
+    """(position, layer, answer, width): noisy looks at a question's ease and, by `truth`, at whether it is right."""
+    states = rng.normal(size=(len(POSITIONS), LAYERS, len(ease), WIDTH))
+    states[..., 0] += 1.5 * ease
+    states[1:, ..., 1] += truth * sign
+    tokens = rng.integers(1, 7, size=len(ease))
+    logprobs = [[float(v) for v in 0.5 * e - 2 + rng.normal(size=n)] for e, n in zip(ease, tokens, strict=True)]
+    return states.astype(np.float32), logprobs
+
+
+def inputs_of(ids: list[str], states: Any, logprobs: list[list[float]]) -> Inputs:
+    """As detectors see them."""
+    named = {StateName("clean", "mlp", name): States.held(states[place]) for place, name in enumerate(POSITIONS)}
+    return Inputs(ids, [""] * len(ids), [""] * len(ids), confidence(logprobs), named)
+
+
+def one(job: tuple[int, int, float]) -> dict[tuple[str, str], tuple[float, float, float]]:
+    """By detector and difference: how far it is ahead, with its interval and its p-value."""
+    seed, samples, truth = job
+    rng = np.random.default_rng([seed, 11])
+    ease = rng.normal(size=samples)
+    right = rng.random(samples) < expit(2.5 * ease)
+    ids = [str(i) for i in range(samples)]
+    cell = Labelled(
+        inputs_of(ids, *answers_of(rng, ease, np.where(right, 1.0, -1.0), truth)),
+        right,
+        np.arange(samples),
+        np.ones(samples),
+    )
+    question = np.repeat(np.arange(QUESTIONS), ANSWERS)
+    good = np.tile(np.arange(ANSWERS) < ANSWERS // 2, QUESTIONS)
+    states, logprobs = answers_of(rng, ease[question], np.where(good, 1.0, -1.0), truth)
+    again = inputs_of([ids[i] for i in question], states, logprobs)
+    entries = {name: entry for name, entry in catalogue().items() if name in NAMES}
+    fitters = {name: entry.fitter for name, entry in entries.items()}
+    scores = cross_scored(cell, fitters, folds_for(cell, 1, 5, seed), seed, again=(again, question))
+    greedy = {name: values[:, :samples] for name, values in scores.items()}
+    further = {name: values[:, samples:] for name, values in scores.items()}
+    several = SeveralScores(question, cell.clusters[question], good, known_numbers(logprobs), further)
+    measured = measure("model", "set", cell, greedy, entries, resamples=100, seed=seed, several=several)
+    return {
+        (row.detector, row.measure): (row.value, row.low, row.p)
+        for row in compared([measured])
+        if row.measure in DIFFERENCES
+    }
+
+
+@check.step()
+def detectors(options: Options, work: Path) -> Figures:
+    """How often a detector is found ahead of the question, of baselines, and of log-probability in a question."""
+    out: Figures = {}
+    for title, truth in (("difficulty only", 0.0), ("states know the truth", 0.7)):
+        jobs = [(seed, options.samples, truth) for seed in range(options.repeats)]
+        with get_context("spawn").Pool(options.jobs) as pool:
+            draws = pool.map(one, jobs, chunksize=4)
+        table: Figures = {}
+        for name in NAMES:
+            for what in DIFFERENCES:
+                if (name, what) not in draws[0]:
+                    continue
+                value, _, p = np.array([draw[name, what] for draw in draws]).T
+                ahead = int(((value > 0) & (p < 0.05)).sum())
+                table.setdefault(name, {})[what] = {"mean": round(float(value.mean()), 3), "ahead": ahead}
+        any_ahead = {
+            what: sum(
+                any(d[name, what][0] > 0 and d[name, what][2] < 0.05 for name in NAMES if (name, what) in d)
+                for d in draws
+            )
+            for what in DIFFERENCES
+        }
+        out[title] = {"draws": len(draws), "any detector ahead": any_ahead, "detectors": table}
+        print(f"{title}: any detector ahead in {any_ahead} of {len(draws)} draws", file=sys.stderr)
+        for name, row in table.items():
+            print(f"{title:24} {name:24} {row}")
+    return out
+
+
+@check.step()
+def promises(options: Options, work: Path) -> Figures:
+    """How often promises are given and kept."""
+    return dict(detector_promises.promises(options, work))
+
+
+@check.step()
+def coverage(options: Options, work: Path) -> Figures:
+    """How often 95 % intervals of detectors hold the truth."""
+    return dict(detector_promises.coverage(options, work))
+
+
+for other in (ledger_verdicts.check, detector_promises.check):
+    check.options.update(other.options)
+
+if __name__ == "__main__":
+    check()
