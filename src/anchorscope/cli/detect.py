@@ -46,7 +46,7 @@ Saved = Annotated[
     Path, typer.Argument(metavar="DETECTOR", help="A detector, as `detect fit` has saved it.", parser=path_of)
 ]
 Answers = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Answers: question, answer and optionally label (true: right).")
+    Path, typer.Argument(metavar="FILE", help="Answers: question, answer, optionally label (true: right) and subject.")
 ]
 DtypeOption = Annotated[
     str | None,
@@ -181,6 +181,7 @@ def compare(
         raise DetectorError(f"--embedder: there is no folder {embedder}", "Give the folder of a text-embedding model.")
     with progress("starting", None):
         from anchorscope.api.detectors import compare_run, published
+        from anchorscope.cli.errors_table import print_errors
         from anchorscope.report.draw.detectors import write_comparison
     other, embedder = _absolute(other), _absolute(embedder)  # a process elsewhere may load them
     plan = EvalPlan(repeats, tuple(detector or ()), other, embedder, samples, light, store.study.seed)
@@ -191,7 +192,9 @@ def compare(
     write_comparison(rows, entries, folder)
     scores = published(store, models, sets)
     write_whole(folder / "scores.parquet", lambda stream: pq.write_table(scores, stream))
-    _print(rows, {name: entry.title for name, entry in entries.items()})
+    titles = {name: entry.title for name, entry in entries.items()}
+    _print(rows, titles)
+    print_errors(rows, titles, detector or ())
     out.print(f"Table and figure: {clean(folder)}", style="dim")
 
 
@@ -319,6 +322,7 @@ def _print_threshold(detector: Detector) -> None:
     assert kept.value is not None
     limit = detector.p_wrong(kept.value)
     out.print(f"Promise: {kept.promise}. An answer is flagged when p_wrong is above {limit:.3f}.")
+    out.print(kept.promise.drawn)
     if kept.passed is None or kept.errors is None:
         return
     share, low, high = (100 * number for number in kept.errors)

@@ -25,6 +25,7 @@ from anchorscope.study.terms import MIN_GROUP
 
 BASELINE = "single_layer"
 COVERAGES = (0.2, 0.5, 0.8)
+BASE_RATES = (0.1, 0.3, 0.5)  # shares of wrong answers at which errors among passed answers are told
 MEAN = "mean over cells"
 
 
@@ -81,6 +82,10 @@ def measure(
         risks = metrics.risk_coverage(score, wrong, natural, COVERAGES)
         for place, coverage in enumerate(COVERAGES):
             more[name, f"risk_at_{100 * coverage:.0f}"] = risks[:, place]
+        for rate in BASE_RATES:
+            errors = metrics.risk_coverage(score, wrong, natural, COVERAGES, rate)
+            for place, coverage in enumerate(COVERAGES):
+                more[name, errors_at(coverage, rate)] = errors[:, place]
         if len({relation for relation in relations if relation}) > 1:
             strata = np.array([relation or "" for relation in relations])
             within = within_strata(samples.right, logits[:, :, None], strata, drawn.samples, drawn.repeats)
@@ -88,6 +93,11 @@ def measure(
     asked = {name: values[0] for name, values in auroc.items() if entries[name].side == "question"}
     best = max(asked, key=lambda name: asked[name]) if asked else None
     return CellMeasures(model, dataset, len(wrong), auroc, more, best)
+
+
+def errors_at(coverage: float, base_rate: float) -> str:
+    """The name of a measure: the share of wrong answers among those passed, at a coverage and a base rate."""
+    return f"errors_at_{100 * coverage:.0f}_base_{base_rate:g}"
 
 
 def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Comparison]:

@@ -162,7 +162,8 @@ class Comparison:
     """the detector's name"""
     measure: str
     """name of the measure: auroc, auprc, fpr_at_95_tpr, …; auroc_minus_single_layer and beyond_question are paired
-    differences"""
+    differences; errors_at_80_base_0.3 is the share of wrong answers among the 80 % that pass, where 30 % of all answers
+    are wrong"""
     value: float
     """value of the measure"""
     low: float
