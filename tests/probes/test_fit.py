@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import ProbeError
 from anchorscope.probes.fit import Strength, choose_strength, fit_layer, standardise
-from anchorscope.probes.folds import Folds, inner_folds, make_folds
+from anchorscope.probes.folds import Folds, deal, inner_folds, make_folds
 from anchorscope.probes.logistic import SPREADS, balanced, balanced_log_loss, fit_temperature, fit_temperatures
 from anchorscope.probes.probe import LayerProbes, load_probes, save_probes
 from anchorscope.probes.solver import solve_kernel
@@ -80,6 +80,40 @@ def test_classes_are_dealt_evenly():
         for fold in range(5):
             halves = [(folds.training(repeat, fold, part) & (labels == label)).sum() for part in (1, 2)]
             assert abs(halves[0] - halves[1]) <= 2
+
+
+def dealt_to_the_first(counts: np.ndarray, bins: int, rng: np.random.Generator) -> np.ndarray:
+    """(cluster): a bin, by the same costs, slowly; of bins that cost the same, the first."""
+    order = sorted(rng.permutation(len(counts)), key=lambda cluster: -counts[cluster].sum())
+    held, dealt = np.zeros((bins, 2)), np.zeros(len(counts), int)
+    for cluster in order:
+        dealt[cluster] = np.argmin((held * counts[cluster] / counts.sum(axis=0) ** 2).sum(axis=1))
+        held[dealt[cluster]] += counts[cluster]
+    return dealt
+
+
+def test_every_cluster_is_as_likely_held_out_and_classes_are_as_even():
+    """Four bins of ten are held out. Where ties went to the first bin, the four largest clusters always were."""
+    rng, seeds = np.random.default_rng(4), 500
+    sizes = np.repeat(np.arange(1, 13), 4)
+    sizes[-1] = 20
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    labels = rng.random(len(clusters)) < 0.35
+    counts = np.stack([np.bincount(clusters[labels == label], minlength=len(sizes)) for label in (False, True)], axis=1)
+    dealt = np.array([deal(labels, clusters, 10, [seed, 17]) for seed in range(seeds)])
+    before = np.array([dealt_to_the_first(counts, 10, np.random.default_rng(seed)) for seed in range(seeds)])
+    assert (before[:, -1] == 0).all()  # the largest
+    held = (dealt < 4).mean(axis=0)
+    spread = np.sqrt(0.4 * 0.6 / seeds)
+    assert abs(held[-1] - 0.4) < 3 * spread
+    assert np.abs(held - 0.4).max() < 4.5 * spread
+    assert abs(held.std() / spread - 1) < 0.35  # as much as chance makes it
+
+    def unevenness(bins: np.ndarray) -> float:
+        shares = np.array([[counts[row == number].sum(axis=0) for number in range(10)] for row in bins])
+        return float((shares / counts.sum(axis=0)).std(axis=1).mean())
+
+    assert unevenness(dealt) == pytest.approx(unevenness(before), rel=0.1)
 
 
 def test_folds_are_drawn_anew_in_each_repeat_and_are_the_same_every_time(data):

@@ -50,7 +50,7 @@ def fit_detector(
     scores = cross_scored(samples, fitters, folds_for(samples, 1, FOLDS, seed), seed, advance)
     areas = area_of(samples, scores, seed=seed)
     # 2. the detector itself
-    kept = _kept_for_promise(samples, seed) if promise is not None else np.zeros(len(samples.right), bool)
+    kept = kept_for_promise(samples, seed) if promise is not None else np.zeros(len(samples.right), bool)
     training = samples.training(np.flatnonzero(~kept), seed)
     fitted = entry.fitter.fit(training)
     advance(1)
@@ -103,7 +103,7 @@ def _enough(right: NDArray[np.bool_]) -> None:
         )
 
 
-def _kept_for_promise(samples: Labelled, seed: int) -> NDArray[np.bool_]:
+def kept_for_promise(samples: Labelled, seed: int) -> NDArray[np.bool_]:
     """(sample): which samples are kept for the promise; clusters are not split."""
     groups = np.unique(samples.clusters, return_inverse=True)[1]
     dealt = deal(samples.right, groups, 10, [seed, 17])[groups]

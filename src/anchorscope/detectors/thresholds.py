@@ -178,8 +178,7 @@ def moved_threshold(threshold: Threshold, base_rate: float, held_out: HeldOut | 
         "it was chosen on were not saved with this detector. Fit the detector again (anchorscope detect fit), or "
         "recalibrate it with 100 labelled answers (anchorscope detect check)"
     )
-    withdrawn = threshold._replace(value=None, bound=1.0, passed=None, errors=None, base_rate=base_rate)
-    return withdrawn._replace(reason=reason)
+    return threshold._replace(value=None, bound=1.0, passed=None, reason=reason, errors=None)
 
 
 def errors_among_passed(
