@@ -103,7 +103,7 @@ def test_the_table(samples: Labelled, scores: dict[str, np.ndarray]) -> None:
     best = max(rows["m", "a", name, "auroc"].value for name in asked)
     assert rows["m", "a", "stack", "beyond_question"].value == pytest.approx(stack - best)
     assert rows["all", "mean over cells", "stack", "auroc"].value == pytest.approx(stack)
-    row = rows["m", "a", "stack", "auroc"]
+    row = rows["m", "a", "single_layer", "auroc"]
     assert row.low < row.value < row.high
     assert 0 <= rows["m", "a", "stack", "auroc_minus_single_layer"].p <= 1
     for coverage, rate in ((0.2, 0.1), (0.5, 0.3), (0.8, 0.5)):

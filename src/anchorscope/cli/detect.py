@@ -126,7 +126,7 @@ def fit(
     if fitted.threshold is not None:
         kept = fitted.threshold
         if kept.value is None:
-            notice(f"{kept.promise}: no threshold keeps that. {kept.reason}")
+            notice(f"No threshold keeps the promise. {kept.reason}")
         else:
             _print_threshold(fitted)
     elif not 0.2 <= fitted.base_rate <= 0.8:
@@ -279,7 +279,7 @@ def check(
         if limit.value is not None:
             _print_threshold(checked.detector)
         else:
-            out.print(f"{limit.promise}: {limit.reason}")
+            out.print(f"No threshold keeps the promise. {limit.reason}")
     if save is not None:
         checked.detector.save(save)
         out.print(f"Saved as {clean(save)}.safetensors and {clean(save)}.json", style="dim")

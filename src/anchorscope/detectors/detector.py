@@ -95,8 +95,8 @@ class Card:
             f"{self.wrong:,} wrong answers",
             f"AUROC out of fold {value:.3f} ({low:.3f} to {high:.3f}); the question alone {asked[0]:.3f} "
             f"({asked[1]:.3f} to {asked[2]:.3f})",
-            f"base rate: {100 * self.base_rate:.1f} % of answers are wrong; ECE {self.held_out['ece']:.3f}, "
-            f"Brier {self.held_out['brier']:.3f}",
+            f"base rate: {100 * self.base_rate:.1f} % of answers are wrong; ECE {self.calibration['ece']:.3f}, "
+            f"Brier {self.calibration['brier']:.3f}",
             "Not for: " + "; ".join(self.not_for),
         ]
         return "\n".join(lines)

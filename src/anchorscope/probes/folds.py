@@ -104,7 +104,7 @@ def _deal(counts: IntArray, bins: int, rng: np.random.Generator, before: FloatAr
     `counts` is (cluster, class). Large clusters go first, equal ones in random order, each to the bin where it adds
     least to the sum over bins and classes of (share of the class)². Ties go by `before`, what the bins (bin, class)
     already hold from elsewhere, and then at random. So without `before` every cluster is as likely in one bin as in
-    any other.
+    any other. Where there are fewer clusters than bins, the last bins stay empty.
     """
     order = rng.permutation(len(counts))
     lots = rng.random(len(counts)).tolist()
@@ -121,7 +121,7 @@ def _deal(counts: IntArray, bins: int, rng: np.random.Generator, before: FloatAr
         held[chosen][0] += sizes[cluster][0]
         held[chosen][1] += sizes[cluster][1]
         dealt[cluster] = chosen
-    return dealt
+    return dealt if before is not None else np.unique(dealt, return_inverse=True)[1]
 
 
 def inner_folds(right: BoolArray, cluster: IntArray, inner: int, key: list[int]) -> NDArray[np.intp]:
