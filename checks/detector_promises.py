@@ -3,7 +3,7 @@
     python checks/detector_promises.py
 
 Steps: `promises` fits a detector where clusters of unequal size are scored differently, chooses its threshold on
-held-out samples at one base rate, moves it to two others, and looks on the answers of 20,000 new clusters whether the
+held-out samples at one base rate, moves it to two others, and looks on the answers of 100,000 new clusters whether the
 promise is kept, 200 times; `independent` does so for independent answers, at one base rate; `coverage` counts how often
 95 % intervals of AUROC, and of the difference of two detectors, hold the truth, which is the mean over all repeats.
 """
@@ -21,7 +21,7 @@ from anchorscope.detectors.inputs import Inputs, States
 from anchorscope.detectors.thresholds import Promise, choose_threshold, rates
 from anchorscope.pathways.intervals import Estimate, estimate, mean_auroc, resample
 from anchorscope.study.terms import StateName
-from helpers.promise_worlds import PromiseCount, TestAnswers, clustered_world, promising
+from helpers.promise_worlds import PromiseCount, TestAnswers, clustered_world, fitted_on, promised
 from helpers.steps import Check, Figures, Options
 
 check = Check(__doc__)
@@ -48,22 +48,22 @@ def world(size: int, rng: np.random.Generator, rate: float, layers: int = 3, wid
 def promises(options: Options, work: Path) -> Figures:
     """How often promises are given and kept at three base rates, with clusters of 1 to 12 answers."""
     out: Figures = {}
-    for promise in (Promise("errors_passed", 0.05, DELTA), Promise("false_alarms", 0.05, DELTA)):
-        for rate in BASE_RATES:
-            test = TestAnswers.of(clustered_world(20_000, np.random.default_rng(99), rate))
-            # false alarms do not depend on the base rate, so there is nothing to move
-            moves = BASE_RATES if promise.kind == "errors_passed" else (rate,)
-            counts = {moved: PromiseCount() for moved in moves}
-            for seed in range(options.promises):
-                samples = clustered_world(2_000, np.random.default_rng([3, seed]), rate)
-                detector = promising(samples, promise, rate, seed)
-                scores = detector.logits(test.samples.inputs)
-                for moved, count in counts.items():
-                    count.add(test, promise, scores, detector, moved)
-            for moved, count in counts.items():
-                title = f"{promise.kind}, promised at {rate}" + (f", moved to {moved}" if moved != rate else "")
-                out[title] = count.figures(options.promises)
-                print(f"{title:45} {out[title]}", flush=True)
+    errors, alarms = Promise("errors_passed", 0.05, DELTA), Promise("false_alarms", 0.05, DELTA)
+    for rate in BASE_RATES:
+        test = TestAnswers.of(clustered_world(100_000, np.random.default_rng(99), rate))
+        # false alarms do not depend on the base rate, so there is nothing to move
+        promised_at = [*((errors, moved) for moved in BASE_RATES), (alarms, rate)]
+        counts = {which: PromiseCount() for which in promised_at}
+        for seed in range(options.promises):
+            detector = fitted_on(clustered_world(2_000, np.random.default_rng([3, seed]), rate), rate, seed)
+            scores = detector.logits(test.samples.inputs)
+            promising = {promise: promised(detector, promise) for promise in (errors, alarms)}
+            for (promise, moved), count in counts.items():
+                count.add(test, promise, scores, promising[promise], moved)
+        for (promise, moved), count in counts.items():
+            title = f"{promise.kind}, promised at {rate}" + (f", moved to {moved}" if moved != rate else "")
+            out[title] = count.figures(options.promises)
+            print(f"{title:45} {out[title]}", flush=True)
     return out
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +14,11 @@ from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.detector import About, Card, FittedDetector
 from anchorscope.detectors.drift import Moments
 from anchorscope.detectors.fit import kept_for_promise
-from anchorscope.detectors.inputs import Inputs
+from anchorscope.detectors.inputs import Floats, Inputs
 from anchorscope.detectors.thresholds import HeldOut, Promise
 
 LARGEST = 12  # clusters have 1 to 12 answers, each size as often as any other
 LARGE = 9  # in clusters of 9 answers and more, right and wrong answers are harder to tell apart
-Floats = NDArray[np.float64]
 
 
 def clustered_world(clusters: int, rng: np.random.Generator, rate: float) -> Labelled:
@@ -40,16 +40,21 @@ def clustered_world(clusters: int, rng: np.random.Generator, rate: float) -> Lab
     return Labelled(inputs, right, cluster, np.ones(size))
 
 
-def promising(samples: Labelled, promise: Promise, rate: float, seed: int) -> FittedDetector:
-    """A detector with a promise, as `detect fit` makes it, but without what its card says."""
+def fitted_on(samples: Labelled, rate: float, seed: int) -> FittedDetector:
+    """A detector as `detect fit` makes it, with answers held out, but without what its card says and a promise."""
     kept = kept_for_promise(samples, seed)
     fitted = catalogue()["confidence"].fitter.fit(samples.training(np.flatnonzero(~kept), seed))
     rest = samples.of(np.flatnonzero(kept))
     held_out = HeldOut(-fitted.logits(rest.inputs), rest.right, rest.clusters, seed)
-    threshold = held_out.threshold(promise, rate)
     about = About({}, "made up", {}, "", "mlp", 1, 1)
     card = Card("confidence", "", [], 0, 0, rate, [0.5] * 3, [0.5] * 3, {}, {}, [])
-    return FittedDetector(fitted, about, card, Moments({}, {}, math.inf, 1), rate, threshold, held_out=held_out)
+    return FittedDetector(fitted, about, card, Moments({}, {}, math.inf, 1), rate, held_out=held_out)
+
+
+def promised(detector: FittedDetector, promise: Promise) -> FittedDetector:
+    """The same with a promise at its base rate."""
+    assert detector.held_out is not None
+    return replace(detector, threshold=detector.held_out.threshold(promise, detector.base_rate))
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class TestAnswers:
 
     samples: Labelled
     """The answers."""
-    draws: dict[str, Floats]
+    draws: Mapping[str, Floats]
     """By draw, (sample): the weight of each answer."""
 
     @classmethod
@@ -93,12 +98,12 @@ class PromiseCount:
     """Thresholds that were found."""
     broken: int = 0
     """Of these, how many break the promise, where an answer is drawn as the promise says."""
-    broken_if_left: int = 0
-    """How many would, if the threshold had stayed where it was promised at first."""
     rates: list[float] = field(default_factory=list)
     """The rate of each, where an answer is drawn as the promise says."""
     rates_of_all: list[float] = field(default_factory=list)
     """The rate over all answers."""
+    rates_if_left: list[float] = field(default_factory=list)
+    """The rate that the promise speaks of, if the threshold had stayed."""
     passed: list[float] = field(default_factory=list)
     """The share of answers that pass, where an answer is drawn as the promise says."""
 
@@ -108,8 +113,7 @@ class PromiseCount:
         """Count a detector that is moved to a base rate; `scores` are its scores of the test answers."""
         first, moved = detector.score_threshold, detector.at(base_rate).score_threshold
         if first is not None:
-            left = test.rate(promise, scores > first, promise.kind, base_rate)
-            self.broken_if_left += left > promise.at_most
+            self.rates_if_left.append(test.rate(promise, scores > first, promise.kind, base_rate))
         if moved is None:
             return
         flagged = scores > moved
@@ -129,6 +133,7 @@ class PromiseCount:
 
         return {
             "repeats": repeats, "given": self.given, "broken": self.broken,
-            "kept share": round(1 - self.broken / repeats, 3), "broken if left": self.broken_if_left,
-            "rate": mean(self.rates), "rate over all answers": mean(self.rates_of_all), "passed": mean(self.passed),
+            "kept share": round(1 - self.broken / repeats, 3), "rate": mean(self.rates),
+            "rate over all answers": mean(self.rates_of_all), "rate if left": mean(self.rates_if_left),
+            "passed": mean(self.passed),
         }  # fmt: skip

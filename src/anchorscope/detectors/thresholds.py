@@ -98,7 +98,7 @@ class Threshold(NamedTuple):
 class HeldOut:
     """Labelled answers that took no part in fitting: thresholds are chosen on them."""
 
-    scores: Floats
+    scores: NDArray[np.floating[Any]]
     """(sample): higher = more likely wrong"""
     right: Bools
     """(sample): whether the answer is right"""
