@@ -125,9 +125,9 @@ def drift(options: Options, work: Path) -> Figures:
             round_weights(other)
         reader = reader_of(detector, other)
         read = reader.given(questions, answers, detector.needs)
-        right = samples.right[rest[read.rows]]
+        right, clusters = samples.right[rest[read.rows]], samples.clusters[rest[read.rows]]
         some, others = np.arange(100), np.arange(100, len(right))
-        again = recalibrated(detector, read.inputs.of(some), right[some], natural=False)
+        again = recalibrated(detector, read.inputs.of(some), right[some], clusters[some], natural=False)
         moved = drift_of(detector.moments, read.inputs)
         held = read.inputs.of(others)
         losses = [balanced_log_loss(-each.logits(held), right[others]) for each in (detector, again)]

@@ -103,9 +103,18 @@ def test_the_table(samples: Labelled, scores: dict[str, np.ndarray]) -> None:
     best = max(rows["m", "a", name, "auroc"].value for name in asked)
     assert rows["m", "a", "stack", "beyond_question"].value == pytest.approx(stack - best)
     assert rows["all", "mean over cells", "stack", "auroc"].value == pytest.approx(stack)
-    row = rows["m", "a", "stack", "auroc"]
+    row = rows["m", "a", "single_layer", "auroc"]
     assert row.low < row.value < row.high
     assert 0 <= rows["m", "a", "stack", "auroc_minus_single_layer"].p <= 1
+    for coverage, rate in ((0.2, 0.1), (0.5, 0.3), (0.8, 0.5)):
+        errors = rows["m", "a", "stack", f"errors_at_{100 * coverage:.0f}_base_{rate}"]
+        weight = np.where(samples.right, (1 - rate) / samples.right.sum(), rate / (~samples.right).sum())
+        order = np.argsort(-scores["stack"].mean(axis=0))
+        passed = np.cumsum(weight[order]) <= coverage
+        slow = weight[order][passed & ~samples.right[order]].sum() / coverage
+        assert errors.value == pytest.approx(slow, abs=weight.max() / coverage)  # but for the last answer
+        assert errors.low <= errors.value <= errors.high
+    assert rows["m", "a", "stack", "errors_at_80_base_0.3"].value < 0.3
 
 
 def test_kinds_of_error(samples: Labelled, scores: dict[str, np.ndarray]) -> None:

@@ -275,9 +275,16 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
     done = run.invoke(app, ["detect", "fit", where, "-m", "one", "-o", kept, "--at-most", "30% false alarms"])
     assert done.exit_code == 0, done.output
     assert "AUROC out of fold" in done.output
-    asked = [f"Which river of north is near the tower {i}?" for i in range(100)]
+    assert "then one of its right answers" in " ".join(done.output.split())
+    # two answers to each question; the subject keeps questions of one template apart
     rows = [
-        {"question": text, "answer": "Paris" if i % 2 else "sand", "label": bool(i % 2)} for i, text in enumerate(asked)
+        {
+            "question": f"Which river of north is near the tower {i // 2}?",
+            "answer": "Paris" if i % 4 < 2 else "sand",
+            "label": i % 4 < 2,
+            "subject": f"tower {i // 2}",
+        }
+        for i in range(100)
     ]
     file = write_jsonl(tmp_path / "answers.jsonl", rows)
     model = str(made.folder / "one")
@@ -289,7 +296,12 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
     done = run.invoke(app, ["detect", "check", kept, str(file), "-m", model, "-o", str(tmp_path / "again")])
     assert done.exit_code == 0, done.output
     assert "Recalibrated" in done.output
-    assert Detector.load(tmp_path / "again").shift != (1.0, 0.0)
+    again = Detector.load(tmp_path / "again")
+    assert again.shift != (1.0, 0.0)
+    assert again.held_out is not None
+    assert again.held_out.clusters.tolist() == [i // 2 for i in range(100)]
+    assert again.threshold is not None
+    assert (again.threshold.right, again.threshold.wrong) == (25, 25)  # one of each pair
     done = run.invoke(app, ["detect", "fit", str(file), "-m", model, "-o", kept, "--detector", "joint"])
     assert done.exit_code == 0, done.output
     arguments = [
@@ -307,6 +319,9 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
     done = run.invoke(app, ["detect", "eval", where, *arguments, "--light", "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert "beyond the question" in done.output
+    printed = " ".join(done.output.split())
+    assert "errors among the answers that pass, if 10, 30 or 50 % of all answers are wrong" in printed
+    assert printed.count("80 %") == 3  # of the three chosen detectors
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {
         "detectors.csv",
         "detectors.md",

@@ -184,6 +184,13 @@ def test_prr_is_made_of_three_auarcs(decimals):
 @FEW
 def test_risk_at_a_coverage_takes_of_tied_answers_the_part_that_is_needed(case, coverage):
     scores, wrong, weights = case
+    got = risk_coverage(scores, wrong, weights[None], [coverage, 1])
+    expected = share_of_errors(scores, wrong, weights, coverage), weights[wrong].sum() / weights.sum()
+    assert got[0] == pytest.approx(expected)
+
+
+def share_of_errors(scores, wrong, weights, coverage):
+    """Among the least suspicious, passed one score after the other until the coverage is reached."""
     left = coverage * weights.sum()
     errors = 0.0
     for score in sorted(set(scores)):
@@ -192,8 +199,33 @@ def test_risk_at_a_coverage_takes_of_tied_answers_the_part_that_is_needed(case, 
         if taken > 0:
             errors += taken * weights[tied & wrong].sum() / weights[tied].sum()
         left -= taken
-    got = risk_coverage(scores, wrong, weights[None], [coverage, 1])
-    assert got[0] == pytest.approx([errors / (coverage * weights.sum()), weights[wrong].sum() / weights.sum()])
+    return errors / (coverage * weights.sum())
+
+
+@given(small(), st.floats(0.01, 1), st.integers(1, 9))
+@FEW
+def test_errors_at_a_base_rate_are_those_of_copies_that_make_this_share_wrong(case, coverage, tenths):
+    scores, wrong, weights = case
+    # as many copies of each answer as make `tenths` of ten answers wrong
+    copies = np.where(wrong, tenths * weights[~wrong].sum(), (10 - tenths) * weights[wrong].sum()) * weights
+    assert copies[wrong].sum() / copies.sum() == pytest.approx(tenths / 10)
+    scores_of_copies, wrong_of_copies = units(scores, wrong, copies)
+    ones = np.ones(len(scores_of_copies))
+    got = risk_coverage(scores, wrong, weights[None], [coverage, 1], tenths / 10)[0]
+    expected = share_of_errors(scores_of_copies, wrong_of_copies, ones, coverage), tenths / 10
+    assert got == pytest.approx(expected)
+    other_unit = risk_coverage(scores, wrong, np.where(wrong, 7.0, 0.3)[None] * weights, [coverage, 1], tenths / 10)
+    assert other_unit[0] == pytest.approx(got)  # whatever share of each class was sampled
+
+
+def test_errors_at_a_base_rate_need_both_classes():
+    scores, wrong = np.array([0.1, 0.7, 0.7, 0.9]), np.array([True, False, True, False])
+    weights = np.array([[1.0, 1, 1, 1], [1, 0, 2, 0], [0, 3, 0, 1]])
+    errors = risk_coverage(scores, wrong, weights, [0.5], 0.3)
+    assert np.isfinite(errors[:, 0]).tolist() == [True, False, False]
+    assert errors[0, 0] == pytest.approx((0.15 + 0.15 * 0.35 / 0.5) / 0.5)  # half of the two that are tied, and 0.1
+    with pytest.raises(ValueError, match="base rate"):
+        risk_coverage(scores, wrong, weights, [0.5], 30)
 
 
 def test_ece_is_the_mean_gap_of_bins_that_hold_the_same_weight_in_row_zero():

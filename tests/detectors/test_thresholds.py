@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from anchorscope.detectors.thresholds import Promise, _candidates, _chances, choose_threshold, parse_promise, rates
+from anchorscope.detectors.thresholds import (
+    HeldOut,
+    Promise,
+    _candidates,
+    _chances,
+    choose_threshold,
+    moved_threshold,
+    parse_promise,
+    rates,
+)
 from anchorscope.errors import ProbeError, StudyError
 
 REPEATS, DELTA = 200, 0.1
@@ -162,6 +171,53 @@ def test_a_choice_without_a_bound_breaks_both_promises():
     highest = np.where(kept, candidates, -np.inf).max(axis=1)
     assert np.isfinite(highest).all()
     assert broken(errors(0.05), highest, *gaussian_functions(FAR), 0.3) > 2 * MOST
+
+
+@pytest.mark.parametrize(("then", "now"), [(0.3, 0.1), (0.1, 0.5), (0.3, 0.6)])
+def test_a_promise_of_errors_is_kept_where_it_is_moved_to(then, now):
+    right, clusters = classes(300, 300), np.arange(600)
+    moved, left = [], []
+    for seed, row in enumerate(gaussian(np.random.default_rng(11), 300, 300, FAR)):
+        held_out = HeldOut(row, right, clusters, seed)
+        threshold = held_out.threshold(errors(0.1), then)
+        left.append(threshold.value)
+        moved.append(moved_threshold(threshold, now, held_out))
+        assert moved[-1] == choose_threshold(errors(0.1), row, right, clusters, now, seed)
+    values = np.array([math.nan if threshold.value is None else threshold.value for threshold in moved])
+    assert (~np.isnan(values)).mean() > 0.5
+    assert broken(errors(0.1), values, *gaussian_functions(FAR), now) <= MOST
+    if now > then:  # where it stays, the promise is broken
+        assert broken(errors(0.1), np.array(left, float), *gaussian_functions(FAR), now) > 2 * MOST
+
+
+def test_false_alarms_keep_their_threshold_at_another_base_rate_and_what_passes_is_counted_again():
+    scores, right = gaussian(np.random.default_rng(12), 300, 300, FAR)[0], classes(300, 300)
+    held_out = HeldOut(scores, right, np.arange(600) // 2, seed=3)
+    first = held_out.threshold(alarms(0.1), 0.3)
+    moved = moved_threshold(first, 0.8, held_out)
+    assert (moved.value, moved.bound, moved.base_rate) == (first.value, first.bound, 0.8)
+    # one answer of each pair was drawn: shares of both classes follow from what passes at two base rates
+    wrong_passed = (moved.passed - first.passed * 0.2 / 0.7) / (0.8 - 0.3 * 0.2 / 0.7)
+    assert moved.errors[0] == pytest.approx(0.8 * wrong_passed / moved.passed)
+    assert first.errors[0] == pytest.approx(0.3 * wrong_passed / first.passed)
+    without = moved_threshold(first, 0.8, None)
+    assert (without.value, without.passed, without.errors, without.base_rate) == (first.value, None, None, 0.8)
+
+
+def test_a_promise_of_errors_is_withdrawn_without_the_answers_it_was_chosen_on():
+    scores, right = gaussian(np.random.default_rng(13), 300, 300, FAR)[0], classes(300, 300)
+    first = HeldOut(scores, right, np.arange(600)).threshold(errors(0.1), 0.3)
+    assert first.value is not None
+    withdrawn = moved_threshold(first, 0.9, None)
+    assert (withdrawn.value, withdrawn.passed, withdrawn.errors) == (None, None, None)
+    for words in ("base rate of 30 %", "withdrawn at 90 %", "detect fit", "detect check"):
+        assert words in withdrawn.reason
+    assert "another base rate" in moved_threshold(first._replace(base_rate=None), 0.9, None).reason
+
+
+def test_a_promise_says_of_which_answers_it_is():
+    assert "then one of its right answers" in alarms(0.1).drawn
+    assert "then one of its answers" in errors(0.1).drawn
 
 
 def test_too_few_samples_are_told_with_how_many_it_takes():

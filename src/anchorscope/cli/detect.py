@@ -46,7 +46,7 @@ Saved = Annotated[
     Path, typer.Argument(metavar="DETECTOR", help="A detector, as `detect fit` has saved it.", parser=path_of)
 ]
 Answers = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Answers: question, answer and optionally label (true: right).")
+    Path, typer.Argument(metavar="FILE", help="Answers: question, answer, optionally label (true: right) and subject.")
 ]
 DtypeOption = Annotated[
     str | None,
@@ -126,7 +126,7 @@ def fit(
     if fitted.threshold is not None:
         kept = fitted.threshold
         if kept.value is None:
-            notice(f"{kept.promise}: no threshold keeps that. {kept.reason}")
+            notice(f"No threshold keeps the promise. {kept.reason}")
         else:
             _print_threshold(fitted)
     elif not 0.2 <= fitted.base_rate <= 0.8:
@@ -181,6 +181,7 @@ def compare(
         raise DetectorError(f"--embedder: there is no folder {embedder}", "Give the folder of a text-embedding model.")
     with progress("starting", None):
         from anchorscope.api.detectors import compare_run, published
+        from anchorscope.cli.errors_table import print_errors
         from anchorscope.report.draw.detectors import write_comparison
     other, embedder = _absolute(other), _absolute(embedder)  # a process elsewhere may load them
     plan = EvalPlan(repeats, tuple(detector or ()), other, embedder, samples, light, store.study.seed)
@@ -191,7 +192,9 @@ def compare(
     write_comparison(rows, entries, folder)
     scores = published(store, models, sets)
     write_whole(folder / "scores.parquet", lambda stream: pq.write_table(scores, stream))
-    _print(rows, {name: entry.title for name, entry in entries.items()})
+    titles = {name: entry.title for name, entry in entries.items()}
+    _print(rows, titles)
+    print_errors(rows, titles, detector or ())
     out.print(f"Table and figure: {clean(folder)}", style="dim")
 
 
@@ -276,7 +279,7 @@ def check(
         if limit.value is not None:
             _print_threshold(checked.detector)
         else:
-            out.print(f"{limit.promise}: {limit.reason}")
+            out.print(f"No threshold keeps the promise. {limit.reason}")
     if save is not None:
         checked.detector.save(save)
         out.print(f"Saved as {clean(save)}.safetensors and {clean(save)}.json", style="dim")
@@ -319,6 +322,7 @@ def _print_threshold(detector: Detector) -> None:
     assert kept.value is not None
     limit = detector.p_wrong(kept.value)
     out.print(f"Promise: {kept.promise}. An answer is flagged when p_wrong is above {limit:.3f}.")
+    out.print(kept.promise.drawn)
     if kept.passed is None or kept.errors is None:
         return
     share, low, high = (100 * number for number in kept.errors)

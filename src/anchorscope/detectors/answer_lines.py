@@ -19,10 +19,12 @@ class AnswerLine:
     """What was answered."""
     label: bool | None
     """Whether it is right, where the file says."""
+    subject: str | None = None
+    """Whom or what the question is about, where the file says."""
 
 
 def read_lines(path: Path) -> list[AnswerLine]:
-    """The answers of a JSONL, Parquet or CSV file: question, answer, and optionally label."""
+    """The answers of a JSONL, Parquet or CSV file: question, answer, and optionally label and subject."""
     rows = []
     for number, row in FileRows(path):
         texts = [row.get(name) for name in ("question", "answer")]
@@ -33,7 +35,8 @@ def read_lines(path: Path) -> list[AnswerLine]:
             raise DetectorError(
                 f"{path}, row {number}: label is {shown(label)}", "Say true where the answer is right, or false."
             )
-        rows.append(AnswerLine(str(texts[0]), str(texts[1]), None if label is None else bool(label)))
+        subject = str(row["subject"]) if row.get("subject") else None
+        rows.append(AnswerLine(str(texts[0]), str(texts[1]), None if label is None else bool(label), subject))
     if not rows:
         raise DetectorError(f"{path} holds no answers")
     return rows

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anchorscope.detectors.answer_lines import AnswerLine, read_lines
 from anchorscope.detectors.catalogue import entry_of
@@ -28,6 +29,7 @@ from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.questions.row import group_key
 from anchorscope.study import PromptSpec
 from anchorscope.study.terms import FEWEST_RIGHT, Site, StateName
+from anchorscope.traces.clusters import Keys, clusters_of
 
 ENOUGH_LABELS = 100  # labelled answers that recalibrate a detector
 
@@ -60,14 +62,30 @@ def fit_file(
     if len(read.rows) < len(lines):
         notice(f"{len(lines) - len(read.rows)} answers cannot be read: {_why(read.reasons)}")
     right = np.array([bool(lines[i].label) for i in read.rows])
-    keys = [group_key(lines[i].question) for i in read.rows]
-    clusters = np.unique(keys, return_inverse=True)[1]
+    clusters = clusters_of_lines([lines[i] for i in read.rows])
     samples = Labelled(read.inputs, right, clusters, np.ones(len(right)))
     about = about_of(opened, prompter, site)
     witness = witness_of(opened, prompter, sites_of(states_among(names)))
     with progress(f"{opened.name}: fitting {detector}", FOLDS + 1) as advance:
         fitted = fit_detector(samples, entry, about, [path.name], promise, base_rate, 0, witness, advance)
     return Detector.of(fitted)
+
+
+def clusters_of_lines(lines: Sequence[AnswerLine]) -> NDArray[np.int64]:
+    """(line): which answers belong together, as a run sees it: by question, subject, near-duplicates and answers.
+
+    A file names no accepted answers: the first right answer to a question stands for them, else the line's own answer.
+    """
+    accepted: dict[str, str] = {}
+    for line in lines:
+        if line.label:
+            accepted.setdefault(group_key(line.question), group_key(line.answer))
+    keys = []
+    for line in lines:
+        question, given = group_key(line.question), group_key(line.answer)
+        subject = group_key(line.subject) if line.subject else None
+        keys.append(Keys(question, subject, accepted.get(question, given), given))
+    return np.array(clusters_of(keys).numbers, dtype=np.int64)
 
 
 def _why(reasons: Sequence[str]) -> str:
@@ -130,16 +148,16 @@ def check_file(
     with progress(f"reading {path.name}", None):
         names: list[Need] = list(dict.fromkeys([*detector.needs, *detector.moments.mean]))
         read = reader.given([line.question for line in lines], [line.answer for line in lines], names)
-    labels = [lines[i].label for i in read.rows]
-    known = np.array([i for i, label in enumerate(labels) if label is not None], dtype=np.intp)
-    right = np.array([bool(labels[i]) for i in known])
+    labelled = {row: lines[i] for row, i in enumerate(read.rows) if lines[i].label is not None}
+    known = np.array(list(labelled), dtype=np.intp)
+    right = np.array([bool(line.label) for line in labelled.values()])
     better, area = detector, None
     enough = len(known) >= ENOUGH_LABELS and min(right.sum(), (~right).sum()) >= FEWEST_RIGHT
     if enough:
         inputs = read.inputs.of(known)
-        samples = Labelled(inputs, right, np.arange(len(right)), np.ones(len(right)))
+        samples = Labelled(inputs, right, clusters_of_lines(list(labelled.values())), np.ones(len(right)))
         area = area_of(samples, {"it": -detector.logits(inputs)[None]})["it"]
-        better = recalibrated(detector, inputs, right)
+        better = recalibrated(detector, inputs, right, samples.clusters)
     distance = apart(detector, opened, reader.prompter)
     return DriftCheck(drift_of(detector.moments, read.inputs), distance, area, better, enough)
 

@@ -31,6 +31,7 @@ MANY = 20  # times as many resamples for AUROC and W as for the rest
 WITHIN = ("w", "w_minus_logprob", "w_added")
 DIFFERENCES = (f"auroc_minus_{BASELINE}", "beyond_question", "beyond_baselines", "w_minus_logprob", "w_added")
 """Paired differences, each with a p-value after Holm's correction over detectors."""
+BASE_RATES = (0.1, 0.3, 0.5)  # shares of wrong answers at which errors among passed answers are told
 MEAN = "mean over cells"
 
 
@@ -102,6 +103,10 @@ def measure(
         risks = metrics.risk_coverage(score, wrong, natural, COVERAGES)
         for place, coverage in enumerate(COVERAGES):
             more[name, f"risk_at_{100 * coverage:.0f}"] = risks[:, place]
+        for rate in BASE_RATES:
+            errors = metrics.risk_coverage(score, wrong, natural, COVERAGES, rate)
+            for place, coverage in enumerate(COVERAGES):
+                more[name, errors_at(coverage, rate)] = errors[:, place]
         if len({relation for relation in relations if relation}) > 1:
             strata = np.array([relation or "" for relation in relations])
             within = within_strata(samples.right, logits[:, :, None], strata, drawn.samples, drawn.repeats)
@@ -113,6 +118,11 @@ def measure(
     if several is not None:
         told = dict(zip(WITHIN, within_measures(several, every, seed), strict=True))
     return CellMeasures(model, dataset, len(wrong), auroc, more, best, baseline, told)
+
+
+def errors_at(coverage: float, base_rate: float) -> str:
+    """The name of a measure: the share of wrong answers among those passed, at a coverage and a base rate."""
+    return f"errors_at_{100 * coverage:.0f}_base_{base_rate:g}"
 
 
 def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Comparison]:

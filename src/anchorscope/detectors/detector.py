@@ -23,13 +23,14 @@ from anchorscope.detectors.drift import Moments
 from anchorscope.detectors.inputs import Floats, Inputs, Need
 from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.record import Decision, Route, Verdict
-from anchorscope.detectors.thresholds import Promise, Threshold
+from anchorscope.detectors.thresholds import HeldOut, Promise, Threshold, moved_threshold
 from anchorscope.errors import DetectorError
 from anchorscope.store.files import path_of, write_bytes, write_text
 from anchorscope.study.terms import StateName
 
 D = TypeVar("D", bound="FittedDetector")
-FORMAT = 1
+FORMAT = 2  # since 2 with the answers that the threshold was chosen on
+READ_FORMATS = (1, 2)
 FAINT = 0.2  # parts of a logit that are smaller together than this name no route
 
 
@@ -135,6 +136,8 @@ class FittedDetector:
     """Factor and offset of the logit: other than 1 and 0 after it was recalibrated."""
     witness: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
     """States of a known text, (layer, width): by them a model is told from another, whatever it calls itself."""
+    held_out: HeldOut | None = field(default=None, repr=False)
+    """The answers that the threshold was chosen on; None without a promise, and in files of format 1."""
 
     @property
     def needs(self) -> list[Need]:
@@ -150,10 +153,13 @@ class FittedDetector:
         )
 
     def at(self: D, base_rate: float) -> D:
-        """The same at another base rate."""
+        """The same at another base rate: probabilities, and the threshold for the same promise, which may be None."""
         if not 0 < base_rate < 1:
             raise DetectorError(f"a base rate of {base_rate} is no share of wrong answers", "Give one between 0 and 1.")
-        return replace(self, base_rate=base_rate)
+        threshold = self.threshold
+        if threshold is not None and threshold.base_rate != base_rate:
+            threshold = moved_threshold(threshold, base_rate, self.held_out)
+        return replace(self, base_rate=base_rate, threshold=threshold)
 
     # --- verdicts
 
@@ -240,6 +246,8 @@ class FittedDetector:
         tensors = {f"fitted/{name}": tensor for name, tensor in self.fitted.tensors().items()}
         tensors |= {f"moments/{name}": tensor for name, tensor in self.moments.tensors().items()}
         tensors |= {f"witness/{name}": tensor for name, tensor in self.witness.items()}
+        if self.held_out is not None:
+            tensors |= {f"held_out/{name}": tensor for name, tensor in self.held_out.tensors().items()}
         record = {
             "format": FORMAT,
             "fitted": self.fitted.settings(),
@@ -250,6 +258,7 @@ class FittedDetector:
             "threshold": _told(self.threshold),
             "parts": _parts_record(self.parts) if self.parts else None,
             "shift": list(self.shift),
+            "held_out": {"seed": self.held_out.seed} if self.held_out is not None else None,
         }
         record_file = stem.with_name(stem.name + ".json")
         record_file.unlink(missing_ok=True)  # where it is, both are whole
@@ -265,27 +274,29 @@ class FittedDetector:
         stem = path_of(str(path).removesuffix(".json").removesuffix(".safetensors"))
         try:
             record = json.loads(stem.with_name(stem.name + ".json").read_text(encoding="utf-8"))
-            if record["format"] != FORMAT:
-                raise ValueError(f"its format is {record['format']}, and this version reads {FORMAT}")
+            if record["format"] not in READ_FORMATS:
+                versions = " and ".join(map(str, READ_FORMATS))
+                raise ValueError(f"its format is {record['format']}, and this version reads {versions}")
             tensors = load(stem.with_name(stem.name + ".safetensors").read_bytes())
-            parts: dict[str, dict[str, NDArray[Any]]] = {"fitted": {}, "moments": {}, "witness": {}}
+            parts: dict[str, dict[str, NDArray[Any]]] = {"fitted": {}, "moments": {}, "witness": {}, "held_out": {}}
             for name, tensor in tensors.items():
                 room, own = name.split("/", 1)
                 parts[room][own] = tensor
-            told = record["threshold"]
-            threshold = _threshold(told) if told else None
-            split = record["parts"]
-            return cls(
+            told, split, chosen_on = record["threshold"], record["parts"], record.get("held_out")
+            detector = cls(
                 FORMS[record["fitted"]["form"]].load(parts["fitted"], record["fitted"]),
                 About(**record["about"]),
                 Card(**record["card"]),
                 Moments.load(parts["moments"], record["moments"]),
                 record["base_rate"],
-                threshold,
+                _threshold(told) if told else None,
                 _parts(split) if split else None,
                 (record["shift"][0], record["shift"][1]),
                 parts["witness"],
+                HeldOut.load(parts["held_out"], chosen_on["seed"]) if chosen_on else None,
             )
+            # files of format 1 may hold a threshold that was promised at another base rate
+            return detector.at(detector.base_rate)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise DetectorError(
                 f"cannot load the detector at {stem} ({error})",

@@ -18,7 +18,7 @@ from anchorscope.detectors.drift import moments_of
 from anchorscope.detectors.inputs import Floats, Inputs, states_among
 from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.pass_plan import site_named
-from anchorscope.detectors.thresholds import Promise, choose_threshold
+from anchorscope.detectors.thresholds import HeldOut, Promise
 from anchorscope.errors import DetectorError
 from anchorscope.probes.folds import deal
 from anchorscope.progress import Advance
@@ -50,15 +50,16 @@ def fit_detector(
     scores = cross_scored(samples, fitters, folds_for(samples, 1, FOLDS, seed), seed, advance)
     areas = area_of(samples, scores, seed=seed)
     # 2. the detector itself
-    held = _held_out(samples, seed) if promise is not None else np.zeros(len(samples.right), bool)
-    training = samples.training(np.flatnonzero(~held), seed)
+    kept = kept_for_promise(samples, seed) if promise is not None else np.zeros(len(samples.right), bool)
+    training = samples.training(np.flatnonzero(~kept), seed)
     fitted = entry.fitter.fit(training)
     advance(1)
     # 3. its threshold, by samples that took no part
-    threshold = None
+    threshold = held_out = None
     if promise is not None:
-        rest = samples.of(np.flatnonzero(held))
-        threshold = choose_threshold(promise, -fitted.logits(rest.inputs), rest.right, rest.clusters, rate, seed)
+        rest = samples.of(np.flatnonzero(kept))
+        held_out = HeldOut(-fitted.logits(rest.inputs), rest.right, rest.clusters, seed)
+        threshold = held_out.threshold(promise, rate)
     card = Card(
         detector=entry.name,
         title=entry.title,
@@ -76,13 +77,22 @@ def fit_detector(
             + ", ".join(datasets)
             + ": it often fails there (docs/detectors.md)",
             "long answers, or several claims in one: it judges one short answer",
-            f"another share of wrong answers than {100 * rate:.0f} %: give base_rate, and choose the threshold again",
+            f"another share of wrong answers than {100 * rate:.0f} %, unless you say so: detector.at(SHARE) moves "
+            "p_wrong, and chooses the threshold again",
+            *_promised(promise),
         ],
     )
     return FittedDetector(
         fitted, about, card, moments_of(training.inputs, states_among(fitted.needs)), rate, threshold,
-        _parts(fitted, training.inputs, training.right, site), witness=witness or {},
+        _parts(fitted, training.inputs, training.right, site), witness=witness or {}, held_out=held_out,
     )  # fmt: skip
+
+
+def _promised(promise: Promise | None) -> list[str]:
+    """Where a promise does not reach."""
+    if promise is None:
+        return []
+    return ["a rate over all answers: the promise is about a cluster of related questions, then one of its answers"]
 
 
 def _enough(right: NDArray[np.bool_]) -> None:
@@ -93,7 +103,7 @@ def _enough(right: NDArray[np.bool_]) -> None:
         )
 
 
-def _held_out(samples: Labelled, seed: int) -> NDArray[np.bool_]:
+def kept_for_promise(samples: Labelled, seed: int) -> NDArray[np.bool_]:
     """(sample): which samples are kept for the promise; clusters are not split."""
     groups = np.unique(samples.clusters, return_inverse=True)[1]
     dealt = deal(samples.right, groups, 10, [seed, 17])[groups]
@@ -130,13 +140,14 @@ def recalibrated(
     detector: D,
     inputs: Inputs,
     right: NDArray[np.bool_],
+    clusters: NDArray[np.int64],
     natural: bool = True,
-    clusters: Sequence[int] | None = None,
     seed: int = 0,
 ) -> D:
     """The same detector with its probabilities, and its threshold, made anew from some labelled answers.
 
-    `natural`: the answers were drawn as they come, so that their share of wrong ones is the base rate.
+    `clusters`: (sample), which answers belong together. `natural`: the answers were drawn as they come, so that their
+    share of wrong ones is the base rate.
     """
     _enough(right)
     logits = -detector.fitted.logits(inputs)  # of being wrong
@@ -151,8 +162,8 @@ def recalibrated(
     best = minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-6, "maxiter": 2000}).x
     factor, offset = float(np.exp(best[0])), float(best[1])
     rate = float((~right).mean()) if natural else detector.base_rate
-    threshold = detector.threshold
+    threshold, held_out = detector.threshold, None
     if threshold is not None:
-        groups = np.arange(len(right)) if clusters is None else np.asarray(clusters)
-        threshold = choose_threshold(threshold.promise, factor * logits + offset, right, groups, rate, seed)
-    return replace(detector, shift=(factor, offset), base_rate=rate, threshold=threshold)
+        held_out = HeldOut(factor * logits + offset, right, clusters, seed)
+        threshold = held_out.threshold(threshold.promise, rate)
+    return replace(detector, shift=(factor, offset), base_rate=rate, threshold=threshold, held_out=held_out)

@@ -91,20 +91,35 @@ def prr(scores: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
 
 
 def risk_coverage(
-    scores: FloatArray, wrong: Bools, weights: FloatArray, coverages: Sequence[float] | FloatArray
+    scores: FloatArray,
+    wrong: Bools,
+    weights: FloatArray,
+    coverages: Sequence[float] | FloatArray,
+    base_rate: float | None = None,
 ) -> FloatArray:
-    """The share of wrong answers among those passed, least suspicious first: (row, coverage)."""
+    """The share of wrong answers among those passed, least suspicious first: (row, coverage).
+
+    With a base rate, both classes are weighted so that this share of all answers is wrong, in every row.
+    """
     covered = np.asarray(coverages, np.float64)
     _within("coverage", covered)
     if not (covered > 0).all():
         raise ValueError("at coverage 0 nothing is passed, and no share of it is wrong")
+    if base_rate is not None:
+        _within("base rate", [base_rate])
 
     def risk(missed: FloatArray, kept: FloatArray) -> FloatArray:
-        zero = np.zeros((1, missed.shape[1]))
-        passed, errors = (np.vstack([zero, up_to]).T for up_to in (missed + kept, missed))
-        sizes = covered * passed[:, -1:]
-        at = [np.interp(size, total, error) for size, total, error in zip(sizes, passed, errors, strict=True)]
-        return _ratio(np.stack(at), sizes)
+        if base_rate is not None:
+            missed, kept = (
+                _with_both(_ratio(share * up_to, up_to[-1]), missed, kept)
+                for share, up_to in ((base_rate, missed), (1 - base_rate, kept))
+            )
+        total = missed + kept
+        sizes = covered[:, None] * total[-1]
+        whole = [(total < size * (1 - ROUNDING)).sum(axis=0) for size in sizes]  # steps that are passed as a whole
+        last = np.minimum(whole, len(total) - 1), np.arange(total.shape[1])  # of this step a part is passed
+        left = (total[last] - sizes) * _ratio(_each(missed)[last], _each(total)[last])
+        return _ratio(missed[last] - left, sizes).T
 
     return _stepwise(risk, scores, wrong, weights, suspicious_first=False)
 

@@ -188,7 +188,8 @@ class Comparison:
     """the detector's name"""
     measure: str
     """name of the measure: auroc, auprc, fpr_at_95_tpr, w (within a question), …; auroc_minus_single_layer,
-    beyond_question, beyond_baselines, w_minus_logprob and w_added are paired differences"""
+    beyond_question, beyond_baselines, w_minus_logprob and w_added are paired differences; errors_at_80_base_0.3 is the
+    share of wrong answers among the 80 % that pass, where 30 % of all answers are wrong"""
     value: float
     """value of the measure"""
     low: float

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -57,6 +59,16 @@ class Promise(NamedTuple):
     def __str__(self) -> str:
         return f"at most {_percent(self.at_most)} {_WORDS[self.kind]}, with {_percent(1 - self.delta)} confidence"
 
+    @property
+    def drawn(self) -> str:
+        """Of which answers the rate is, in words."""
+        group, answer = (" that has right answers", "right answers") if self.kind == "false_alarms" else ("", "answers")
+        return (
+            "The promised rate is that of an answer drawn in two steps: first a cluster of related questions (the same "
+            f"question, subject or answer){group}, then one of its {answer}. The rate over all answers is not "
+            "promised: it differs if large clusters are scored differently from small ones."
+        )
+
 
 class Threshold(NamedTuple):
     """Above which score an answer is flagged, and what is known about that."""
@@ -79,7 +91,34 @@ class Threshold(NamedTuple):
     errors: tuple[float, float, float] | None = None
     """Share of wrong answers among those that pass, at the base rate: the estimate and its 95 % interval."""
     base_rate: float | None = None
-    """The share of wrong answers that `passed` and `errors` assume."""
+    """The share of wrong answers that `passed` and `errors` assume, and at which errors are promised."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Labelled answers that took no part in fitting: thresholds are chosen on them."""
+
+    scores: NDArray[np.floating[Any]]
+    """(sample): higher = more likely wrong"""
+    right: Bools
+    """(sample): whether the answer is right"""
+    clusters: Ints
+    """(sample): what belongs together"""
+    seed: int = 0
+    """The seed that draws answers of clusters."""
+
+    def threshold(self, promise: Promise, base_rate: float) -> Threshold:
+        """The threshold that keeps a promise at a base rate."""
+        return choose_threshold(promise, self.scores, self.right, self.clusters, base_rate, self.seed)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """By name."""
+        return {"scores": self.scores, "right": self.right, "clusters": self.clusters}
+
+    @classmethod
+    def load(cls, tensors: Mapping[str, NDArray[Any]], seed: int) -> HeldOut:
+        """From what `tensors` gave."""
+        return cls(tensors["scores"], tensors["right"], tensors["clusters"], seed)
 
 
 def parse_promise(text: str, delta: float = 0.1) -> Promise:
@@ -121,6 +160,25 @@ def choose_threshold(
         counts = [(int((of_class <= value).sum()), len(of_class)) for of_class in (of_right, of_wrong)]
         errors = errors_among_passed(counts[0], counts[1], base_rate)
     return Threshold(value, promise, len(of_right), len(of_wrong), bound, passed, reason, errors, base_rate)
+
+
+def moved_threshold(threshold: Threshold, base_rate: float, held_out: HeldOut | None) -> Threshold:
+    """The threshold for the same promise at another base rate, chosen again on the same answers.
+
+    False alarms do not depend on the base rate, so their threshold keeps its value. Without the answers a promise of
+    errors is withdrawn.
+    """
+    if held_out is not None:
+        return held_out.threshold(threshold.promise, base_rate)
+    if threshold.promise.kind == "false_alarms":
+        return threshold._replace(passed=None, errors=None, base_rate=base_rate)
+    then = "another base rate" if threshold.base_rate is None else f"a base rate of {_percent(threshold.base_rate)}"
+    reason = (
+        f"{threshold.promise}, was promised at {then} and is withdrawn at {_percent(base_rate)}, because the answers "
+        "it was chosen on were not saved with this detector. Fit the detector again (anchorscope detect fit), or "
+        "recalibrate it with 100 labelled answers (anchorscope detect check)"
+    )
+    return threshold._replace(value=None, bound=1.0, passed=None, reason=reason, errors=None)
 
 
 def errors_among_passed(

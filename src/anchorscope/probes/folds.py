@@ -103,9 +103,11 @@ def _deal(counts: IntArray, bins: int, rng: np.random.Generator, before: FloatAr
 
     `counts` is (cluster, class). Large clusters go first, equal ones in random order, each to the bin where it adds
     least to the sum over bins and classes of (share of the class)². Ties go by `before`, what the bins (bin, class)
-    already hold from elsewhere.
+    already hold from elsewhere, and then at random. So without `before` every cluster is as likely in one bin as in
+    any other. Where there are fewer clusters than bins, the last bins stay empty.
     """
     order = rng.permutation(len(counts))
+    lots = rng.random(len(counts)).tolist()
     order = order[np.argsort(-counts[order].sum(axis=1), kind="stable")]
     scaled = (counts / np.maximum(counts.sum(axis=0), 1) ** 2.0).tolist()
     held = ((before if before is not None else np.zeros((bins, 2))) * 1e-6).tolist()  # less than any sample weighs
@@ -113,11 +115,13 @@ def _deal(counts: IntArray, bins: int, rng: np.random.Generator, before: FloatAr
     for cluster in order.tolist():
         wrong, right = scaled[cluster]
         costs = [load[0] * wrong + load[1] * right for load in held]
-        chosen = costs.index(min(costs))
+        least = min(costs)
+        tied = [number for number, cost in enumerate(costs) if cost == least]
+        chosen = tied[int(lots[cluster] * len(tied))]
         held[chosen][0] += sizes[cluster][0]
         held[chosen][1] += sizes[cluster][1]
         dealt[cluster] = chosen
-    return dealt
+    return dealt if before is not None else np.unique(dealt, return_inverse=True)[1]
 
 
 def inner_folds(right: BoolArray, cluster: IntArray, inner: int, key: list[int]) -> NDArray[np.intp]:

@@ -11,6 +11,9 @@ const MEASURE_WORDS = {
   auprc: "area under precision and recall",
   fpr_at_95_tpr: "false alarms at 95 % found",
   risk_at_50: "wrong among the surest half",
+  "errors_at_80_base_0.1": "wrong among the 80 % that pass, if 10 % of all are wrong",
+  "errors_at_80_base_0.3": "wrong among the 80 % that pass, if 30 % of all are wrong",
+  "errors_at_80_base_0.5": "wrong among the 80 % that pass, if 50 % of all are wrong",
   ece: "calibration error",
   auroc_within_relation: "AUROC within a relation",
 };
