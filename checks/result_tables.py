@@ -4,15 +4,20 @@
 
 Steps: `first` prints the run's main numbers and the groups under every split; `controls` prints, at the layer half-way
 up (fixed in advance), the knockout beside its nulls, controls, refits, corrections and attention mass. Both read the
-pathways at the MLP's output and the last exact answer token.
+pathways at the MLP's output and the last exact answer token. `evidence` writes every line of the experiments at that
+layer, with its interval, as evidence.csv, from which pages of results/ are filled (docs/tools/found.py).
 """
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from anchorscope.evidence.claim import HALF
+from anchorscope.evidence.lines import lines_of
 from anchorscope.pathways.headline import Curves, Headline, Number, headlines
 from anchorscope.pathways.lookup import measured
 from anchorscope.pathways.record import PATHWAYS, Key, Statistic
@@ -197,6 +202,26 @@ def controls(options: Options, work: Path) -> Figures:
     return numbers
 
 
+@check.step("run", by_default=False)
+def evidence(options: Options, work: Path) -> Figures:
+    """Write evidence.csv: all lines of the experiments, at the layer half-way up."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["model", "dataset", "experiment", "name", "condition", "stratum", "value", "low", "high", "n"])
+    rows = 0
+    for model, sets in lines_of(Store.open(options.run), POINT).items():
+        for dataset, lines in sets.items():
+            for name, curve in lines.items():
+                low, high = curve.interval()
+                at = round((curve.layers - 1) * HALF)
+                ends = [f"{float(values[at]):.5g}" for values in (curve.value, low, high)]
+                writer.writerow([model, dataset, *name, *ends, curve.n])
+                rows += 1
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "evidence.csv").write_text(out.getvalue(), encoding="utf-8")
+    return {"rows": rows}
+
+
 def _numbers(row: Statistic | None) -> list[float] | None:
     if row is None or row.value is None or row.low is None or row.high is None:
         return None
@@ -210,6 +235,8 @@ def _with_interval(numbers: list[float] | None) -> str:
     value, low, high = (f"{number:.{digits}f}".replace("-", "−") for number in numbers)
     return f"{value} ({low} to {high})"
 
+
+check.option("--output", "Write evidence.csv into DIR", Path(), type=Path, metavar="DIR")
 
 if __name__ == "__main__":
     check()

@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
+import found
+
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.record import RECORDED, VERDICT_SCHEMA, Route, Verdict
 from anchorscope.evidence.experiments import experiments
@@ -187,6 +189,9 @@ def rooms() -> str:
     return markdown("room | what is in it", rows)
 
 
-MADE = (stages, folders, columns, tables, pathways, charts, claims, detectors, verdict, set_definition, rooms)
+MADE = (
+    stages, folders, columns, tables, pathways, charts, claims, detectors, verdict, set_definition, rooms, found.found,
+    found.ledger, found.within, found.knockouts, found.compare,
+)  # fmt: skip
 BLOCKS: dict[str, Callable[..., str]] = {each.__name__: each for each in MADE}
 """By the name that pages have for them."""

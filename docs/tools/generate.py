@@ -1,4 +1,4 @@
-"""Fill the generated blocks of docs/*.md from the code (blocks.py), so that no page repeats the code by hand.
+"""Fill the generated blocks of the pages from the code and from results, so that no page repeats them by hand.
 
 A block stands between `<!-- generated: NAME -->` and `<!-- end -->`. NAME is a function of blocks.py, with arguments.
     python docs/tools/generate.py           # rewrite the pages
@@ -32,7 +32,8 @@ def filled(page: str) -> str:
 
 def outdated() -> dict[str, str]:
     """The pages that differ from the code, each with the text it should have."""
-    pages = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
+    places = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "results").rglob("*.md"))]
+    pages = {path: path.read_text(encoding="utf-8") for path in places}
     return {path.relative_to(ROOT).as_posix(): filled(text) for path, text in pages.items() if filled(text) != text}
 
 
