@@ -88,6 +88,7 @@ verify-intervals:
 
 verify-ledger:
 	$(call measure,ledger_verdicts)
+	$(call measure,two_groups_power)
 
 verify-tables:
 	$(call measure,result_tables,RUN)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from anchorscope.evidence.dip import dip, dip_test
+from anchorscope.evidence.dip import ALTERNATIVES, dip, dip_test, dip_within, two_groups
 
 
 def by_definition(values: np.ndarray) -> float:
@@ -110,6 +110,31 @@ def test_two_clear_groups_are_found_and_one_is_not_taken_for_them():
     assert one.p_unimodal > 0.1
     assert one.p_two_groups < 0.01
     assert found.statistic > one.statistic == dip_test(one_again(3), seed=0, draws=300).statistic
+
+
+@pytest.mark.parametrize(("share", "apart"), ALTERNATIVES)
+def test_groups_that_are_stated_are_seldom_ruled_out(share: float, apart: float):
+    """Below 0.025 in at most 2.5 % of draws from either alternative; here 5 of 120, which has a chance of 1 in 100."""
+    random = np.random.default_rng(5)
+    strata = np.arange(400) % 5
+    p = [dip_within(two_groups(random, (400,), share, apart), strata, draws=400).p_two_groups for _ in range(120)]
+    assert np.mean(np.array(p) < 0.025) <= 7 / 120
+
+
+def test_p_of_two_groups_is_the_largest_share_of_draws_with_so_small_a_dip():
+    """Against draws made here one by one, value by value."""
+    random = np.random.default_rng(6)
+    values = random.normal(size=90)
+    shares = []
+    for share, apart in ALTERNATIVES:
+        drawn = [
+            dip(np.array([random.normal() + (apart if random.random() < share else 0) for _ in values]))
+            for _ in range(300)
+        ]
+        shares.append(np.mean(np.array(drawn) <= dip(values)))
+    assert 0.02 < max(shares) < 0.98
+    assert abs(shares[0] - shares[1]) > 0.05
+    assert dip_test(values, draws=2000).p_two_groups == pytest.approx(max(shares), abs=0.12)
 
 
 def one_again(seed: int) -> np.ndarray:

@@ -16,9 +16,10 @@ from scipy.special import expit, logit
 
 from anchorscope.detectors import metrics
 from anchorscope.detectors.catalogue import Entry
-from anchorscope.detectors.crossfit import WIDENED, Labelled
+from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Floats
 from anchorscope.detectors.record import Comparison
+from anchorscope.detectors.widening import Widening, mean_widening
 from anchorscope.pathways.baselines import within_strata
 from anchorscope.pathways.intervals import estimate, mean_auroc, resample
 from anchorscope.study.terms import MIN_GROUP
@@ -44,6 +45,8 @@ class CellMeasures:
     """By detector and measure, (1 + resample)."""
     question: str | None
     """The best detector that saw no answer; None where there is none."""
+    widened: Widening = Widening()  # noqa: RUF009 immutable
+    """Factors by which intervals are wider than these resamples make them."""
 
     def beyond(self, name: str) -> Floats | None:
         """(1 + resample): the gain of a detector over the best that saw no answer."""
@@ -59,6 +62,7 @@ def measure(
     relations: Sequence[str | None] = (),
     resamples: int = 1000,
     seed: int = 0,
+    widened: Widening | None = None,
 ) -> CellMeasures:
     """Measure all detectors of a cell; scores (repeat, sample) are logits that the answer is right."""
     repeats = len(next(iter(scores.values())))
@@ -87,15 +91,15 @@ def measure(
             more[name, "auroc_within_relation"] = within[:, 0].astype(np.float64)
     asked = {name: values[0] for name, values in auroc.items() if entries[name].side == "question"}
     best = max(asked, key=lambda name: asked[name]) if asked else None
-    return CellMeasures(model, dataset, len(wrong), auroc, more, best)
+    return CellMeasures(model, dataset, len(wrong), auroc, more, best, widened or Widening())
 
 
-def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Comparison]:
+def compared(cells: Sequence[CellMeasures]) -> list[Comparison]:
     """All rows of the table: of each cell, and of the mean over cells. p-values are Holm's over detectors."""
     rows: list[Comparison] = []
     for cell in cells:
-        where = (cell.model, cell.dataset)
-        rows += _rows(where, "auroc", cell.auroc, widened)
+        where, widened = (cell.model, cell.dataset), cell.widened.difference
+        rows += _rows(where, "auroc", cell.auroc, cell.widened.auroc)
         for (name, what), values in cell.more.items():
             rows.append(_row(where, name, what, values, 1.0))
         rows += _differences(where, f"auroc_minus_{BASELINE}", _against(cell.auroc), widened)
@@ -107,15 +111,16 @@ def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Co
         ("all", list(cells)),
     ]:
         if len(members) > 1:
-            rows += _means((group, MEAN), members, widened)
+            rows += _means((group, MEAN), members)
     return rows
 
 
-def _means(where: tuple[str, str], cells: Sequence[CellMeasures], widened: float) -> list[Comparison]:
+def _means(where: tuple[str, str], cells: Sequence[CellMeasures]) -> list[Comparison]:
     """The mean over cells, of detectors that all of them have."""
+    widened_auroc, widened = mean_widening([cell.widened for cell in cells])
     names = [name for name in cells[0].auroc if all(name in cell.auroc for cell in cells)]
     mean = {name: metrics.average_over_cells([cell.auroc[name] for cell in cells]) for name in names}
-    rows = _rows(where, "auroc", mean, widened)
+    rows = _rows(where, "auroc", mean, widened_auroc)
     rows += _differences(where, f"auroc_minus_{BASELINE}", _against(mean), widened)
     gains = {name: [cell.beyond(name) for cell in cells] for name in names}
     beyond = {

@@ -12,6 +12,7 @@ from anchorscope.detectors.compare import CellMeasures, measure
 from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Inputs
 from anchorscope.detectors.record import SCORES, SHUFFLED, Score
+from anchorscope.detectors.widening import Widening
 from anchorscope.store import Store
 from anchorscope.traces.record import TRACES
 
@@ -46,5 +47,7 @@ def measured(store: Store, model: str, dataset: str, scored: Scored | None = Non
     relations = {row.id: row.relation for row in store.results(model, dataset).table(TRACES)}
     entries = catalogue(store.study.traces.sites[0])
     seed = zlib.crc32(f"{model}/{dataset}".encode())  # cells are drawn apart: their mean is of independent ones
-    names = samples.inputs.ids
-    return measure(model, dataset, samples, scores, entries, [relations[name] for name in names], seed=seed)
+    of_samples = [relations[name] for name in samples.inputs.ids]
+    first: Score = next(iter(store.results(model, dataset).table(SCORES)))
+    widened = Widening(first.widened, first.widened_difference)
+    return measure(model, dataset, samples, scores, entries, of_samples, seed=seed, widened=widened)

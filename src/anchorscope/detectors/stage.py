@@ -34,6 +34,7 @@ from anchorscope.detectors.record import (
     Score,
 )
 from anchorscope.detectors.tables import read_labelled, states_path
+from anchorscope.detectors.widening import widening_of
 from anchorscope.grades.grading import grader
 from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
@@ -170,9 +171,10 @@ def scores_stage(
             listed = "; ".join(f"{name} ({', '.join(map(str, needs[:2]))})" for name, needs in lacking.items())
             notice(f"{model}, {dataset}: left out, as the run lacks what they need: {listed}")
         scores = cross_scored(samples, can, folds_for(samples, plan.repeats, FOLDS, plan.seed), plan.seed, advance)
+        widened = widening_of(samples, site, plan.seed)
         return [
             Score(model, dataset, name, samples.inputs.ids[i], bool(samples.right[i]), float(samples.probability[i]),
-                  int(samples.clusters[i]), [float(logit) for logit in logits[:, i]])
+                  int(samples.clusters[i]), [float(logit) for logit in logits[:, i]], *widened)
             for name, logits in scores.items() for i in range(len(samples.right))
         ]  # fmt: skip
 
