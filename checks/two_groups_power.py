@@ -10,34 +10,32 @@ The table is that of docs/evidence.md, in percent: holds / does not hold / canno
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
-from anchorscope.evidence.dip import dip_within, two_groups
+from anchorscope.evidence.dip import dips, placed_within, two_groups
 from anchorscope.evidence.groups import FIFTHS
-from anchorscope.evidence.ledger import LEVEL
+from anchorscope.evidence.ledger import ANSWERS, LEVEL
 from helpers.steps import Check, Figures, Options
 
 check = Check(__doc__)
 
 SHARES = (0.05, 0.1, 0.25, 0.5)
 APART = (3, 4, 5, 6, 7, 8)  # standard deviations
-ANSWERS = ("holds", "does not hold", "cannot tell")
-
-
-def verdict(values: np.ndarray, strata: np.ndarray) -> str:
-    """The ledger's verdict on some shifts, were this its only claim."""
-    dip = dip_within(values, strata)
-    return ANSWERS[0] if dip.p_unimodal < LEVEL else ANSWERS[1] if dip.p_two_groups < LEVEL else ANSWERS[2]
 
 
 def percent(size: int, share: float, apart: float, draws: int) -> list[float]:
-    """Percent of draws with each verdict."""
-    strata, random = np.arange(size) % FIFTHS, np.random.default_rng([size, round(100 * share), round(apart)])
-    counts = Counter(verdict(two_groups(random, (size,), share, apart), strata) for _ in range(draws))
-    return [round(100 * counts[answer] / draws, 1) for answer in ANSWERS]
+    """Percent of draws with each of the ledger's verdicts, were this its only claim."""
+    random, sizes = np.random.default_rng([size, round(100 * share), round(apart)]), [size // FIFTHS] * FIFTHS
+    by_stratum = dips(two_groups(random, (draws * FIFTHS, sizes[0]), share, apart)).reshape(draws, FIFTHS)
+    counts = dict.fromkeys(ANSWERS, 0)
+    for statistic in by_stratum.mean(axis=1):
+        dip = placed_within(float(statistic), sizes)
+        counts[
+            "holds" if dip.p_unimodal < LEVEL else "does not hold" if dip.p_two_groups < LEVEL else "cannot tell"
+        ] += 1
+    return [round(100 * count / draws, 1) for count in counts.values()]
 
 
 @check.step()
