@@ -94,7 +94,7 @@ def compared_world(size: int, rng: np.random.Generator, clustered: bool, layers:
         depth = np.linspace(0.5, 1.0, layers)[:, None, None]
         telling = strength * sign[None, :, None] * depth * np.ones(width) / np.sqrt(width)
         states[StateName("clean", "mlp", position)] = States.held((noise + telling).astype(np.float32))
-    numbers = {name: 0.4 * sign + rng.normal(size=size) for name in CONFIDENCE}
+    numbers = {name: 0.2 * sign + rng.normal(size=size) for name in CONFIDENCE}
     names = [str(i) for i in range(size)]
     return Labelled(Inputs(names, [""] * size, [""] * size, numbers, states), right, clusters, np.ones(size))
 

@@ -59,7 +59,7 @@ def widening_of(samples: Labelled, site: Site, seed: int = 0) -> Widening:
         for states in kinds[:2]
     ]
     spaced = np.linspace(0, 1, SIDE_BY_SIDE)
-    blocks = [states.layer(layer) for states in kinds for layer in layers(states.layers, spaced)]
+    blocks = [states.layer(layer) for states in kinds for layer in layers(states.layers, spaced.tolist())]
     stand_for_all.append(np.repeat(moved(blocks)[..., None], stand_for_all[0].shape[-1], axis=-1))
     return Widening(
         max(widening(areas) for areas in stand_for_all),

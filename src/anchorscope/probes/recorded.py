@@ -124,7 +124,7 @@ def read_left_out(store: Store, model: str, dataset: str, point: ReadPoint) -> L
         )
         for condition in by_layer[layers[0]]
     }
-    conditions = store.study.traces.conditions
+    conditions: list[str] = list(store.study.traces.conditions)
     refit = {
         name: by_condition.pop(refit_name(name))[:, :, 0] for name in conditions if refit_name(name) in by_condition
     }
