@@ -88,6 +88,7 @@ verify-intervals:
 
 verify-ledger:
 	$(call measure,ledger_verdicts)
+	$(call measure,two_groups_power)
 
 verify-difficulty:
 	$(call measure,truth_or_difficulty)

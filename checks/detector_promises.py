@@ -5,22 +5,30 @@
 Steps: `promises` fits a detector where clusters of unequal size are scored differently, chooses its threshold on
 held-out samples at one base rate, moves it to two others, and looks on the answers of 100,000 new clusters whether the
 promise is kept, 200 times; `independent` does so for independent answers, at one base rate; `coverage` counts how often
-95 % intervals of AUROC, and of the difference of two detectors, hold the truth, which is the mean over all repeats.
+95 % intervals of AUROC, and of the difference of two detectors, hold the truth, which is the mean over all worlds, with
+samples by themselves and in clusters of unequal size (helpers/clusters.py). `bootstrap` is the interval without
+widening, `interval` the one that tables show.
 """
 
 from __future__ import annotations
 
 import math
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from scipy.special import expit
+from threadpoolctl import threadpool_limits
 
-from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.crossfit import WIDENED, Labelled, cross_scored, folds_for
+from anchorscope.detectors.catalogue import CONFIDENCE, catalogue
+from anchorscope.detectors.crossfit import Labelled, cross_scored, folds_for
 from anchorscope.detectors.inputs import Inputs, States
 from anchorscope.detectors.thresholds import Promise, choose_threshold, rates
-from anchorscope.pathways.intervals import Estimate, estimate, mean_auroc, resample
+from anchorscope.detectors.widening import widening_of
+from anchorscope.pathways.intervals import estimate, mean_auroc, resample
 from anchorscope.study.terms import StateName
+from helpers.clusters import shared, unequal
 from helpers.promise_worlds import PromiseCount, TestAnswers, clustered_world, fitted_on, promised
 from helpers.steps import Check, Figures, Options
 
@@ -109,37 +117,69 @@ def independent(options: Options, work: Path) -> Figures:
     return out
 
 
+def compared_world(size: int, rng: np.random.Generator, clustered: bool, layers: int = 4, width: int = 60) -> Labelled:
+    """Samples for several detectors; with clusters, those of one share a part of their states and of their labels."""
+    clusters = unequal(size, rng) if clustered else np.arange(size)
+    easy = shared(clusters, 1, rng)[:, 0] if clustered else 0.0
+    right = rng.random(size) < expit(easy)
+    sign = np.where(right, 1.0, -1.0)
+    states = {}
+    for position, strength in (("answer_last", 0.5), ("answer_mean", 0.5), ("prompt_last", 0.3)):
+        effect = shared(clusters, width, rng) if clustered else 0.0
+        own = rng.normal(size=(layers, size, width))
+        noise = np.sqrt(0.7) * own + np.sqrt(0.3) * effect if clustered else own
+        depth = np.linspace(0.5, 1.0, layers)[:, None, None]
+        telling = strength * sign[None, :, None] * depth * np.ones(width) / np.sqrt(width)
+        states[StateName("clean", "mlp", position)] = States.held((noise + telling).astype(np.float32))
+    numbers = {name: 0.2 * sign + rng.normal(size=size) for name in CONFIDENCE}
+    names = [str(i) for i in range(size)]
+    return Labelled(Inputs(names, [""] * size, [""] * size, numbers, states), right, clusters, np.ones(size))
+
+
+COMPARED = ("single_layer", "question_only", "combined", "stack")
+DIFFERENCES = (("combined", "single_layer"), ("stack", "single_layer"), ("combined", "question_only"))
+
+
+def intervals(clustered: bool, seed: int) -> dict[str, list[float]]:
+    """Of one world: value, bootstrap interval, widened interval and factor of each number."""
+    with threadpool_limits(1):
+        samples = compared_world(400, np.random.default_rng([7, seed, clustered]), clustered)
+        fitters = {name: catalogue()[name].fitter for name in COMPARED}
+        scores = cross_scored(samples, fitters, folds_for(samples, 2, 5, seed), seed)
+        widened = widening_of(samples, "mlp", seed)
+    drawn = resample(samples.clusters, 2, 500, seed)
+    areas = {name: mean_auroc(samples.right, scores[name][:, :, None], drawn)[:, 0] for name in COMPARED}
+    numbers = {name: (values, widened.auroc) for name, values in areas.items()}
+    numbers |= {f"{a} − {b}": (areas[a] - areas[b], widened.difference) for a, b in DIFFERENCES}
+    return {name: [*estimate(values), *estimate(values, by)[1:], by] for name, (values, by) in numbers.items()}
+
+
 @check.step()
 def coverage(options: Options, work: Path) -> Figures:
-    """How often 95 % intervals hold the truth, with 400 samples."""
-    names = ("single_layer", "stack")
-    fitters = {name: catalogue()[name].fitter for name in names}
-    found: dict[str, list[Estimate]] = {"single_layer": [], "stack": [], "difference": []}
-    for seed in range(options.worlds):
-        samples = world(400, np.random.default_rng([7, seed]), 0.5, layers=6, width=24)
-        scores = cross_scored(samples, fitters, folds_for(samples, 2, 5, seed), seed)
-        drawn = resample(samples.clusters, 2, 500, seed)
-        each = {name: mean_auroc(samples.right, scores[name][:, :, None], drawn)[:, 0] for name in names}
-        for name in names:
-            found[name].append(estimate(each[name], WIDENED))
-        found["difference"].append(estimate(each["stack"] - each["single_layer"], WIDENED))
-    out = {}
-    for name, rows in found.items():
-        values = np.array(rows)
-        truth = values[:, 0].mean()
-        inside = (values[:, 1] <= truth) & (truth <= values[:, 2])
-        half = (values[:, 2] - values[:, 1]).mean() / 2
-        out[name] = {
-            "truth": round(float(truth), 4), "coverage": round(float(inside.mean()), 3),
-            "spread of values": round(float(values[:, 0].std()), 4), "half width": round(float(half), 4),
-            "spread by half width": round(float(1.96 * values[:, 0].std() / half), 2),
-        }  # fmt: skip
-        print(f"{name:14} {out[name]}")
+    """How often 95 % intervals hold the truth, with 400 samples, by themselves and in clusters of unequal size."""
+    out: Figures = {}
+    for title, clustered in (("samples by themselves", False), ("clusters", True)):
+        with ProcessPoolExecutor(options.jobs) as pool:
+            worlds = list(pool.map(partial(intervals, clustered), range(options.worlds)))
+        out[title] = {}
+        print(title)
+        for name in worlds[0]:
+            value, low, high, wide_low, wide_high, factor = np.array([world[name] for world in worlds]).T
+            truth, spread = value.mean(), value.std(ddof=1)
+            out[title][name] = {
+                "truth": round(float(truth), 4), "spread": round(float(spread), 4),
+                "bootstrap": round(100 * float(((low <= truth) & (truth <= high)).mean()), 1),
+                "interval": round(100 * float(((wide_low <= truth) & (truth <= wide_high)).mean()), 1),
+                "widened": round(float(factor.mean()), 2),
+                "half width by spread": round(float((wide_high - wide_low).mean() / 2 / spread), 2),
+            }  # fmt: skip
+            print(f"  {name:28} {out[title][name]}", flush=True)
     return out
 
 
 check.option("--promises", "Test every promise this many times", 200)
 check.option("--worlds", "Draw this many worlds for coverage", 100)
+check.option("--jobs", "Use this many processes for coverage", 2)
 
 if __name__ == "__main__":
     check()

@@ -27,6 +27,7 @@ from anchorscope.detectors.compare import DIFFERENCES, compared, measure
 from anchorscope.detectors.crossfit import Labelled, cross_scored, folds_for
 from anchorscope.detectors.inputs import Inputs, States, confidence
 from anchorscope.detectors.several import SeveralScores, known_numbers
+from anchorscope.detectors.widening import widening_of
 from anchorscope.evidence.ledger import verdicts_of, weighed
 from anchorscope.evidence.lines import curves_of
 from anchorscope.evidence.within import CLAIMS, SampledReadouts, within_lines
@@ -116,7 +117,8 @@ def one(job: tuple[int, int, float]) -> dict[tuple[str, str], tuple[float, float
     greedy = {name: values[:, :samples] for name, values in scores.items()}
     further = {name: values[:, samples:] for name, values in scores.items()}
     several = SeveralScores(question, cell.clusters[question], good, known_numbers(logprobs), further)
-    measured = measure("model", "set", cell, greedy, entries, resamples=100, seed=seed, several=several)
+    widened = widening_of(cell, "mlp", seed)
+    measured = measure("model", "set", cell, greedy, entries, (), 100, seed, several, widened)
     return {
         (row.detector, row.measure): (row.value, row.low, row.p)
         for row in compared([measured])

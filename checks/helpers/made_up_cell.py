@@ -248,8 +248,7 @@ class Drawn:
             moved: Any = np.broadcast_to((logits - clean).mean(axis=0), logits.shape)
             for i, row in enumerate(self.rows):
                 yield Readout(row.id, condition, logits[i], nothing if condition == "clean" else moved[i])  # type: ignore[arg-type]
-        refit = [refit_name(each) for each in study.probes.refit if each in study.traces.conditions]
-        for name in (*study.evidence.further, "question_only", "mirror_clean", *MIRRORED, *refit):
+        for name in (*study.evidence.further, "question_only", "mirror_clean", *MIRRORED, *self._refitted()):
             logits = self.logits(name, parts=1)
             for i, row in enumerate(self.rows):
                 yield Readout(row.id, name, logits[i], nothing)  # type: ignore[arg-type]
@@ -262,13 +261,19 @@ class Drawn:
         probes = [LayerProbes(weight, np.zeros(shape), np.ones(shape)) for _ in range(self.layers)]
         save_probes(probes_stem(self.cell, POINT), probes, {"site": POINT.site, "position": POINT.position})
 
+    def _refitted(self) -> list[str]:
+        """What read-outs by probes of a condition's own states are called."""
+        study = self.store.study
+        return [refit_name(condition) for condition in study.traces.conditions if condition in study.probes.refit]
+
     def _left_out(self) -> Iterator[LeftOutReadout]:
         """Read-outs that move a little with every group that is left out."""
         groups = make_groups(self.labels, self.clusters, self.seed)
         base = {condition: self.logits(condition) for condition in ("clean", "knockout")}
+        base |= {name: self.logits(name, parts=1) for name in self._refitted()}
         for layer in jackknife_layers(self.layers):
             for condition, logits in base.items():
-                shape = (self.n, GROUPS, self.size.repeats, len(PARTS))
+                shape = (self.n, GROUPS, self.size.repeats, logits.shape[2])
                 read: Any = logits[:, None, :, :, layer] + 0.03 * self.rng.normal(size=shape).astype(np.float32)
                 for i, row in enumerate(self.rows):
                     yield LeftOutReadout(row.id, int(groups[i]), condition, layer, read[i])
@@ -369,7 +374,7 @@ class Drawn:
             logits = strength * sign + 0.8 * shared + 0.6 * own
             rows += [
                 Score(self.model, self.dataset, name, row.id, -1, row.correct, row.probability, row.cluster,
-                      logits[:, i].tolist())
+                      logits[:, i].tolist(), 1.3, 1.3)
                 for i, row in enumerate(self.rows)
             ]  # fmt: skip
         inputs = {"traces": self.cell.origin(TRACES), "detectors": list(DETECTORS), "repeats": self.size.repeats}

@@ -41,7 +41,7 @@ from helpers.made_up_cell import ASKED, MODELS, NAME, POINT, RIGHT, SETS, SMALL,
 from helpers.made_up_texts import Texts
 from helpers.steps import new_parser
 
-WORLD = 2  # raised when what is drawn changes: runs of an older one are made again
+WORLD = 3  # raised when what is drawn changes: runs of an older one are made again
 
 
 class Making:

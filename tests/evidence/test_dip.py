@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from anchorscope.evidence.dip import dip, dip_test
+from anchorscope.evidence.dip import ALTERNATIVES, dip, dip_test, dip_within, dips, placed_within, two_groups
 
 
 def by_definition(values: np.ndarray) -> float:
@@ -110,6 +110,39 @@ def test_two_clear_groups_are_found_and_one_is_not_taken_for_them():
     assert one.p_unimodal > 0.1
     assert one.p_two_groups < 0.01
     assert found.statistic > one.statistic == dip_test(one_again(3), seed=0, draws=300).statistic
+
+
+@pytest.mark.parametrize(("share", "apart"), ALTERNATIVES)
+def test_groups_that_are_stated_are_seldom_ruled_out(share: float, apart: float):
+    """Within strata: p below 0.025 in at most 2.5 % of draws from either alternative, but for chance."""
+    drawn = dips(two_groups(np.random.default_rng(5), (5 * 200, 80), share, apart)).reshape(200, 5).mean(axis=1)
+    p = np.array([placed_within(float(statistic), [80] * 5, draws=400).p_two_groups for statistic in drawn])
+    assert (p < 0.025).mean() <= 0.06
+    assert (p < 0.5).mean() > 0.2  # nor is p always large
+
+
+def test_p_of_two_groups_is_the_largest_share_of_draws_with_so_small_a_dip():
+    """Against draws made here value by value."""
+    random = np.random.default_rng(6)
+    values = two_groups(random, (200,), 0.25, 4.0)
+    shares = []
+    for share, apart in ALTERNATIVES:
+        drawn = [[random.normal() + (apart if random.random() < share else 0) for _ in values] for _ in range(200)]
+        shares.append((dips(np.array(drawn)) <= dip(values)).mean())
+    assert 0.1 < max(shares) < 0.9
+    assert abs(shares[0] - shares[1]) > 0.15, shares  # the two cannot be mistaken for each other
+    assert dip_test(values, draws=400).p_two_groups == pytest.approx(max(shares), abs=0.12)
+
+
+def test_strata_are_placed_among_strata_of_their_sizes():
+    random = np.random.default_rng(7)
+    strata = np.repeat(np.arange(3), [30, 50, 40])
+    values = random.normal(size=120)
+    mean = np.mean([dip(values[strata == stratum]) for stratum in range(3)])
+    drawn = np.mean([dips(random.random((300, size))) for size in (30, 50, 40)], axis=0)
+    found = dip_within(values, strata, draws=400)
+    assert found.statistic == pytest.approx(mean)
+    assert found.p_unimodal == pytest.approx((drawn >= mean).mean(), abs=0.12)
 
 
 def one_again(seed: int) -> np.ndarray:

@@ -15,10 +15,12 @@ from anchorscope.evidence.lines import LineName, bins_of, curves_of
 from anchorscope.evidence.mirror import mirror_lines
 from anchorscope.evidence.pairs import Pairs, rank_weights
 from anchorscope.evidence.support import _difference, support_lines
-from anchorscope.evidence.transfer import shared_rows
+from anchorscope.evidence.transfer import knowing_lines, shared_rows
 from anchorscope.evidence.within import SampledReadouts, within_lines
 from anchorscope.pathways.intervals import resample
+from anchorscope.pathways.widening import moved_areas, widening
 from anchorscope.probes.folds import make_folds
+from anchorscope.probes.jackknife import jackknifed, make_groups
 from anchorscope.probes.readouts import Readouts
 
 QUESTIONS, LAYERS, REPEATS = 12, 3, 2
@@ -263,10 +265,11 @@ def test_groups_are_compared_within_a_predicted_class(rng):
 
 def test_groups_whose_share_differs_between_strata_are_found_within_them(rng):
     """Subtracting the means of strata would smear them: the mean lies nearer to the larger group."""
-    strata = np.repeat(np.arange(5), 120)
+    size = 2000
+    strata = np.repeat(np.arange(5), size // 5)
     share = np.array([0.2, 0.35, 0.5, 0.65, 0.8])[strata]
-    two = dip_within(rng.normal(size=600) + 5 * (rng.random(600) < share) + 3 * strata, strata, draws=400)
-    one = dip_within(rng.normal(size=600) + 3 * strata, strata, draws=400)
+    two = dip_within(rng.normal(size=size) + 5 * (rng.random(size) < share) + 3 * strata, strata, draws=200)
+    one = dip_within(rng.normal(size=size) + 3 * strata, strata, draws=200)
     assert two.p_unimodal < 0.01 < two.p_two_groups
     assert one.p_two_groups < 0.01 < one.p_unimodal
 
@@ -291,3 +294,28 @@ def test_shared_rows_are_the_same_questions_in_one_order():
     first, second = shared_rows([["a", "b", "c", "d"], ["d", "x", "b"]])
     assert first.tolist() == [1, 3]
     assert second.tolist() == [2, 0]
+
+
+def test_what_a_model_has_ahead_is_widened_by_both_of_its_fits(rng):
+    n = 160
+    labels, clusters, rows = rng.random(n) < 0.5, np.arange(n) // 2, np.arange(0, n, 2)
+    own, other = (
+        (rng.normal(size=(len(rows), 20)) + strength * labels[rows, None]).astype(np.float32) for strength in (0.4, 0.2)
+    )
+    drawn = resample(clusters, 2, 80, 0)
+    lines = {
+        (row.name, row.condition): row
+        for row in knowing_lines(labels, clusters, rows, own, {"b": other}, drawn, 2, seed=3)
+    }
+    label, cluster = labels[rows], clusters[rows]
+    folds, groups = make_folds(label, cluster, 2, 5, 3, halves=False), make_groups(label, cluster, 3)
+    mine, theirs = (
+        moved_areas(label, groups, jackknifed(states, label, cluster, folds, (1e-4, 1e-3, 1e-2), groups, 3))
+        for states in (own, other)
+    )
+    ahead = lines["own_ahead", "b"]
+    assert ahead.replicates[0] == pytest.approx(mine[0, 0] - theirs[0, 0], abs=1e-6)
+    assert ahead.widened == pytest.approx(widening(mine - theirs))
+    assert lines["auroc_question", "own"].widened == pytest.approx(widening(mine))
+    assert lines["auroc_question", "b"].widened == pytest.approx(widening(theirs))
+    assert max(line.widened for line in lines.values()) > 1.1

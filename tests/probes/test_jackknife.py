@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 
 from anchorscope.probes.fit import fit_layer
 from anchorscope.probes.folds import make_folds
-from anchorscope.probes.jackknife import jackknife_layer, jackknife_layers, make_groups
+from anchorscope.probes.jackknife import jackknife_layer, jackknife_layers, jackknifed, make_groups
 from anchorscope.probes.readouts import read_out
 
 N, WIDTH, C = 120, 6, 0.05
@@ -53,6 +53,18 @@ def test_leaving_nobody_out_is_the_probe_itself():
     groups = np.zeros(N, np.int64)  # one group: without it no class is left, so it stays
     read = jackknife_layer([clean], labels, clusters, folds, C, probes, groups)
     np.testing.assert_allclose(read[0, 0], read_out(probes, clean, folds), atol=1e-3)
+
+
+def test_probes_of_one_matrix_are_fitted_on_all_and_without_each_group():
+    clean, _, labels, clusters = data()
+    folds = make_folds(labels, clusters, repeats=2, folds=3)
+    groups = make_groups(labels, clusters, seed=1, groups=5)
+    read = jackknifed(clean, labels, clusters, folds, [C], groups, seed=4)
+    probes = fit_layer(clean, labels, clusters, folds, C, seed=4, parts=1)
+    assert read.shape == (6, 2, N)
+    np.testing.assert_allclose(read[0], read_out(probes, clean, folds)[:, 0], rtol=1e-5)
+    without = jackknife_layer([clean], labels, clusters, folds, C, probes, groups)
+    np.testing.assert_array_equal(read[1:], without[0, :, :, 0])
 
 
 @pytest.mark.parametrize(("layers", "at"), [(30, [7, 14, 22, 29]), (18, [4, 8, 13, 17]), (1, [0]), (2, [0, 1])])

@@ -177,8 +177,9 @@ def test_the_intervals_of_the_table_are_widened_for_what_training_adds(whole: Wh
     model, dataset = GOOD[0]
     store = whole.store
     recorded = read_readouts(store, model, dataset, POINT)
-    wide = widenings(recorded.readouts, read_left_out(store, model, dataset, POINT))
+    wide = widenings(recorded.readouts, read_left_out(store, model, dataset, POINT), recorded.refit)
     assert max(wide.values()) > 1.1
+    assert {Family.of(Key("delta_auroc_refit", name)) for name in ("knockout", "control_question")} <= set(wide)
     rows = {(row.key, row.layer): row for row in store.results(model, dataset).table(PATHWAYS.at(POINT))}
     seen = set()
     for one in every_series(recorded, store.study.probes.resamples, store.study.seed):

@@ -311,5 +311,5 @@ def fits_of(spec: ProbeSpec, layers: int, refits: int, mirrored: bool) -> int:
     strength = (1 + single) * layers * spec.folds * INNER * len(spec.strengths)
     whole = (1 + single + refits) * layers * rounds * (1 + INNER)
     halves = (len(PARTS) - 1) * layers * rounds * (1 + INNER)
-    left_out = len(jackknife_layers(layers)) * rounds * len(PARTS) * GROUPS
+    left_out = len(jackknife_layers(layers)) * rounds * (len(PARTS) * GROUPS + refits * (1 + INNER + GROUPS))
     return strength + whole + halves + left_out

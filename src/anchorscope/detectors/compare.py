@@ -17,10 +17,11 @@ from scipy.special import expit, logit
 
 from anchorscope.detectors import metrics
 from anchorscope.detectors.catalogue import BASELINES, Entry
-from anchorscope.detectors.crossfit import WIDENED, Labelled
+from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Floats
 from anchorscope.detectors.record import Comparison
 from anchorscope.detectors.several import SeveralScores, within_measures
+from anchorscope.detectors.widening import Widening, mean_widening
 from anchorscope.pathways.baselines import within_strata
 from anchorscope.pathways.intervals import Auroc, Resamples, estimate, mean_auroc, resample
 from anchorscope.study.terms import MIN_GROUP
@@ -55,6 +56,8 @@ class CellMeasures:
     """The best of the simple detectors; None where there is none."""
     within: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
     """By measure and detector, (1 + resample): within a question."""
+    widened: Widening = Widening()  # noqa: RUF009 immutable
+    """Factors by which intervals are wider than these resamples make them."""
 
     def differences(self, what: str) -> dict[str, Floats]:
         """By detector, (1 + resample): a paired difference by its name; empty where it was not measured."""
@@ -77,6 +80,7 @@ def measure(
     resamples: int = 1000,
     seed: int = 0,
     several: SeveralScores | None = None,
+    widened: Widening | None = None,
 ) -> CellMeasures:
     """Measure all detectors of a cell; scores (repeat, sample) are logits that the answer is right.
 
@@ -117,7 +121,7 @@ def measure(
     told: dict[str, dict[str, Floats]] = {}
     if several is not None:
         told = dict(zip(WITHIN, within_measures(several, every, seed), strict=True))
-    return CellMeasures(model, dataset, len(wrong), auroc, more, best, baseline, told)
+    return CellMeasures(model, dataset, len(wrong), auroc, more, best, baseline, told, widened or Widening())
 
 
 def errors_at(coverage: float, base_rate: float) -> str:
@@ -125,15 +129,15 @@ def errors_at(coverage: float, base_rate: float) -> str:
     return f"errors_at_{100 * coverage:.0f}_base_{base_rate:g}"
 
 
-def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Comparison]:
+def compared(cells: Sequence[CellMeasures]) -> list[Comparison]:
     """All rows of the table: of each cell, and of the mean over cells. p-values are Holm's over detectors."""
     rows: list[Comparison] = []
     for cell in cells:
-        where = (cell.model, cell.dataset)
-        rows += _rows(where, "auroc", cell.auroc, widened)
+        where, widened = (cell.model, cell.dataset), cell.widened.difference
+        rows += _rows(where, "auroc", cell.auroc, cell.widened.auroc)
         for (name, what), values in cell.more.items():
             rows.append(_row(where, name, what, values, 1.0))
-        rows += _rows(where, "w", cell.within.get("w", {}), widened)
+        rows += _rows(where, "w", cell.within.get("w", {}), cell.widened.auroc)
         for what in DIFFERENCES:
             rows += _differences(where, what, cell.differences(what), widened)
     models = list(dict.fromkeys(cell.model for cell in cells))
@@ -142,19 +146,25 @@ def compared(cells: Sequence[CellMeasures], widened: float = WIDENED) -> list[Co
         ("all", list(cells)),
     ]:
         if len(members) > 1:
-            rows += _means((group, MEAN), members, widened)
+            rows += _means((group, MEAN), members)
     return rows
 
 
-def _means(where: tuple[str, str], cells: Sequence[CellMeasures], widened: float) -> list[Comparison]:
+def _means(where: tuple[str, str], cells: Sequence[CellMeasures]) -> list[Comparison]:
     """The mean over cells, of detectors that all of them have; within a question, over the cells that have it."""
-    rows = _rows(where, "auroc", _mean([cell.auroc for cell in cells]), widened)
     told = [cell for cell in cells if cell.within.get("w")]
-    rows += _rows(where, "w", _mean([cell.within["w"] for cell in told]), widened)
+    rows = _rows(where, "auroc", _mean([cell.auroc for cell in cells]), mean_widening(_widened(cells)).auroc)
+    rows += _rows(where, "w", _mean([cell.within["w"] for cell in told]), mean_widening(_widened(told)).auroc)
     for what in DIFFERENCES:
         members = told if what in WITHIN else cells
+        widened = mean_widening(_widened(members)).difference
         rows += _differences(where, what, _mean([cell.differences(what) for cell in members]), widened)
     return rows
+
+
+def _widened(cells: Sequence[CellMeasures]) -> list[Widening]:
+    """The factors of several cells; of none, those that widen nothing."""
+    return [cell.widened for cell in cells] or [Widening()]
 
 
 def _mean(cells: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:

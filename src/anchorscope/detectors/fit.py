@@ -19,6 +19,7 @@ from anchorscope.detectors.inputs import Floats, Inputs, states_among
 from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.pass_plan import site_named
 from anchorscope.detectors.thresholds import HeldOut, Promise
+from anchorscope.detectors.widening import widening_of
 from anchorscope.errors import DetectorError
 from anchorscope.probes.folds import deal
 from anchorscope.progress import Advance
@@ -48,7 +49,7 @@ def fit_detector(
         {asked.name: asked.fitter} if samples.inputs.has(asked.fitter.needs) else {}
     )
     scores = cross_scored(samples, fitters, folds_for(samples, 1, FOLDS, seed), seed, advance)
-    areas = area_of(samples, scores, seed=seed)
+    areas = area_of(samples, scores, seed=seed, widened=widening_of(samples, site, seed).auroc)
     # 2. the detector itself
     kept = kept_for_promise(samples, seed) if promise is not None else np.zeros(len(samples.right), bool)
     training = samples.training(np.flatnonzero(~kept), seed)

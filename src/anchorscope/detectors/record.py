@@ -174,6 +174,10 @@ class Score:
     """number of the sample's cluster (docs/method.md)"""
     logits: list[float]
     """(repeat): the logit that the answer is right, at a base rate of one half"""
+    widened: float
+    """factor by which intervals of AUROC are wider than the bootstrap's, the same for all detectors of a cell"""
+    widened_difference: float
+    """the same factor for differences between two detectors"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Inputs
 from anchorscope.detectors.record import SCORES, SEVERAL, SHUFFLED, Score
 from anchorscope.detectors.several import SeveralScores, known_numbers
+from anchorscope.detectors.widening import Widening
 from anchorscope.store import Store
 from anchorscope.traces.record import TRACES
 
@@ -71,4 +72,6 @@ def measured(store: Store, model: str, dataset: str, scored: Scored | None = Non
     seed = zlib.crc32(f"{model}/{dataset}".encode())  # cells are drawn apart: their mean is of independent ones
     names = [relations[name] for name in samples.inputs.ids]
     several = read_several_scores(store, model, dataset, samples.inputs)
-    return measure(model, dataset, samples, scores, entries, names, seed=seed, several=several)
+    first: Score = next(iter(store.results(model, dataset).table(SCORES)))
+    widened = Widening(first.widened, first.widened_difference)
+    return measure(model, dataset, samples, scores, entries, names, seed=seed, several=several, widened=widened)

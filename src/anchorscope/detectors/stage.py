@@ -39,6 +39,7 @@ from anchorscope.detectors.record import (
     Several,
 )
 from anchorscope.detectors.tables import read_labelled, read_several, states_path
+from anchorscope.detectors.widening import widening_of
 from anchorscope.grades.grading import grader
 from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
@@ -231,13 +232,14 @@ def scores_stage(
         folds = folds_for(samples, plan.repeats, FOLDS, plan.seed)
         again = (several.inputs, several.question) if several else None
         scores = cross_scored(samples, can, folds, plan.seed, advance, again)
+        widened = widening_of(samples, site, plan.seed)
         size = len(samples.right)
         asked = [(i, -1, bool(samples.right[i])) for i in range(size)]
         if several:
             asked += list(zip(several.question.tolist(), several.number.tolist(), several.right.tolist(), strict=True))
         return [
             Score(model, dataset, name, samples.inputs.ids[i], number, right, float(samples.probability[i]),
-                  int(samples.clusters[i]), [float(logit) for logit in logits[:, column]])
+                  int(samples.clusters[i]), [float(logit) for logit in logits[:, column]], *widened)
             for name, logits in scores.items() for column, (i, number, right) in enumerate(asked)
             if number < 0 or np.isfinite(logits[:, column]).all()
         ]  # fmt: skip

@@ -1,5 +1,9 @@
 """Hartigan's dip: how far a sample is from having one mode, and whether it looks like one group or like two.
 
+One group is told by a dip too large for a uniform distribution. That there are no two groups can only be said of groups
+of a certain size and distance, so these are stated: ALTERNATIVES. A dip that is too small for all of them rules such
+groups out, not smaller or nearer ones (checks/two_groups_power.py prints what is found and what is ruled out).
+
 The dip of a sample is the distance (largest difference of distribution functions) to the nearest distribution with one
 mode: convex up to the mode, concave behind it, with any mass at the mode itself. A uniform grid of n values has
 1 / 2n, which is the least without ties; two points of half the sample each have the most, 1 / 4.
@@ -7,14 +11,15 @@ mode: convex up to the mode, concave behind it, with any mass at the mode itself
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-FAR = 5.0  # standard deviations between the two groups of the reference
-SHARE = 0.25  # of the answers that are in the smaller of them
+ALTERNATIVES = ((0.25, 4.0), (0.1, 8.0))
+"""Two normal groups that can be ruled out: share of the smaller one, and standard deviations between their means."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,15 +34,12 @@ class Dip:
     p_unimodal: float
     """Share of samples from a uniform distribution, as many values each, with a dip at least as large."""
     p_two_groups: float
-    """Share of samples from two groups with a dip at most as large: normal both, a quarter of the values 5 standard
-    deviations away from the rest."""
+    """Share of samples from two groups with a dip at most as large; the largest share among all ALTERNATIVES."""
 
 
 def dip_test(values: Floats, seed: int = 0, draws: int = 2000) -> Dip:
-    """The dip of some values, and where it stands among draws of both references."""
-    statistic = dip(values)
-    one, two = _references(len(values), seed, draws)
-    return Dip(statistic, p_unimodal=_as_large(one, statistic), p_two_groups=_as_large(-two, -statistic))
+    """The dip of some values, and where it stands among draws of one group and of two."""
+    return _placed(dip(values), _references(len(values), seed, draws))
 
 
 def dip_within(values: Floats, strata: Ints, draws: int = 2000) -> Dip:
@@ -46,14 +48,27 @@ def dip_within(values: Floats, strata: Ints, draws: int = 2000) -> Dip:
     Nothing is subtracted: where the share of two groups differs between strata, their means would smear the groups.
     """
     sizes = np.bincount(strata)
-    sizes = sizes[sizes > 0]
     statistic = float(np.mean([dip(values[strata == stratum]) for stratum in np.unique(strata)]))
+    return placed_within(statistic, sizes[sizes > 0].tolist(), draws)
+
+
+def placed_within(statistic: float, sizes: Sequence[int], draws: int = 2000) -> Dip:
+    """A mean of dips, one for each stratum, among as many draws of strata of these sizes."""
     random = np.random.default_rng(0)
-    means = [np.zeros(draws), np.zeros(draws)]
+    means = np.zeros((1 + len(ALTERNATIVES), draws))
     for size in sizes:
-        for mean, drawn in zip(means, _references(int(size), 0, draws), strict=True):
+        for mean, drawn in zip(means, _references(size, 0, draws), strict=True):
             mean += random.permutation(drawn) / len(sizes)
-    return Dip(statistic, p_unimodal=_as_large(means[0], statistic), p_two_groups=_as_large(-means[1], -statistic))
+    return _placed(statistic, means)
+
+
+def _placed(statistic: float, references: Floats) -> Dip:
+    """A dip among those of one group, row 0 of the references, and of each alternative, the other rows."""
+    return Dip(
+        statistic,
+        p_unimodal=_as_large(references[0], statistic),
+        p_two_groups=max(_as_large(-drawn, -statistic) for drawn in references[1:]),
+    )
 
 
 def _as_large(drawn: Floats, value: float) -> float:
@@ -78,14 +93,22 @@ def dip(values: Floats) -> float:
 
 
 @cache
-def _references(n: int, seed: int, draws: int) -> tuple[Floats, Floats]:
-    """The dips of draws from one uniform group, and from two normal ones."""
+def _references(n: int, seed: int, draws: int) -> Floats:
+    """(1 + alternative, draw): the dips of draws from one uniform group, and from two groups of every alternative."""
     random = np.random.default_rng([seed, n])
-    once = np.ones(n, np.int64)
-    one = np.sort(random.random((draws, n)), axis=1)
-    two = random.standard_normal((draws, n))
-    two[:, : round(SHARE * n)] += FAR
-    return _dips(one, once), _dips(np.sort(two, axis=1), once)
+    drawn = [random.random((draws, n))]
+    drawn += [two_groups(random, (draws, n), share, apart) for share, apart in ALTERNATIVES]
+    return np.stack([dips(values) for values in drawn])
+
+
+def dips(rows: Floats) -> Floats:
+    """The dip of each row of values without ties; many rows at once are much faster than one by one."""
+    return _dips(np.sort(rows, axis=1), np.ones(rows.shape[1], np.int64))
+
+
+def two_groups(random: np.random.Generator, shape: tuple[int, ...], share: float, apart: float) -> Floats:
+    """Draws from two normal groups: each value is in the smaller one with probability `share`, `apart` SD away."""
+    return random.standard_normal(shape) + apart * (random.random(shape) < share)
 
 
 def _dips(places: Floats, counts: Ints) -> Floats:

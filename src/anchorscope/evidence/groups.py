@@ -14,7 +14,7 @@ import numpy as np
 from anchorscope.answers.record import SAMPLED
 from anchorscope.evidence.anchored import Groups, difference
 from anchorscope.evidence.claim import Claim, ClaimMeasure, at_depth
-from anchorscope.evidence.dip import dip_test, dip_within
+from anchorscope.evidence.dip import ALTERNATIVES, dip_test, dip_within
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.lines import BoolArray, IntArray, LineName, Lines, bins_of, line
 from anchorscope.evidence.record import EvidenceLine
@@ -89,7 +89,7 @@ def shift_lines(groups: Groups) -> Iterator[EvidenceLine]:
 
 
 def dip_lines(experiment: str, values: FloatArray, strata: IntArray | None = None) -> Iterator[EvidenceLine]:
-    """The dip, and how often one as large, or as small, comes from either reference."""
+    """The dip, how often one group has one as large, and how often two groups have one as small."""
     exact = np.asarray(values, np.float64)
     dip = dip_test(exact) if strata is None else dip_within(exact, strata)
     for name, number in (
@@ -216,15 +216,17 @@ def _dips(*experiments: str) -> Callable[[Lines], ClaimMeasure | None]:
     return measure
 
 
+RULED_OUT = " and ".join(f"{100 * share:.0f} % of answers {apart:.0f} SD away" for share, apart in ALTERNATIVES)
+ONE_OR_TWO = f"a uniform (holds); {RULED_OUT} (does not hold if the dip is too small for both)"
+
 CLAIMS = (
     Claim(
-        "two_groups", "There are two groups of answers, not a continuum",
-        "dip of Δlogit within fifths of the clean logit, their mean", "a uniform; a quarter of answers 5 SD away",
-        0, "above", _dips("shift"),
+        "two_groups", "There are two groups of answers far apart, not a continuum",
+        "dip of Δlogit within fifths of the clean logit, their mean", ONE_OR_TWO, 0, "above", _dips("shift"),
     ),
     Claim(
-        "two_groups_saliency", "Saliency has two groups of answers, not a continuum",
-        "dip of log saliency", "a uniform; a quarter of answers 5 SD away", 0, "above", _dips("saliency"),
+        "two_groups_saliency", "Saliency has two groups of answers far apart, not a continuum",
+        "dip of log saliency", ONE_OR_TWO, 0, "above", _dips("saliency"),
     ),
     Claim(
         "boundary", "Q-Anchored answers lie within the knowledge boundary",

@@ -16,10 +16,11 @@ from anchorscope.evidence.groups import STRENGTHS
 from anchorscope.evidence.lines import BoolArray, IntArray, Lines, line
 from anchorscope.evidence.record import EvidenceLine
 from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
-from anchorscope.probes.fit import choose_strength, fit_layer
+from anchorscope.pathways.widening import moved_areas, widening
 from anchorscope.probes.folds import make_folds
+from anchorscope.probes.jackknife import jackknifed, make_groups
 from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem
-from anchorscope.probes.readouts import read_out, read_out_new
+from anchorscope.probes.readouts import read_out_new
 from anchorscope.probes.record import READOUTS
 from anchorscope.study.terms import MIN_GROUP, QUESTION_ONLY, ReadPoint
 from anchorscope.traces.activations import Activations
@@ -48,24 +49,27 @@ def knowing_lines(
 ) -> Iterator[EvidenceLine]:
     """Questions' states of this model and of others, by probes for this model's label: AUROC, and what it has ahead.
 
-    `rows`: which samples every model has; states (row, width) each.
+    `rows`: which samples every model has; states (row, width) each. Both probes come from the samples that test them,
+    so both are fitted again without each group of samples, and intervals widened by what that shows.
     """
     label, cluster = labels[rows], clusters[rows]
     folds = make_folds(label, cluster, repeats, 5, seed, halves=False)
+    groups = make_groups(label, cluster, seed)
 
-    def area(states: FloatArray) -> FloatArray:
-        strength = choose_strength([0], lambda _: states, label, cluster, folds, STRENGTHS, seed=seed)
-        probes = fit_layer(states, label, cluster, folds, strength, seed=seed, parts=1)
+    def area(states: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """AUROC in every resample, and with each group left out of training and of testing."""
+        trained = jackknifed(states, label, cluster, folds, STRENGTHS, groups, seed)
         logits = np.zeros((repeats, len(labels)))
-        logits[:, rows] = read_out(probes, states, folds)[:, 0]
-        return mean_auroc(labels, logits[:, :, None], drawn, rows)[:, 0]
+        logits[:, rows] = trained[0]
+        return mean_auroc(labels, logits[:, :, None], drawn, rows)[:, 0], moved_areas(label, groups, trained)
 
-    mine = area(own)
-    yield line("awareness", "auroc_question", mine, len(rows), "own")
+    mine, mine_moved = area(own)
+    yield line("awareness", "auroc_question", mine, len(rows), "own", widened=widening(mine_moved))
     for name, states in others.items():
-        other = area(states)
-        yield line("awareness", "auroc_question", other, len(rows), name)
-        yield line("awareness", "own_ahead", mine - other, len(rows), name)
+        other, moved = area(states)
+        yield line("awareness", "auroc_question", other, len(rows), name, widened=widening(moved))
+        ahead = widening(mine_moved - moved)
+        yield line("awareness", "own_ahead", mine - other, len(rows), name, widened=ahead)
 
 
 def shared_rows(names: Sequence[Sequence[str]]) -> list[IntArray]:

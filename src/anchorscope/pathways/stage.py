@@ -38,7 +38,7 @@ def pathways_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
     def compute(advance: Advance) -> list[Statistic]:
         origin, recorded = Origin(model, dataset, point), read_readouts(store, model, dataset, point)
         check(recorded.readouts)
-        widened = widenings(recorded.readouts, read_left_out(store, model, dataset, point))
+        widened = widenings(recorded.readouts, read_left_out(store, model, dataset, point), recorded.refit)
 
         def rows(some: Iterable[Series]) -> list[Statistic]:
             return rows_of(some, origin, lambda key: widened.get(Family.of(key), 1.0))

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anchorscope.probes.fit import choose_strength, fit_layer
 from anchorscope.probes.folds import Folds, checked_labels, deal
 from anchorscope.probes.logistic import FloatArray
 from anchorscope.probes.probe import LayerProbes
-from anchorscope.probes.solver import Fits, Near, Shared
+from anchorscope.probes.readouts import read_out
 
 GROUPS = 20
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)  # layers at which it is done: their spread is that of the others
@@ -32,6 +33,25 @@ def make_groups(labels: ArrayLike, clusters: ArrayLike, seed: int, groups: int =
     return deal(right, cluster, groups, [seed, groups])[cluster]
 
 
+def jackknifed(
+    states: FloatArray,
+    labels: ArrayLike,
+    clusters: ArrayLike,
+    folds: Folds,
+    strengths: Sequence[float],
+    groups: NDArray[np.int64],
+    seed: int,
+) -> NDArray[np.float32]:
+    """(1 + group, repeat, sample): read-outs of states (sample, width) by probes fitted on all, and without each group.
+
+    The strength is chosen here, from all samples, and kept when a group is left out.
+    """
+    strength = choose_strength([0], lambda _: states, labels, clusters, folds, strengths, seed=seed)
+    probes = fit_layer(states, labels, clusters, folds, strength, seed=seed, parts=1)
+    without = jackknife_layer([states], labels, clusters, folds, float(strength), probes, groups)
+    return np.concatenate([read_out(probes, states, folds).astype(np.float32)[None], without[0]])[:, :, 0]
+
+
 def jackknife_layer(
     states: Sequence[FloatArray],
     labels: ArrayLike,
@@ -46,6 +66,8 @@ def jackknife_layer(
     `states` are (sample, width) of each condition, the clean ones first, on which `probes` were fitted. Their
     standardisation and temperatures are kept. A group without which a training set would lack a class stays in it.
     """
+    from anchorscope.probes.solver import Fits, Near, Shared  # with torch: only where something is fitted
+
     right, _ = checked_labels(labels, clusters)
     count, shape = int(groups.max()) + 1, probes.bias.shape
     read = np.empty((len(states), count, shape[0], shape[2], len(right)), np.float32)

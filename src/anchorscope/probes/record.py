@@ -54,11 +54,12 @@ class LeftOutReadout:
     group: int
     """number of the group that the sample belongs to"""
     condition: str
-    """condition of the pass: clean or knockout"""
+    """condition of the pass: clean or knockout, read by probes of the clean pass; refit_…: that condition, read by
+    probes fitted on its own states"""
     layer: int
     """layer that is read: at a quarter, at half, at three quarters or at the end of the model"""
     logits: list[list[list[np.float32]]]
-    """(group left out, repeat, part): logits by probes fitted without that group"""
+    """(group left out, repeat, part): logits by probes fitted without that group; only the part whole for refit_…"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ class LeftOut:
     """The layers it was done at."""
     logits: NDArray[np.float32]
     """(group left out, condition, repeat, part, sample, layer), conditions clean and knockout"""
+    refit: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    """By condition, (group left out, repeat, sample, layer): its states by probes fitted on them"""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,15 @@ def read_left_out(store: Store, model: str, dataset: str, point: ReadPoint) -> L
             groups[place[name]] = group
             by_layer[layer][condition].append(logits)
     layers = sorted(by_layer)
-    # (layer, condition, sample, group, repeat, part) to (group, condition, repeat, part, sample, layer)
-    stacked = np.stack([np.stack([np.stack(samples) for samples in by_layer[layer].values()]) for layer in layers])
-    return LeftOut(groups, layers, np.ascontiguousarray(stacked.transpose(3, 1, 4, 5, 2, 0)))
+    # (layer, sample, group, repeat, part) of a condition to (group, repeat, part, sample, layer)
+    by_condition = {
+        condition: np.ascontiguousarray(
+            np.stack([np.stack(by_layer[layer][condition]) for layer in layers]).transpose(2, 3, 4, 1, 0)
+        )
+        for condition in by_layer[layers[0]]
+    }
+    conditions: list[str] = list(store.study.traces.conditions)
+    refit = {
+        name: by_condition.pop(refit_name(name))[:, :, 0] for name in conditions if refit_name(name) in by_condition
+    }
+    return LeftOut(groups, layers, np.stack(list(by_condition.values()), axis=1), refit)

@@ -18,6 +18,7 @@ from anchorscope.answers.record import Sampled
 from anchorscope.answers.sampled import sampled_stage
 from anchorscope.models.context import ModelContext
 from anchorscope.probes.again import prompts_stage, saliency_stage
+from anchorscope.probes.fit import fit_layer
 from anchorscope.probes.fitter import ProbeFitter, side_by_side
 from anchorscope.probes.folds import folds_of
 from anchorscope.probes.jackknife import GROUPS, jackknife_layer, jackknife_layers, make_groups
@@ -106,6 +107,7 @@ def left_out_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
     """The `left_out` table of one read point: read-outs at some layers by probes fitted without some samples."""
     study, cell = store.study, store.results(model, dataset)
     activations, conditions = Activations(cell), study.traces.conditions[:2]
+    refitted = [condition for condition in study.traces.conditions if condition in study.probes.refit]
 
     def compute(advance: Advance) -> list[LeftOutReadout]:
         rows = list(activations.table)
@@ -114,9 +116,13 @@ def left_out_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
         probes, record = load_probes(probes_stem(cell, point))
         strength = float(record["strength"]["C"])
 
-        def one(layer: int) -> NDArray[np.float32]:
+        def one(layer: int) -> list[NDArray[np.float32]]:
             states = [activations.layer(condition, point, layer) for condition in conditions]
-            read = jackknife_layer(states, labels, clusters, folds, strength, probes[layer], groups)
+            read = [*jackknife_layer(states, labels, clusters, folds, strength, probes[layer], groups)]
+            for condition in refitted:
+                own = activations.layer(condition, point, layer)
+                fitted = fit_layer(own, labels, clusters, folds, strength, seed=study.seed, parts=1)
+                read += [*jackknife_layer([own], labels, clusters, folds, strength, fitted, groups)]
             advance(1)
             return read
 
@@ -125,13 +131,13 @@ def left_out_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
         with side_by_side(len(rows), width) as jobs, ThreadPoolExecutor(jobs) as pool:
             read: Any = list(pool.map(one, at))
         return [
-            LeftOutReadout(row.id, int(groups[i]), condition, layer, read[place][c, :, :, :, i])
+            LeftOutReadout(row.id, int(groups[i]), condition, layer, read[place][c][..., i])
             for place, layer in enumerate(at)
-            for c, condition in enumerate(conditions)
+            for c, condition in enumerate([*conditions, *map(refit_name, refitted)])
             for i, row in enumerate(rows)
         ]
 
-    inputs = {"readouts": cell.origin(READOUTS.at(point)), "groups": GROUPS}
+    inputs = {"readouts": cell.origin(READOUTS.at(point)), "groups": GROUPS, "refit": refitted}
     title = f"{model}, {dataset}: leaving out, {point}"
 
     def steps() -> int:
