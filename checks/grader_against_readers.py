@@ -29,6 +29,8 @@ BEFORE = with_rules(RULES - ADDED)
 NOW = grader()
 RIGHT, WRONG = 80, 30
 LAST = 3  # the draw after which no rule was made
+RECALL = 4  # the draw of answers that are called wrong, for recall
+MANY_WRONG = 300
 
 
 def cells(store: Store) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
@@ -50,9 +52,11 @@ def cells(store: Store) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
 
 
 def drawn(rows: list[dict[str, Any]], draw: int, seen: set[str]) -> list[dict[str, Any]]:
-    """The answers of one draw."""
+    """The answers of one draw: the fourth is of answers called wrong alone."""
     order = sorted(rows, key=lambda row: hashlib.blake2b(f"0/reading/{draw}/{row['id']}".encode()).digest())
     by = "before" if draw == 1 else "now"
+    if draw == RECALL:
+        return [{**row, "graded": "wrong"} for row in order if row["now"] == "wrong" and row["answer"]][:MANY_WRONG]
     right = [row for row in order if row[by] == "right" and row["id"] not in seen][:RIGHT]
     wrong = [row for row in order if row[by] == "wrong" and row["answer"]][:WRONG] if draw == 1 else []
     return [{**row, "graded": row[by]} for row in right + wrong]
@@ -115,7 +119,7 @@ def count(options: Options, work: Path) -> Figures:
 
 
 check.option("--sheets", "Write the sheets to this folder", Path("sheets"), type=Path)
-check.option("--draw", "Make the sheets of this draw", 1, choices=[1, 2, 3])
+check.option("--draw", "Make the sheets of this draw", 1, choices=[1, 2, 3, RECALL])
 
 if __name__ == "__main__":
     check()
