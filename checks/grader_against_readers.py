@@ -85,6 +85,16 @@ def draw(options: Options, work: Path) -> dict[str, int]:
     return counts
 
 
+def recall(rows: list[dict[str, Any]], line: dict[str, Any]) -> dict[str, float]:
+    """The share of right answers that are called right, in percent; its interval is that of the misses alone."""
+    wrong = sum(row["now"] == "wrong" for row in rows)
+    precise = line["now"]["percent"] if line["now"]["n"] else 100.0
+    found = line["right"] * precise / 100
+    missed = line["missed, fourth draw"]
+    ends = {"percent": "percent", "low": "high", "high": "low"}
+    return {name: round(100 * found / (found + wrong * missed[end] / 100), 1) for name, end in ends.items()}
+
+
 @check.step("run")
 def count(options: Options, work: Path) -> Figures:
     """Precision of what is called right, before and now, and right answers among those called wrong."""
@@ -110,8 +120,13 @@ def count(options: Options, work: Path) -> Figures:
             line[name] = share(sum(row["verdict"] == "right" for row in told), len(told))
         untold = [row for row in first if by_id[row["id"]]["now"] == "cannot_tell"]
         line["right among what cannot be told now"] = share(sum(r["verdict"] == "right" for r in untold), len(untold))
+        if again := read(model, dataset, RECALL):
+            told = [row for row in again if row["verdict"] != "cannot_tell"]
+            line["missed, fourth draw"] = share(sum(row["verdict"] == "right" for row in told), len(told))
+            line["recall"] = recall(rows, line)
+            print(f"  recall: {line['recall']}")
         for name, each in line.items():
-            if isinstance(each, dict):
+            if isinstance(each, dict) and "k" in each:
                 interval = f"{each['percent']:5} % [{each['low']}, {each['high']}]"
                 print(f"  {name:36}{each['k']:4} of {each['n']:3}  {interval}")
         table[f"{model}/{dataset}"] = line

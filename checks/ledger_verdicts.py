@@ -32,7 +32,7 @@ from helpers.worlds import Cell, Kind, World
 check = Check(__doc__)
 
 KINDS: tuple[Kind, ...] = ("two", "one", "none", "difficulty", "weak", "mixed")
-DRIFTING: tuple[Kind, ...] = ("two", "one", "none")
+WORLDS = [(kind, drift) for kind in KINDS for drift in (False, True) if not drift or kind in ("two", "one", "none")]
 CLAIMS = [claim for each in experiments() for claim in each.claims]
 TOGETHER = [claim for each in experiments() for claim in each.together]
 PAIRS = [claim for each in experiments() for claim in each.pairs]
@@ -81,12 +81,17 @@ def one(job: tuple[World, int]) -> tuple[str, int, list[tuple[str, float | None,
 @check.step()
 def verdicts(options: Options, work: Path) -> Figures:
     """Draw all worlds and count the verdicts."""
-    worlds = [
-        World(kind, drift, options.samples)
-        for kind in KINDS
-        for drift in (False, True)
-        if not drift or kind in DRIFTING
-    ]
+    return counted([World(kind, drift, options.samples) for kind, drift in WORLDS], options)
+
+
+@check.step(by_default=False)
+def flipped(options: Options, work: Path) -> Figures:
+    """The same with 5 % of the answers graded wrongly: do verdicts stand?"""
+    return counted([World(kind, False, options.samples, flipped=0.05) for kind in KINDS], options)
+
+
+def counted(worlds: list[World], options: Options) -> Figures:
+    """Draw worlds and count the verdicts."""
     jobs = [(world, seed) for seed in range(options.repeats) for world in worlds]
     said: defaultdict[tuple[str, str], list[tuple[float | None, str]]] = defaultdict(list)
     published: defaultdict[str, list[float]] = defaultdict(list)
@@ -105,7 +110,8 @@ def verdicts(options: Options, work: Path) -> Figures:
             pair = {"one": lines[world.name, seed], "other": lines[world.name, (seed + 1) % options.repeats]}
             agreed = verdicts_of([weighed(TOGETHER[0].claim, "model", "all", TOGETHER[0].measure(pair))])[0]
             said["sets_agree", world.name].append((agreed.value, agreed.verdict))
-            smaller = {"set": lines["none", (seed + 1) % options.repeats]}
+            nothing = next(world.name for world in worlds if world.kind == "none")
+            smaller = {"set": lines[nothing, (seed + 1) % options.repeats]}
             harder = PAIRS[0].measure(smaller, {"set": lines[world.name, seed]})
             larger = verdicts_of([weighed(PAIRS[0].claim, "pair", "all", harder)])[0]
             said["larger_harder", world.name].append((larger.value, larger.verdict))

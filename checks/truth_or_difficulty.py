@@ -3,10 +3,10 @@
     python checks/truth_or_difficulty.py
 
 Steps: `claims` counts the verdicts on every claim in all worlds (ledger_verdicts.py), among them two in which states
-only know how hard a question is; `logprob` does so where the probe reads mean log-probability and nothing else;
-`detectors` counts how often a detector is ahead of log-probability within a question, where states and
-log-probabilities only know how hard it is, and where states know the truth; `promises` and `coverage` are those of
-detector_promises.py.
+only know how hard a question is; `flipped` does so where 5 % of the answers are graded wrongly; `logprob` does so where
+the probe reads mean log-probability and nothing else; `detectors` counts how often a detector is ahead of
+log-probability within a question, where states and log-probabilities only know how hard it is, and where states know
+the truth; `promises` and `coverage` are those of detector_promises.py.
 """
 
 from __future__ import annotations
@@ -49,6 +49,12 @@ POSITIONS = ("prompt_last", "answer_last", "answer_mean")
 def claims(options: Options, work: Path) -> Figures:
     """Verdicts on every claim in every world."""
     return dict(ledger_verdicts.verdicts(options, work))
+
+
+@check.step()
+def flipped(options: Options, work: Path) -> Figures:
+    """Verdicts on every claim where 5 % of the answers are graded wrongly."""
+    return dict(ledger_verdicts.flipped(options, work))
 
 
 @check.step()

@@ -68,11 +68,14 @@ class World:
     """Number of answers."""
     resamples: int = 200
     """Number of bootstrap resamples."""
+    flipped: float = 0.0
+    """Share of answers that are graded wrongly."""
 
     @property
     def name(self) -> str:
         """The name of the world in tables."""
-        return f"{self.kind}{', drift' if self.drift else ''}"
+        flipped = f", {100 * self.flipped:g} % flipped" if self.flipped else ""
+        return f"{self.kind}{', drift' if self.drift else ''}{flipped}"
 
 
 class Cell:
@@ -87,6 +90,7 @@ class Cell:
         self.routed = rng.random(n) < {"two": 0.5, "none": 0.0}.get(world.kind, 1.0)
         self.labels: Array = rng.random(n) < expit(DECIDES.get(world.kind, 0.0) * self.ease)
         self.sign = np.where(self.labels, 1.0, -1.0)
+        self.labels = self.labels ^ (rng.random(n) < world.flipped)
         self.margin = self._margins(n)
         self.told = self._told(self.sign, np.arange(n))
         # 2. what does not depend on what is cut
@@ -214,7 +218,8 @@ class Cell:
         logits = [read_out_some(probes[k], x[:, :, k], folds, rows)[:, 0] for k in range(LAYERS)]
         stacked = np.stack(logits, axis=-1).transpose(2, 0, 1, 3)  # (condition, repeat, answer, layer)
         ones = np.ones(len(rows))
-        return SampledReadouts(rows, self.clusters[rows], sign > 0, told, told, ones, ones, list(passes), stacked)
+        graded = (sign > 0) ^ (self.rng.random(len(sign)) < self.world.flipped)
+        return SampledReadouts(rows, self.clusters[rows], graded, told, told, ones, ones, list(passes), stacked)
 
     def _mirror(self, fitter: ProbeFitter, drawn: Resamples) -> Iterator[EvidenceLine]:
         """States behind the answer, where both signals arrive, with and without each of them."""
