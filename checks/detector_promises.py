@@ -3,11 +3,11 @@
     python checks/detector_promises.py
 
 Steps: `promises` fits a detector where clusters of unequal size are scored differently, chooses its threshold on
-held-out samples at one base rate, moves it to two others, and looks on the answers of 100,000 new clusters whether the
-promise is kept, 200 times; `independent` does so for independent answers, at one base rate; `coverage` counts how often
-95 % intervals of AUROC, and of the difference of two detectors, hold the truth, which is the mean over all worlds, with
-samples by themselves and in clusters of unequal size (helpers/clusters.py). `bootstrap` is the interval without
-widening, `interval` the one that tables show.
+held-out samples at one base rate, moves it to two others, and computes whether the promise is kept for new answers, 200
+times; `independent` does so for independent answers, at one base rate; `coverage` counts how often 95 % intervals of
+AUROC, and of the difference of two detectors, hold the truth, which is the mean over all worlds, with samples by
+themselves and in clusters of unequal size (helpers/clusters.py). `bootstrap` is the interval without widening,
+`interval` the one that tables show.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from anchorscope.detectors.widening import widening_of
 from anchorscope.pathways.intervals import estimate, mean_auroc, resample
 from anchorscope.study.terms import StateName
 from helpers.clusters import shared, unequal
-from helpers.promise_worlds import PromiseCount, TestAnswers, clustered_world, fitted_on, promised
+from helpers.promise_worlds import PromiseCount, clustered_world, counted, fitted_on, passed, promised, shares_of_large
 from helpers.steps import Check, Figures, Options
 
 check = Check(__doc__)
@@ -58,16 +58,21 @@ def promises(options: Options, work: Path) -> Figures:
     out: Figures = {}
     errors, alarms = Promise("errors_passed", 0.05, DELTA), Promise("false_alarms", 0.05, DELTA)
     for rate in BASE_RATES:
-        test = TestAnswers.of(clustered_world(100_000, np.random.default_rng(99), rate))
+        large, off = shares_of_large(rate), 0.0
         # false alarms do not depend on the base rate, so there is nothing to move
-        promised_at = [*((errors, moved) for moved in BASE_RATES), (alarms, rate)]
-        counts = {which: PromiseCount() for which in promised_at}
+        counts = {which: PromiseCount() for which in [*((errors, moved) for moved in BASE_RATES), (alarms, rate)]}
         for seed in range(options.promises):
             detector = fitted_on(clustered_world(2_000, np.random.default_rng([3, seed]), rate), rate, seed)
-            scores = detector.logits(test.samples.inputs)
             promising = {promise: promised(detector, promise) for promise in (errors, alarms)}
             for (promise, moved), count in counts.items():
-                count.add(test, promise, scores, promising[promise], moved)
+                count.add(promise, promising[promise], moved, large)
+        # what passes is computed; here it is counted for once
+        test = clustered_world(50_000, np.random.default_rng(99), rate)
+        limit = promising[alarms].score_threshold or 0.0
+        for draw, shares in counted(test, detector.logits(test.inputs) > limit).items():
+            computed = passed(detector, limit, large[draw])
+            off = max(off, abs(shares[0] - computed[0]), abs(shares[1] - computed[1]) * (draw != "false_alarms"))
+        out[f"computed against counted at {rate}"] = round(off, 4)
         for (promise, moved), count in counts.items():
             title = f"{promise.kind}, promised at {rate}" + (f", moved to {moved}" if moved != rate else "")
             out[title] = count.figures(options.promises)

@@ -1,4 +1,8 @@
-"""Worlds in which clusters of unequal size are scored differently, and detectors that promise something in them."""
+"""Worlds in which clusters of unequal size are scored differently, and what a detector's promise comes to in them.
+
+What passes is known exactly: a linear detector's score of an answer is normal, given whether the answer is right and
+whether its cluster is large.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +12,33 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln
+from scipy.stats import norm
 
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.detector import About, Card, FittedDetector
 from anchorscope.detectors.drift import Moments
 from anchorscope.detectors.fit import kept_for_promise
-from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.inputs import Inputs
+from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.thresholds import HeldOut, Promise
 
-LARGEST = 12  # clusters have 1 to 12 answers, each size as often as any other
+SIZES = np.arange(1, 13)  # of clusters, each as often as any other
 LARGE = 9  # in clusters of 9 answers and more, right and wrong answers are harder to tell apart
+CLUE = {(True, False): 4.0, (True, True): 3.4, (False, False): 0.0, (False, True): 1.5}  # by right and large, the mean
+SHARED, OWN = 0.6, 0.8  # spread of the clue over clusters, and within one
+MIXED = 3.0  # how much alike the shares of wrong answers of clusters are
 
 
 def clustered_world(clusters: int, rng: np.random.Generator, rate: float) -> Labelled:
     """Answers of clusters. A share `rate` is wrong, in some clusters more; the answers of a cluster score alike."""
-    sizes = rng.integers(1, LARGEST + 1, clusters)
+    sizes = rng.choice(SIZES, clusters)
     cluster = np.repeat(np.arange(clusters), sizes)
-    right = rng.random(len(cluster)) > rng.beta(3 * rate, 3 * (1 - rate), clusters)[cluster]
+    right = rng.random(len(cluster)) > rng.beta(MIXED * rate, MIXED * (1 - rate), clusters)[cluster]
     large = (sizes >= LARGE)[cluster]
-    clue = np.where(right, 4.0 - 0.6 * large, 1.5 * large)
-    clue += 0.6 * rng.normal(size=clusters)[cluster] + 0.8 * rng.normal(size=len(cluster))
+    clue = np.array([CLUE[key] for key in zip(right.tolist(), large.tolist(), strict=True)])
+    clue += SHARED * rng.normal(size=clusters)[cluster] + OWN * rng.normal(size=len(cluster))
     size = len(cluster)
     numbers = {
         "logprob_mean": clue,
@@ -57,37 +67,41 @@ def promised(detector: FittedDetector, promise: Promise) -> FittedDetector:
     return replace(detector, threshold=detector.held_out.threshold(promise, detector.base_rate))
 
 
-@dataclass(frozen=True)
-class TestAnswers:
-    """New answers of a world, and how often each draw takes each of them."""
+def shares_of_large(rate: float) -> dict[str, float]:
+    """How often an answer is of a large cluster, by how it is drawn.
 
-    samples: Labelled
-    """The answers."""
-    draws: Mapping[str, Floats]
-    """By draw, (sample): the weight of each answer."""
+    `errors_passed`: a cluster, then one of its answers. `false_alarms`: a cluster that has right answers, then one of
+    these. `all answers`: every answer alike. Given the draw, right answers are of large clusters as often as wrong
+    ones.
+    """
+    large = SIZES >= LARGE
+    alpha, beta = MIXED * rate, MIXED * (1 - rate)
+    has_right = 1 - np.exp(betaln(alpha + SIZES, beta) - betaln(alpha, beta))
+    weights = {"errors_passed": np.ones(len(SIZES)), "false_alarms": has_right, "all answers": SIZES}
+    return {draw: float(weight[large].sum() / weight.sum()) for draw, weight in weights.items()}
 
-    @classmethod
-    def of(cls, samples: Labelled) -> TestAnswers:
-        """`errors_passed`: a cluster, then one of its answers. `false_alarms`: then one of its right answers."""
-        all_of, right_of = (np.bincount(samples.clusters, weights) for weights in (None, samples.right))
-        draws = {
-            "errors_passed": 1 / all_of[samples.clusters],
-            "false_alarms": samples.right / np.maximum(right_of, 1)[samples.clusters],
-            "all answers": np.ones(len(samples.right)),
-        }
-        return cls(samples, draws)
 
-    def rate(self, promise: Promise, flagged: NDArray[np.bool_], draw: str, base_rate: float) -> float:
-        """The promised rate under a draw: P(flagged | right), or P(wrong | passed) at the base rate."""
-        weight, right = self.draws[draw], self.samples.right
-        right_passed, wrong_passed = (
-            float(weight[of_class & ~flagged].sum() / max(weight[of_class].sum(), 1e-12))
-            for of_class in (right, ~right)
-        )
-        if promise.kind == "false_alarms":
-            return 1 - right_passed
-        passed = base_rate * wrong_passed + (1 - base_rate) * right_passed
-        return base_rate * wrong_passed / passed if passed else 0.0
+def passed(detector: FittedDetector, limit: float, large: float) -> tuple[float, float]:
+    """Which share of right and of wrong answers passes a threshold, where a share `large` is of large clusters."""
+    assert isinstance(detector.fitted, Linear)
+    weights = detector.fitted.numbers
+    of_clue = weights["logprob_mean"] + weights["logprob_min"]
+    others = [weights[name] for name in ("logprob_min", "logprob_sum", "log_tokens")]
+    spread = math.sqrt(of_clue**2 * (SHARED**2 + OWN**2) + sum(weight**2 for weight in others))
+    by_class = []
+    for right in (True, False):
+        means = {size: -(of_clue * CLUE[right, size] + detector.fitted.bias) for size in (False, True)}
+        below = {size: float(norm.cdf((limit - mean) / spread)) for size, mean in means.items()}
+        by_class.append((1 - large) * below[False] + large * below[True])
+    return by_class[0], by_class[1]
+
+
+def rate_of(promise: Promise, shares: tuple[float, float], base_rate: float) -> float:
+    """The promised rate, P(flagged | right) or P(wrong | passed), from the shares of right and wrong that pass."""
+    if promise.kind == "false_alarms":
+        return 1 - shares[0]
+    total = base_rate * shares[1] + (1 - base_rate) * shares[0]
+    return base_rate * shares[1] / total if total else 0.0
 
 
 @dataclass
@@ -107,23 +121,20 @@ class PromiseCount:
     passed: list[float] = field(default_factory=list)
     """The share of answers that pass, where an answer is drawn as the promise says."""
 
-    def add(
-        self, test: TestAnswers, promise: Promise, scores: Floats, detector: FittedDetector, base_rate: float
-    ) -> None:
-        """Count a detector that is moved to a base rate; `scores` are its scores of the test answers."""
+    def add(self, promise: Promise, detector: FittedDetector, base_rate: float, large: Mapping[str, float]) -> None:
+        """Count a detector that is moved to a base rate; `large` comes from `shares_of_large`."""
         first, moved = detector.score_threshold, detector.at(base_rate).score_threshold
         if first is not None:
-            self.rates_if_left.append(test.rate(promise, scores > first, promise.kind, base_rate))
+            left = passed(detector, first, large[promise.kind])
+            self.rates_if_left.append(rate_of(promise, left, base_rate))
         if moved is None:
             return
-        flagged = scores > moved
+        shares, of_all = (passed(detector, moved, large[draw]) for draw in (promise.kind, "all answers"))
         self.given += 1
-        self.rates.append(test.rate(promise, flagged, promise.kind, base_rate))
-        self.rates_of_all.append(test.rate(promise, flagged, "all answers", base_rate))
+        self.rates.append(rate_of(promise, shares, base_rate))
+        self.rates_of_all.append(rate_of(promise, of_all, base_rate))
         self.broken += self.rates[-1] > promise.at_most
-        weight, right = test.draws["errors_passed"], test.samples.right
-        shares = [np.average(~flagged[of_class], weights=weight[of_class]) for of_class in (right, ~right)]
-        self.passed.append(float((1 - base_rate) * shares[0] + base_rate * shares[1]))
+        self.passed.append((1 - base_rate) * shares[0] + base_rate * shares[1])
 
     def figures(self, repeats: int) -> dict[str, float | int | None]:
         """One row of the table."""
@@ -137,3 +148,21 @@ class PromiseCount:
             "rate over all answers": mean(self.rates_of_all), "rate if left": mean(self.rates_if_left),
             "passed": mean(self.passed),
         }  # fmt: skip
+
+
+def counted(samples: Labelled, flagged: NDArray[np.bool_]) -> dict[str, tuple[float, float]]:
+    """By draw, which share of the right and of the wrong answers of a world passes: counted, to check `passed`."""
+    total, right = samples.clusters, samples.right
+    all_of, right_of = (np.bincount(total, weights) for weights in (None, right))
+    draws = {
+        "errors_passed": 1 / all_of[total],
+        "false_alarms": 1 / np.maximum(right_of, 1)[total],
+        "all answers": np.ones(len(total)),
+    }
+    return {
+        draw: (
+            float(np.average(~flagged[right], weights=weight[right])),
+            float(np.average(~flagged[~right], weights=weight[~right])),
+        )
+        for draw, weight in draws.items()
+    }
