@@ -12,13 +12,19 @@ from anchorscope.detectors.compare import compared, lookup, measure
 from anchorscope.detectors.crossfit import FOLDS, area_of, folds_for
 from anchorscope.detectors.training import STRENGTHS
 from anchorscope.detectors.widening import Widening, mean_widening, widening_of
-from anchorscope.pathways.widening import moved_areas, widening
+from anchorscope.pathways.widening import moved_areas, spreads
 from anchorscope.probes.jackknife import jackknifed, make_groups
 from anchorscope.study.terms import StateName
 from made_up import make_samples
 
 
-def test_it_is_the_largest_among_probes_that_stand_for_all():
+def pooled(*numbers: np.ndarray) -> float:
+    """The factor of several numbers: what both roles give, and what testing gives, each summed over the numbers."""
+    tested, both, crossed = np.sum([spreads(number.astype(float)) for number in numbers], axis=0)
+    return max(1.0, float(np.sqrt((both - crossed / 2) / tested)))
+
+
+def test_it_is_that_of_probes_that_stand_for_all():
     """Of one layer there is no choice: a probe of the answer, one of the question, and both side by side."""
     samples = make_samples(120, layers=1)
     kept = [StateName("clean", "mlp", position) for position in ("answer_last", "prompt_last")]
@@ -34,8 +40,8 @@ def test_it_is_the_largest_among_probes_that_stand_for_all():
         moved.append(moved_areas(samples.right, groups, trained))
     one, asked, both = moved
     found = widening_of(samples, "mlp", 2)
-    assert found.auroc == pytest.approx(max(map(widening, moved)))
-    assert found.difference == pytest.approx(max(map(widening, (one - asked, one - both, asked - both))))
+    assert found.auroc == pytest.approx(pooled(one, asked, both))
+    assert found.difference == pytest.approx(pooled(one - asked, one - both, asked - both))
     assert found.auroc > 1
 
 

@@ -3,8 +3,9 @@
 As for pathways (pathways/widening.py), groups of samples are left out of training, of testing and of both. To fit all
 detectors again without every group would take many times as long as the comparison itself. So probes stand for them, in
 one repeat: of the answer at one layer, of the question at one layer, and of all kinds of states at several layers side
-by side. The largest factor among these is that of every detector, and the largest among their differences that of every
-difference. `python checks/detector_promises.py coverage` counts how often such intervals hold the truth.
+by side. Every detector has the factor of these probes, pooled as it is over layers elsewhere, and every difference that
+of their differences. `python checks/detector_promises.py coverage` counts how often such intervals hold the truth; the
+largest factor among the probes made them too wide there.
 """
 
 from __future__ import annotations
@@ -54,17 +55,12 @@ def widening_of(samples: Labelled, site: Site, seed: int = 0) -> Widening:
     def layers(count: int, fractions: Sequence[float]) -> list[int]:
         return sorted({round(fraction * (count - 1)) for fraction in fractions})
 
-    stand_for_all = [
-        np.stack([moved([states.layer(layer)]) for layer in layers(states.layers, FRACTIONS)], axis=-1)
-        for states in kinds[:2]
-    ]
-    spaced = np.linspace(0, 1, SIDE_BY_SIDE)
-    blocks = [states.layer(layer) for states in kinds for layer in layers(states.layers, spaced.tolist())]
-    stand_for_all.append(np.repeat(moved(blocks)[..., None], stand_for_all[0].shape[-1], axis=-1))
-    return Widening(
-        max(widening(areas) for areas in stand_for_all),
-        max(widening(first - second) for first, second in combinations(stand_for_all, 2)),
-    )
+    by_themselves = [moved([states.layer(layer)]) for states in kinds[:2] for layer in layers(states.layers, FRACTIONS)]
+    spaced = np.linspace(0, 1, SIDE_BY_SIDE).tolist()
+    together = moved([states.layer(layer) for states in kinds for layer in layers(states.layers, spaced)])
+    stand_for_all = [*by_themselves, together]
+    differences = [first - second for first, second in combinations(stand_for_all, 2)]
+    return Widening(*(widening(np.stack(numbers, axis=-1)) for numbers in (stand_for_all, differences)))
 
 
 def mean_widening(cells: Sequence[Widening]) -> Widening:
