@@ -1,6 +1,7 @@
 """How often are the answers that the grader calls right really right, and how many right answers does it miss?
 
     python checks/grader_against_readers.py count --run RUN                        precision and misses, with intervals
+    python checks/grader_against_readers.py recall --run RUN                       right answers that it calls right
     python checks/grader_against_readers.py draw --run RUN --sheets DIR --draw 1   sheets of answers, to be read again
 
 What readers judged lies in checks/judged, which says how. RUN is a run of the study small-models.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,16 +87,6 @@ def draw(options: Options, work: Path) -> dict[str, int]:
     return counts
 
 
-def recall(rows: list[dict[str, Any]], line: dict[str, Any]) -> dict[str, float]:
-    """The share of right answers that are called right, in percent; its interval is that of the misses alone."""
-    wrong = sum(row["now"] == "wrong" for row in rows)
-    precise = line["now"]["percent"] if line["now"]["n"] else 100.0
-    found = line["right"] * precise / 100
-    missed = line["missed, fourth draw"]
-    ends = {"percent": "percent", "low": "high", "high": "low"}
-    return {name: round(100 * found / (found + wrong * missed[end] / 100), 1) for name, end in ends.items()}
-
-
 @check.step("run")
 def count(options: Options, work: Path) -> Figures:
     """Precision of what is called right, before and now, and right answers among those called wrong."""
@@ -120,16 +112,35 @@ def count(options: Options, work: Path) -> Figures:
             line[name] = share(sum(row["verdict"] == "right" for row in told), len(told))
         untold = [row for row in first if by_id[row["id"]]["now"] == "cannot_tell"]
         line["right among what cannot be told now"] = share(sum(r["verdict"] == "right" for r in untold), len(untold))
-        if again := read(model, dataset, RECALL):
-            told = [row for row in again if row["verdict"] != "cannot_tell"]
-            line["missed, fourth draw"] = share(sum(row["verdict"] == "right" for row in told), len(told))
-            line["recall"] = recall(rows, line)
-            print(f"  recall: {line['recall']}")
         for name, each in line.items():
-            if isinstance(each, dict) and "k" in each:
+            if isinstance(each, dict):
                 interval = f"{each['percent']:5} % [{each['low']}, {each['high']}]"
                 print(f"  {name:36}{each['k']:4} of {each['n']:3}  {interval}")
         table[f"{model}/{dataset}"] = line
+    return table
+
+
+@check.step("run", by_default=False)
+def recall(options: Options, work: Path) -> Figures:
+    """The share of right answers that the grader calls right, where 300 answers that it calls wrong were read.
+
+    The interval is that of the misses. Right answers that it calls right: their number times the precision of draw 3.
+    """
+    table: Figures = {}
+    for model, dataset, rows in cells(Store.open(options.run)):
+        told = [row for row in read(model, dataset, RECALL) if row["verdict"] != "cannot_tell"]
+        if not told:
+            continue
+        missed = share(sum(row["verdict"] == "right" for row in told), len(told))
+        precise = [row for row in read(model, dataset, LAST) if row["verdict"] != "cannot_tell"]
+        called = Counter(row["now"] for row in rows)
+        found = called["right"] * sum(row["verdict"] == "right" for row in precise) / len(precise)
+        ends = {"percent": "percent", "low": "high", "high": "low"}
+        shares = {
+            name: round(100 * found / (found + called["wrong"] * missed[end] / 100), 1) for name, end in ends.items()
+        }
+        table[f"{model}/{dataset}"] = {"called": dict(called), "right among called wrong": missed, "recall": shares}
+        print(f"{model}/{dataset}: {table[f'{model}/{dataset}']}")
     return table
 
 
