@@ -24,6 +24,7 @@ from anchorscope.report.figures import draw
 from anchorscope.report.text.describe import LONGEST_ALT, alt_text, ledger, page
 from anchorscope.report.text.lines import COLOURS, SIGNS, counted, layers, listed
 from anchorscope.report.text.panels import DescribedPanel, panels_of
+from anchorscope.report.text.summary import truth
 from anchorscope.store import Store
 from anchorscope.store.table import Plan
 from anchorscope.study.terms import MIN_GROUP, ReadPoint
@@ -605,3 +606,22 @@ def test_every_look_has_a_name():
     assert len({*COLOURS.values()}) == len(COLOURS)
     assert len({*SIGNS.values()}) == len(SIGNS)
     assert MIN_GROUP == MIN_GROUP
+
+
+def test_the_ledger_leads_with_claims_that_separate_truth_from_difficulty():
+    first = dataclasses.replace(verdict("truth", "m", "nq", "holds"), separates_truth_from_difficulty=True)
+    text = "\n".join(ledger([*VERDICTS, first]))
+    yes, no = (text.index(f"Separates truth from difficulty: {answer}") for answer in ("yes", "no"))
+    assert yes < text.index("The truth is there") < no < text.index("The fall is there")
+
+
+def test_what_holds_within_a_question_is_counted():
+    rows = [
+        dataclasses.replace(verdict("within_signal", model, dataset, answer), separates_truth_from_difficulty=True)
+        for model, dataset, answer in (("m", "nq", "holds"), ("m", "popqa", "holds"), ("n", "nq", "cannot tell"))
+    ]
+    assert truth(rows) == (
+        "Among several answers to one question, where its difficulty cannot help, the probe ranks right above wrong in "
+        "2 of 3 model–set pairs (cannot be told in 1)."
+    )
+    assert truth([]) == ""

@@ -258,7 +258,8 @@ def ledger(verdicts: Sequence[ClaimVerdict] | None) -> Iterator[str]:
     models = grouped((row.model, row) for row in verdicts)
     yield bullets(f"{_model(model)}, {_counts(of_model)}" for model, of_model in models.items())
     section = ""
-    for (_, statement), of_claim in grouped(((row.claim, row.statement), row) for row in verdicts).items():
+    ordered = sorted(verdicts, key=lambda row: not row.separates_truth_from_difficulty)
+    for (_, statement), of_claim in grouped(((row.claim, row.statement), row) for row in ordered).items():
         if of_claim[0].section != section:
             section = of_claim[0].section
             yield f"**{section}**"

@@ -76,7 +76,7 @@ def verdict_counts(verdicts: Sequence[ClaimVerdict]) -> str:
         if counts[answer]
     ]
     rest = f" ({', '.join(beside)})" if beside else ""
-    return f"{counts['holds']} of {counted(len(verdicts), 'model–set pair')}{rest}"
+    return f"{counts['holds']} of {len(verdicts)} model–set pair{'' if len(verdicts) == 1 else 's'}{rest}"
 
 
 def _middle(lines: Sequence[list[Number]]) -> list[Number]:
