@@ -51,7 +51,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def compared(folder: str) -> dict[tuple[str, str, str, str], Row]:
     """The comparison of detectors, by model, set, detector and measure."""
-    rows = rows_of(ROOT / folder / "detectors.csv")
+    rows = rows_of(ROOT / folder / "detectors" / "detectors.csv")
     return {(row["model"], row["dataset"], row["detector"], row["measure"]): row for row in rows}
 
 
@@ -67,20 +67,21 @@ def found(folder: str) -> str:
     def mean(measure: str) -> str:
         return number(by_key.get((*MEAN, "combined", measure)))
 
-    cut, others, groups = (claimed(verdicts, name) for name in ("beyond_permuted", "beyond_controls", "two_groups"))
-    return "\n\n".join(
-        [
-            truth(verdicts),
-            "Hiding the question's key words makes the probe rank answers to different questions worse, by more than "
-            f"the permutation null, in {cut}, and by more than hiding as many other words of the question in {others}. "
-            "Both can also hold where states only know how hard a question is. Two kinds of answers are found in "
-            f"{groups}.",
+    cut, others = (claimed(verdicts, name) for name in ("beyond_permuted", "beyond_controls"))
+    parts = [
+        truth(verdicts),
+        "Hiding the question's key words makes the probe rank answers to different questions worse, by more than the "
+        f"permutation null, in {cut}, and by more than hiding as many other words of the question in {others}. Both "
+        "can also hold where states only know how hard a question is.",
+    ]
+    if (*MEAN, "combined", "w") in by_key:
+        parts.append(
             f"Within a question, the detector `combined` ranks {mean('w')} of the pairs right, mean over models and "
             f"sets. That is {mean('w_minus_logprob')} more than the best form of log-probability or length. It adds "
             f"{mean('w_added')} to them. Over many questions its AUROC is {mean('auroc')}, {mean('beyond_baselines')} "
-            "more than the best simple detector.",
-        ]
-    )
+            "more than the best simple detector."
+        )
+    return "\n\n".join(parts)
 
 
 def ledger(folder: str) -> str:
