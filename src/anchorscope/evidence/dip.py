@@ -1,6 +1,6 @@
 """Hartigan's dip: how far a sample is from having one mode, and whether it looks like one group or like two.
 
-One group is told by a dip too large for a uniform distribution. That there are no two groups can only be said of groups
+Two groups are told by a dip too large for a uniform distribution. That there are none can only be said of groups
 of a certain size and distance, so these are stated: ALTERNATIVES. A dip that is too small for all of them rules such
 groups out, not smaller or nearer ones (checks/two_groups_power.py prints what is found and what is ruled out).
 
