@@ -40,13 +40,12 @@ from anchorscope.detectors.record import (
 )
 from anchorscope.detectors.tables import read_labelled, read_several, states_path
 from anchorscope.detectors.widening import widening_of
-from anchorscope.grades.grading import grader
+from anchorscope.grades.grading import Grader, grader
 from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
-from anchorscope.probes.within import mixed, sampled_answers
+from anchorscope.probes.within import answers_within
 from anchorscope.progress import Advance, Notice, nobody
-from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Cell, Forward, Job, Kind, Plan, Sharded, Store, Whole
 from anchorscope.store.files import write_bytes
@@ -121,7 +120,7 @@ def agreement_stage(
 ) -> Sharded[Agreement]:
     """The `agreement` table of one model and dataset: so many answers to each traced question, drawn and compared."""
     cell, seed = store.results(model.name, dataset), store.study.seed
-    judge = grader() if store.study.grades.judge else grader(store.study.grades.grader)
+    judge = _judge_of(store.study)
     inputs = {"traces": cell.origin(TRACES), "answers": answers, "temperature": temperature, "seed": seed}
 
     def rows(samples: Sequence[Sample], shard: int) -> list[Agreement]:
@@ -136,6 +135,11 @@ def agreement_stage(
         return out
 
     return _sharded(f"{model.name}, {dataset}: asking again", store, model.name, dataset, AGREEMENT, inputs, rows)
+
+
+def _judge_of(study: Study) -> Grader:
+    """What says whether two answers say the same: the study's rules, or the usual ones where a model judges."""
+    return grader() if study.grades.judge else grader(study.grades.grader)
 
 
 def _sharded(
@@ -169,8 +173,7 @@ def several_stage(model: Model, prompter: Prompter, dataset: str, store: Store) 
     assert study.evidence is not None
     spec, site = study.traces, study.traces.sites[0]
     sampled = {row.id: row for row in cell.table(SAMPLED)}
-    drawn = sampled_answers(store, SampleMaker.of(prompter, study), model.name, dataset)
-    answers = [answer for of_question in drawn for answer in mixed(of_question, study.evidence.distinct, study.seed)]
+    answers = answers_within(store, prompter, model.name, dataset)
     states = several_states(study)
     inputs = {
         "traces": cell.origin(TRACES), "sampled": cell.origin(SAMPLED), "into": spec.into,
@@ -179,7 +182,7 @@ def several_stage(model: Model, prompter: Prompter, dataset: str, store: Store) 
     }  # fmt: skip
     table = cell.begin(SEVERAL, Plan(len(answers), SHARD_ROWS), inputs, {})
     reader = Reader(model, prompter, spec.into, memory=spec.memory)
-    judge = grader() if study.grades.judge else grader(study.grades.grader)
+    judge = _judge_of(study)
 
     def rows(shard: int) -> list[list[Several]]:
         of_shard = answers[shard * SHARD_ROWS : (shard + 1) * SHARD_ROWS]

@@ -91,6 +91,14 @@ def mixed(answers: Sequence[SampledAnswer], most: int, seed: int) -> list[Sample
     return sorted(kept, key=lambda answer: answer.number)
 
 
+def answers_within(store: Store, prompter: Prompter, model: str, dataset: str) -> list[SampledAnswer]:
+    """Right and wrong answers to the questions that have both, as the study chooses them."""
+    study = store.study
+    assert study.evidence is not None
+    every = sampled_answers(store, SampleMaker.of(prompter, study), model, dataset)
+    return [answer for drawn in every for answer in mixed(drawn, study.evidence.distinct, study.seed)]
+
+
 def _drawn(sample: Sample, seed: int) -> bytes:
     return hashlib.blake2b(f"{seed}/{sample.question.id}/{sample.answer.answer}".encode()).digest()
 
@@ -102,8 +110,7 @@ def within_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
     # 1. which answers
     rows = list(cell.table(TRACES))
     place = {row.id: i for i, row in enumerate(rows)}
-    every = sampled_answers(store, SampleMaker.of(prompter, study), model.name, dataset)
-    answers = [answer for drawn in every for answer in mixed(drawn, study.evidence.distinct, study.seed)]
+    answers = answers_within(store, prompter, model.name, dataset)
     # 2. who reads them out, and under which conditions
     folds = folds_of(rows, study.probes, study.seed)[2]
     points = study.traces.points
