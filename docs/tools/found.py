@@ -70,6 +70,7 @@ def found(folder: str) -> str:
     cut, others = (claimed(verdicts, name) for name in ("beyond_permuted", "beyond_controls"))
     parts = [
         truth(verdicts),
+        *_nothing_added(verdicts),
         "Hiding the question's key words makes the probe rank answers to different questions worse, by more than the "
         f"permutation null, in {cut}, and by more than hiding as many other words of the question in {others}. Both "
         "can also hold where states only know how hard a question is.",
@@ -77,11 +78,21 @@ def found(folder: str) -> str:
     if (*MEAN, "combined", "w") in by_key:
         parts.append(
             f"Within a question, the detector `combined` ranks {mean('w')} of the pairs right, mean over models and "
-            f"sets. That is {mean('w_minus_logprob')} more than the best form of log-probability or length. It adds "
-            f"{mean('w_added')} to them. Over many questions its AUROC is {mean('auroc')}, {mean('beyond_baselines')} "
-            "more than the best simple detector."
+            f"sets. Its lead over the best form of log-probability or length is {mean('w_minus_logprob')}; together with "
+            f"them it ranks {mean('w_added')} more than they do. Over many questions its AUROC is {mean('auroc')}. Its lead "
+            f"over the best simple detector is {mean('beyond_baselines')}."
         )
     return "\n\n".join(parts)
+
+
+def _nothing_added(verdicts: Sequence[ClaimVerdict]) -> list[str]:
+    """The plain sentence, where no model and set has a probe that adds to log-probabilities."""
+    mine = [verdict for verdict in verdicts if verdict.claim == "within_adds" and verdict.value is not None]
+    if not mine or any(verdict.verdict == "holds" for verdict in mine):
+        return []
+    return [
+        "**So nowhere was it shown that hidden states know more about a single answer than its log-probabilities tell.**"
+    ]
 
 
 def ledger(folder: str) -> str:

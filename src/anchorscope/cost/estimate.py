@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from anchorscope.cost.machine import Machine, elsewhere, this_machine
 from anchorscope.cost.model_shape import ModelShape, shape_of
-from anchorscope.cost.workload import RIGHT, Workload, asked_of
+from anchorscope.cost.workload import RIGHT, Workload, asked_of, prompter_of
 from anchorscope.models.load import device_of, dtype_of, load_config
 from anchorscope.models.source import find_model
 
@@ -47,9 +47,9 @@ def estimate_model(
         model = model.model_copy(update={"dtype": "bfloat16"})  # which is fast there
     dtype = dtype_of(model)
     shape = shape_of(load_config(model, find_model(model, study.base)), dtype.itemsize)
-    asked = []
+    asked, prompter = [], prompter_of(study, model)
     for dataset in study.datasets:
-        asked.append(asked_of(study, model, dataset, shape.layers, right))
+        asked.append(asked_of(study, model, dataset, shape.layers, right, prompter))
         advance(1)
     if on is not None:
         machine = elsewhere(on, study.engine, study.answers.backend == "vllm")

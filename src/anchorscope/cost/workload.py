@@ -108,11 +108,23 @@ def _looked_at(study: Study, dataset: DatasetSpec) -> tuple[list[Question], int]
     return [question for *_, question in drawn], count
 
 
-def asked_of(study: Study, model: ModelSpec, dataset: DatasetSpec, layers: int, right: float = RIGHT) -> Workload:
-    """Count what a model has to do on a set, with its own tokenizer. `right`: the share of right answers."""
+def prompter_of(study: Study, model: ModelSpec) -> Prompter:
+    """A model's prompts, by its own tokenizer: a minute's work where that has to be built from a GGUF file."""
     source = find_model(model, study.base)
     tokenizer = load_tokenizer(model, source)
-    prompter = Prompter(tokenizer, study.prompt_for(model), wants_bos(tokenizer, source))
+    return Prompter(tokenizer, study.prompt_for(model), wants_bos(tokenizer, source))
+
+
+def asked_of(
+    study: Study,
+    model: ModelSpec,
+    dataset: DatasetSpec,
+    layers: int,
+    right: float = RIGHT,
+    prompter: Prompter | None = None,
+) -> Workload:
+    """Count what a model has to do on a set. `right`: the share of right answers."""
+    prompter = prompter or prompter_of(study, model)
     # 1. the questions, and their prompts
     drawn, available = _looked_at(study, dataset)
     questions = min(available, dataset.sample or available)
