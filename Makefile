@@ -126,7 +126,8 @@ verify-library:
 	$(call measure,library_page,DATA MODELS)
 
 # --- speed and scale: leave the machine alone meanwhile
-.PHONY: verify-ray verify-cost verify-speed verify-bytes verify-prompts verify-saliency verify-house
+.PHONY: verify-ray verify-cost verify-speed verify-bytes verify-prompts verify-saliency verify-house verify-accelerators
+.PHONY: gpu-day
 
 verify-ray:
 	$(call measure,ray_against_one_process,DATA MODELS)
@@ -149,6 +150,16 @@ verify-saliency:
 # the layout of the code; with BEFORE also against an older checkout, with DATA and MODELS also its bytes
 verify-house:
 	$(call measure,code_layout,,BEFORE DATA MODELS)
+
+# devices that are not there, and the published models at their real size; no GPU is needed
+verify-accelerators:
+	$(call measure,accelerators)
+
+# an hour with a rented GPU (checks/gpu_day.md); DEVICE=cpu tries the steps without one
+DEVICE ?= cuda
+STUDY_MODEL ?= smollm2-135m
+gpu-day:
+	$(call measure,gpu_day,DATA MODELS,VLLM_PYTHON) --device $(DEVICE) --study-model $(STUDY_MODEL) --page results/gpu-day.md
 
 bench:
 	$(call need,DATA MODELS)$(PYTHON) benchmarks/bench.py $(call given,DATA MODELS PEERS_PYTHON)

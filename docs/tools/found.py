@@ -78,9 +78,9 @@ def found(folder: str) -> str:
     if (*MEAN, "combined", "w") in by_key:
         parts.append(
             f"Within a question, the detector `combined` ranks {mean('w')} of the pairs right, mean over models and "
-            f"sets. Its lead over the best form of log-probability or length is {mean('w_minus_logprob')}; together with "
-            f"them it ranks {mean('w_added')} more than they do. Over many questions its AUROC is {mean('auroc')}. Its lead "
-            f"over the best simple detector is {mean('beyond_baselines')}."
+            f"sets. Its lead over the best form of log-probability or length is {mean('w_minus_logprob')}. Together "
+            f"with them it ranks {mean('w_added')} more than they do. Over many questions its AUROC is "
+            f"{mean('auroc')}. Its lead over the best simple detector is {mean('beyond_baselines')}."
         )
     return "\n\n".join(parts)
 
@@ -91,7 +91,7 @@ def _nothing_added(verdicts: Sequence[ClaimVerdict]) -> list[str]:
     if not mine or any(verdict.verdict == "holds" for verdict in mine):
         return []
     return [
-        "**So nowhere was it shown that hidden states know more about a single answer than its log-probabilities tell.**"
+        "**So nowhere was it shown that hidden states know more of a single answer than its log-probabilities tell.**"
     ]
 
 

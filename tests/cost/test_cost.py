@@ -15,7 +15,7 @@ from anchorscope import Study
 from anchorscope.cost.estimate import estimate_model
 from anchorscope.cost.machine import H100, elsewhere, this_machine
 from anchorscope.cost.model_shape import ModelShape, shape_of
-from anchorscope.cost.stages import costs_of, fits_of
+from anchorscope.cost.stages import StageCost, costs_of, devices_for, fits_of
 from anchorscope.cost.workload import asked_of, judge_cost
 from anchorscope.models.prompts import Prompter
 from anchorscope.probes.solver import Fits, Shared
@@ -241,3 +241,10 @@ def test_a_dry_run_prices_a_machine_that_is_not_here(cli: Cli, tmp_path: Path):
         refused = cli("run", "s.yaml", *wrong)
         assert refused.returncode == 2
         assert "one of: h100" in refused.stderr
+
+
+def test_a_replica_that_does_not_fit_one_device_takes_several():
+    costs = [StageCost("loading", 1.0, memory=9e12), StageCost("answers", 1.0, memory=60e9), StageCost("traces", 1.0)]
+    assert devices_for(costs, H100) == (60e9, 1)
+    assert devices_for(costs, replace(H100, memory=24e9)) == (60e9, 3)  # a tenth of each is left free
+    assert devices_for(costs, replace(H100, memory=0.0)) == (60e9, 0)

@@ -8,7 +8,7 @@ import torch
 
 from anchorscope import AnchorscopeError, ModelSpec, PromptSpec, Sites
 from anchorscope.answers.generate import stop_tokens
-from anchorscope.models.load import load_model
+from anchorscope.models.load import load_model, usable_device
 from anchorscope.models.prompts import Prompter
 from anchorscope.models.sites import site_modules, sites_of
 from anchorscope.traces.doctor import Doctor
@@ -149,3 +149,10 @@ def test_a_family_that_is_not_in_the_table_can_be_described(tmp_path: Path):
 def test_gemma_gets_its_bos_though_the_tokenizer_does_not_add_it(tmp_path: Path):
     assert load_tiny("gemma3_text", tmp_path / "g").wants_bos
     assert not load_tiny("llama", tmp_path / "l").wants_bos
+
+
+def test_a_device_that_torch_does_not_have_here_is_named_at_once():
+    for name in ("cudda", "vulkan:3"):
+        with pytest.raises(AnchorscopeError, match=f"the device {name} cannot be used here"):
+            usable_device(ModelSpec(id="a/b", name="m", device=name))
+    assert usable_device(ModelSpec(id="a/b", name="m", device="cpu")) == "cpu"

@@ -10,6 +10,7 @@ from anchorscope.cli.console import out, progress, size_of, table_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from anchorscope.cost.machine import Machine
     from anchorscope.store import StageDef
     from anchorscope.study import Study
 
@@ -20,7 +21,7 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None, on: str |
     `on`: on this machine elsewhere, instead of here.
     """
     from anchorscope.cost.estimate import estimate_model
-    from anchorscope.cost.stages import costs_of
+    from anchorscope.cost.stages import costs_of, devices_for
     from anchorscope.cost.workload import judge_cost
 
     asked = table_of("model", "set", "questions", "shared tokens", "tokens each", "answer, about", "traced, at most")
@@ -33,13 +34,14 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None, on: str |
     with progress("counting tokens and trying products", len(study.models) * (len(study.datasets) + 1)) as advance:
         estimates = [estimate_model(study, model, advance, on=on) for model in study.models]
     # 2. by set, and by stage
-    hours = 0.0
+    hours, fits = 0.0, list[str]()
     for estimate in estimates:
         for one in estimate.asked:
             numbers = (f"{one.questions:,}", f"{one.shared}", f"{one.own:.1f}", f"{one.answer:.1f}", f"{one.traced:,}")
             asked.add_row(one.model, one.dataset, *numbers)
         seconds = 0.0
-        for cost in costs_of(study, estimate.shape, estimate.asked, estimate.machine):
+        every = costs_of(study, estimate.shape, estimate.asked, estimate.machine)
+        for cost in every:
             if only is None or cost.stage in only:
                 seconds += cost.seconds
                 costs.add_row(
@@ -48,10 +50,13 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None, on: str |
                     size_of(int(cost.memory)) if cost.memory else "–", _time(cost.seconds),
                 )  # fmt: skip
         costs.add_row(estimate.model, "in all", "", "", "", "", _time(seconds))
+        fits.append(_fits(estimate.model, *devices_for(every, estimate.machine), estimate.machine, on))
         hours += seconds / 3600 * study.engine.replicas * (study.engine.gpus_per_replica or 1)
     out.print(asked)
     out.print()
     out.print(costs)
+    for line in fits:
+        out.print(line)
     # 3. the judge
     for model in study.models:
         if judged := judge_cost(study, model):
@@ -70,6 +75,19 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None, on: str |
         f"{source}, with the study's replicas (docs/scale.md).",
         style="dim",
     )
+
+
+def _fits(model: str, needed: float, devices: int, machine: Machine, on: str | None) -> str:
+    """Whether a replica fits the device that was named, or this machine."""
+    name = f"a {on}" if on else "this machine"
+    text = f"{model}: a replica needs {size_of(int(needed))}"
+    if not devices:
+        return f"{text}."
+    of = f"{name} ({size_of(int(machine.memory))})"
+    if devices == 1:
+        return f"{text}, which fits {of}."
+    more = f"{devices} of them do, with device_map: auto." if "(cpu" not in machine.name else ""
+    return f"{text}, which does not fit {of}. {more}".rstrip()
 
 
 def _some(number: float, unit: str = "") -> str:

@@ -8,12 +8,17 @@ checks/cost_prediction.py calibrate (docs/scale.md).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from anchorscope.cost.model_shape import ModelShape
 from anchorscope.study import EngineSpec
+
+if TYPE_CHECKING:
+    import torch
 
 MANY, FEW = 2048, 64  # rows of a product: as in a pass over many tokens, and as in one that writes answers
 FITS, SAMPLES = 100, 1600  # of a step of the probes' solver
@@ -42,6 +47,8 @@ class Machine:
     """Of a replica: layers are fitted and read out side by side."""
     replicas: int = 1
     """How many work side by side."""
+    memory: float = 0.0
+    """Bytes of one device; 0 where nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,7 @@ H100 = Machine(
     storage=1e9,  # assumed: a shared file system, for each replica
     fitting=H100_UTILISATION[0] * 67e12,  # likewise, float32
     start=60.0,  # assumed
+    memory=80e9,  # likewise
 )
 
 
@@ -138,4 +146,16 @@ def this_machine(
         fitting=shares.fitting * 2 * FITS * SAMPLES * shape.width / fits,
         start=30.0,  # not tried: of a small model; most of it is its examination
         cores=torch.get_num_threads(),
+        memory=_memory_of(where),
     )
+
+
+def _memory_of(device: torch.device) -> float:
+    """Bytes of a device: of a GPU, or of this computer."""
+    import torch
+
+    if device.type == "cuda":
+        return float(torch.cuda.get_device_properties(device).total_memory)
+    if device.type == "cpu" and "SC_PHYS_PAGES" in os.sysconf_names:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return 0.0

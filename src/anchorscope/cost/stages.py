@@ -26,6 +26,7 @@ LOGITS = 6  # times that logits are read or written, in float32, until a token i
 VLLM_ROWS, VLLM_BLOCK = 256, 16  # answers that vLLM writes at a time; tokens of a block of its prefix cache
 BOTH = 0.4  # share of questions whose sampled answers are right and wrong
 ROW = {"questions": 230, "answers": 90, "grades": 15, "spans": 100}  # bytes of a row, as files
+USABLE = 0.9  # of a device's memory
 BACKWARD = 3  # passes that one with gradients takes
 
 
@@ -55,6 +56,16 @@ def costs_of(
         stage for workload in asked for stage in _Costs(study, shape, workload, machine, rates, len(asked)).stages()
     ]
     return [_loading(study, shape, machine), *_summed(stages)]
+
+
+def devices_for(costs: Sequence[StageCost], machine: Machine) -> tuple[float, int]:
+    """Bytes that a replica holds at most while stages are carried out, and how many devices of a machine hold them.
+
+    Weights can be sharded, and what a stage needs beside them is on one device at a time. A tenth of each device is
+    left to the allocator and to libraries. 0 devices: nobody knows how much memory one has.
+    """
+    needed = max(cost.memory for cost in costs if cost.stage != "loading")
+    return needed, ceil(needed / (USABLE * machine.memory)) if machine.memory else 0
 
 
 def _summed(stages: Iterable[StageCost]) -> list[StageCost]:

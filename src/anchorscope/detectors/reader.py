@@ -29,7 +29,7 @@ from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
 from anchorscope.study import SpansSpec
 from anchorscope.study.terms import Condition, Into, Site, StateName
-from anchorscope.traces.budget import ENOUGH, make_budget
+from anchorscope.traces.budget import ENOUGH, longest_of, make_budget
 from anchorscope.traces.conditions import place_of, stream_of
 from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.layout import Stream, clean_stream
@@ -210,7 +210,7 @@ class Reader:
         several = any(position == "answer_mean" for _, position in plan.places)
         reads_each = len(wanted) + (ANSWER_TOKENS if several else 0)
         budget = make_budget(
-            self.model, self.memory, shared, reads_each, predicted=len(SAYS) + ANSWER_TOKENS if numbers else 0
+            self.model, self.memory, shared, reads_each, longest_of(rows), len(SAYS) + ANSWER_TOKENS if numbers else 0
         )
         lengths = [sum(len(stream.ids) for stream in row) for row in rows]
         for batch in plan_batches(lengths, budget.memory, budget.cost, enough=ENOUGH):

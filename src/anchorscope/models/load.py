@@ -214,7 +214,7 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
     folder, options = _where(spec, source)
     if "gguf_file" in options:
         options |= _unpacked()
-    device = device_of(spec)
+    device = usable_device(spec)
     try:
         with hub_errors(spec.id, "model"):
             network: Network = AutoModelForCausalLM.from_pretrained(
@@ -269,6 +269,22 @@ def device_of(spec: ModelSpec) -> str:
     if spec.device != "auto":
         return spec.device
     return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def usable_device(spec: ModelSpec) -> str:
+    """Where a model goes that is not sharded; an error where torch has no such device here."""
+    import torch
+
+    device = device_of(spec)
+    if spec.device_map is None:
+        try:
+            torch.zeros(1, device=device)
+        except Exception as error:  # noqa: BLE001 each backend fails in its own way
+            raise ModelError(
+                f"{spec.name}: the device {device} cannot be used here ({reason_of(error)})",
+                "Say device: cpu, or device: auto, which takes a GPU where there is one.",
+            ) from None
+    return device
 
 
 def dtype_of(spec: ModelSpec) -> torch.dtype:

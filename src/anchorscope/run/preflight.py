@@ -13,6 +13,7 @@ from pathlib import Path
 from anchorscope.answers.record import ANSWERS
 from anchorscope.errors import HubError, ModelError, StoreError, StudyError
 from anchorscope.grades.judge import key_of
+from anchorscope.models.load import usable_device
 from anchorscope.models.sites import sites_of
 from anchorscope.models.source import locate_model
 from anchorscope.progress import Notice, nobody
@@ -83,7 +84,9 @@ def _reach_set(dataset: DatasetSpec, study: Study) -> None:
 
 
 def _reach_model(model: ModelSpec, study: Study) -> None:
-    """Find the model, and whether the place of its sites is known."""
+    """Find the model, whether the place of its sites is known, and whether its device is here."""
+    if study.engine.kind != "ray" and model.device not in ("auto", "cpu"):  # a replica may be elsewhere
+        usable_device(model)
     located = locate_model(model, study.base)
     if located.gguf is not None or model.gguf is not None:
         if find_spec("gguf") is None:

@@ -110,8 +110,9 @@ class ModelSpec(Spec):
     dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
     """auto: bfloat16 where this machine multiplies it at least as fast as float32, else float32; tried when the model
     is loaded, and kept by a run that goes on elsewhere. Never float16: the residuals of some models overflow it."""
-    device: Annotated[str, StringConstraints(pattern=r"^(auto|cpu|mps|(cuda|xpu)(:\d+)?)$")] = "auto"
-    """cpu, cuda, cuda:1, mps; auto takes a GPU where there is one. Not together with device_map."""
+    device: Annotated[str, StringConstraints(pattern=r"^[a-z]\w*(:\d+)?$")] = "auto"
+    """cpu, cuda, cuda:1, mps, or any other device that torch knows; auto takes a GPU where there is one. Not together
+    with device_map."""
     device_map: Literal["auto", "balanced", "balanced_low_0", "sequential"] | dict[str, int | str] | None = None
     """auto or balanced shards the layers over all GPUs; or a mapping from module to device."""
     attention: Literal["auto", "sdpa", "eager"] = "auto"

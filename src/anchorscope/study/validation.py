@@ -89,7 +89,7 @@ def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
     if item["type"] == "string_pattern_mismatch" and loc[-1] == "id":
         return f"{field}: should be owner/name, not {given}"
     if item["type"] == "string_pattern_mismatch" and loc[-1] == "device":
-        return f"{field}: should be auto, cpu, mps, cuda or cuda:N, not {given}"
+        return f"{field}: should be a device such as auto, cpu, mps, cuda or cuda:1, not {given}"
     if item["type"] == "string_pattern_mismatch":
         return f"{field}: use letters, digits, dot, dash and underscore, starting with a letter or digit, not {given}"
     expected = dict.fromkeys(str(branch["msg"]).removeprefix("Input should be ") for branch in items)

@@ -2,27 +2,31 @@
 
 A batch of samples takes, beside the weights, at most
 
-    MARGIN × samples × (read + slots × (slot + 2 × keys × (edge + key / WIDTH)))   bytes, with
-    keys = before + longest + max(longest, WIDTH)
+    MARGIN × samples × (read + filled × stays + edges × mask + the largest of
+        filled × mlp,  filled × attention + edges × (edge + key / WIDTH),  predicted)   bytes, with
+    filled = FILLED × slots,  edges = ROWS × slots × (before + longest + max(longest, WIDTH))
 
-where `slots` are those of its largest sample, `longest` of these stand in one stream, and rows of attention, WIDTH wide
-and mostly more than half full, have at most `keys` keys each. The prices follow from the model's shape and dtype
-alone, so a plan is the same on every machine; they are written to the manifest with it. The margin is for holes in the
-heap: of 107 measured batches the worst took 1.27 times what the formula says without it.
+where `slots` are those of its largest sample, and `longest` of these stand in one stream. Rows of attention are WIDTH
+wide and mostly more than two thirds full. What is read, the residual stream and the masks are there all along; what an
+MLP, attention and the head take comes after one another. The prices follow from the model's shape and dtype alone, so a
+plan is the same on every machine; they are written to the manifest with it. The margin is for holes in the heap.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from anchorscope.models.load import Model
 from anchorscope.traces.attention import MASKS
-from anchorscope.traces.layout import WIDTH
+from anchorscope.traces.layout import WIDTH, Stream
 
 ENOUGH = 4096  # tokens of a batch, which keep the cores, or a GPU, busy: more would only take memory
 MARGIN = 1.3  # for holes in the heap
+FILLED = 17 / 16  # slots with those that fill their list up, at most (layout.py)
+ROWS = 1.5  # slots of rows with those that stay empty, for one that is taken
 HOST = 6  # bytes of an edge while its mask is made: truth values and what they are made from
 
 
@@ -34,12 +38,20 @@ class Budget:
     """What it may take in all."""
     read: int
     """What is read from a sample."""
-    slot: int
-    """A token on its way through one layer."""
+    stays: int
+    """A token in the residual stream: all along."""
+    mask: int
+    """A query and a key in the masks: all along."""
+    mlp: int
+    """A token in an MLP."""
+    attention: int
+    """A token in attention, beside what its keys take."""
     key: int
     """A key and its value, laid in a row."""
     edge: int
-    """A query and a key: the mask, and the score where attention is written out."""
+    """A query and a key: while their mask is made, and the score where attention is written out."""
+    predicted: int
+    """The logits of a sample's tokens."""
     before: int
     """Tokens of the shared prefix."""
     longest: int | None = None
@@ -48,18 +60,27 @@ class Budget:
     def cost(self, slots: int) -> int:
         """The bytes of one sample in a batch whose largest has so many slots."""
         longest = slots if self.longest is None else min(slots, self.longest)
-        keys = self.before + longest + max(longest, WIDTH)
-        return math.ceil(MARGIN * (self.read + slots * (self.slot + 2 * keys * (self.edge + self.key // WIDTH))))
+        edges = ROWS * slots * (self.before + longest + max(longest, WIDTH))
+        filled = FILLED * slots
+        attention = filled * self.attention + edges * (self.edge + self.key / WIDTH)
+        largest = max(filled * self.mlp, attention, self.predicted)
+        return math.ceil(MARGIN * (self.read + filled * self.stays + edges * self.mask + largest))
 
     def record(self, enough: int = ENOUGH) -> dict[str, Any]:
         """For the manifest: the formula and its prices, and when a batch is closed earlier."""
         formula = (
-            f"{MARGIN} × samples × (read + slots × (slot + 2 × keys × (edge + key / width))) ≤ memory, "
-            "keys = before + longest + max(longest, width); "
+            f"{MARGIN} × samples × (read + filled × stays + edges × mask + the largest of filled × mlp, "
+            f"filled × attention + edges × (edge + key / width), predicted) ≤ memory, filled = {FILLED} × slots, "
+            f"edges = {ROWS} × slots × (before + longest + max(longest, width)); "
             f"and no more than {enough} slots, unless one sample has more"
         )
-        prices = {name: getattr(self, name) for name in ("memory", "read", "slot", "key", "edge", "before", "longest")}
+        prices = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"formula": formula, "bytes": {**prices, "width": WIDTH}}
+
+
+def longest_of(rows: Sequence[Sequence[Stream]]) -> int | None:
+    """Tokens of the longest stream of some samples; None where there are none yet."""
+    return max((len(stream.ids) for streams in rows for stream in streams), default=None)
 
 
 def _experts(config: Any) -> int:
@@ -80,17 +101,18 @@ def make_budget(
     inner = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * width
     # of experts, those that one token goes through
     inner = max(inner, (getattr(config, "moe_intermediate_size", None) or inner) * _experts(config))
-    attention = size * (2 * width + 6 * queries + 6 * keys)  # rotated and laid in rows
-    mlp = size * (2 * width + 4 * inner)
-    norm = (size + 12) * width  # in float32
     eager = model.network.config._attn_implementation == "eager"  # scores written out, keys repeated for all heads
-    masks = MASKS * size * (1 if eager else heads * head // keys)  # for each of the heads that share their keys
+    masks = MASKS * size * (1 if eager else queries // keys)  # for each of the heads that share their keys
     return Budget(
         memory=int(gigabytes * 1e9),
-        read=2 * size * layers * reads * width + size * predicted * config.vocab_size,
-        slot=max(attention, mlp, norm),
+        read=size * (layers + 1) * reads * width,
+        stays=size * (3 * width + 2 * head),  # embeddings, a layer's input and its norm; rotary positions
+        mask=masks,
+        mlp=max(size * (width + 3 * inner), (size + 8) * width),  # gate, values, their product; a norm in float32
+        attention=size * (6 * queries + 4 * keys),  # rotated and laid in rows
         key=2 * size * (keys + queries if eager else keys),
-        edge=HOST + masks + (heads * (size + 8) if eager else 0),
+        edge=HOST + (heads * (size + 8) if eager else 0),
+        predicted=size * predicted * config.vocab_size,
         before=before,
         longest=longest,
     )

@@ -104,7 +104,7 @@ def _cost(model: Model, texts: Sequence[_SampleText], before: int, layer: int, o
     layers = layer + 1 if of == "logit" else model.source.layers
     heads, size = config.num_attention_heads, model.network.dtype.itemsize
     # what stays of a token is no more than what it takes at once, and its norms in float32
-    token = budget.slot + (2 * size + 16) * config.hidden_size
+    token = budget.stays + max(budget.mlp, budget.attention) + (2 * size + 16) * config.hidden_size
     edge = 3 * size + 12  # scores, weights and their gradient; the softmax is in float32 at least
     predicted = 16 * config.vocab_size if of == "loss" else 0
 
@@ -362,7 +362,7 @@ def _likelihood(model: Model, late: _Late) -> torch.Tensor:
         slots += [first + place - 1 - text.start for place in predicted]
         wanted += [text.ids[place] for place in predicted]
     # one token more, as some batch may predict nothing: it is not counted
-    kept = torch.from_numpy(np.array([*slots, 0]))
+    kept = np.array([*slots, 0])  # not a tensor: accelerate would carry it to another device than the head's
     logits = _run(model, model.network, late, batch.ids, batch.places, logits_to_keep=kept).logits[0]
     scores: torch.Tensor = logits[:-1].to(_precise(logits.dtype)).log_softmax(dim=-1)
     return scores.gather(1, _index(np.array(wanted, np.int64), scores)[:, None]).sum()

@@ -32,6 +32,7 @@ from anchorscope.traces.record import MASS, TRACES, Mass, Trace
 from anchorscope.traces.sweep import budget_of, trace_samples
 from anchorscope.traces.tracer import Tracer
 
+BATCHES = "of similar length, within a shard; longest: the tokens of the shard's longest stream"
 SHARD_ROWS = 256  # what a stopped run traces again, at most; fewer where the study has smaller shards
 
 
@@ -56,7 +57,7 @@ def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: S
         donors = find_donors(every, chosen.clusters, len(shared_ids), store.study.evidence.donors, store.study.seed)
     passes = _passes(model, tracer, store, donors)
     facts = {
-        "batch_plan": {"rows": "of similar length, within a shard", **budget_of(tracer, passes).record()},
+        "batch_plan": {"rows": BATCHES, **budget_of(tracer, passes).record()},
         "attention": model.fingerprint["attention"],
         "clusters": {"count": len(set(chosen.clusters.values())), "apart": chosen.apart},
     }

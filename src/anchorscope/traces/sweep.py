@@ -12,7 +12,8 @@ from anchorscope.spans.samples import Sample
 from anchorscope.study import TraceSpec
 from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.activations import support_name, tensor_name
-from anchorscope.traces.budget import ENOUGH, Budget, make_budget
+from anchorscope.traces.budget import ENOUGH, Budget, longest_of, make_budget
+from anchorscope.traces.layout import Stream
 from anchorscope.traces.passes import Passes
 from anchorscope.traces.tracer import Read, Tracer
 
@@ -42,7 +43,7 @@ def trace_samples(
     activations = {name: torch.empty(shape, dtype=dtype) for name in names.values()}
     support = {support_name(condition): torch.zeros(len(samples)) for condition in passes.supported}
     # 3. batch by batch
-    budget = budget_of(tracer, passes)
+    budget = budget_of(tracer, passes, rows)
     lengths = [sum(len(stream.ids) for stream in row) for row in rows]
     for batch in plan_batches(lengths, budget.memory, budget.cost, enough=ENOUGH):
         reads = [
@@ -67,8 +68,8 @@ def trace_samples(
     return activations | support
 
 
-def budget_of(tracer: Tracer, passes: Passes) -> Budget:
-    """What a batch of samples may take."""
+def budget_of(tracer: Tracer, passes: Passes, rows: Sequence[Sequence[Stream]] = ()) -> Budget:
+    """What a batch of samples may take, whose streams these are."""
     reads = len(passes.kept) * len(passes.spec.sites)
-    predicted = SAID * len(passes.supported)
-    return make_budget(tracer.model, passes.spec.memory, len(tracer.shared_ids), reads, predicted=predicted)
+    predicted, longest = SAID * len(passes.supported), longest_of(rows)
+    return make_budget(tracer.model, passes.spec.memory, len(tracer.shared_ids), reads, longest, predicted)

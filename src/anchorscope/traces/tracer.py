@@ -103,8 +103,9 @@ class Tracer:
         readings = _Readings(self.sites, self.layers)
         slots = _slots(layout, reads, self.layers)
         device = self.model.device
-        # the model's own head is applied to some slots only, with whatever its family does to logits
-        wanted = {"logits_to_keep": torch.from_numpy(_slots(layout, predict, self.layers)[-1])} if predict else {}
+        # the model's own head is applied to some slots only, with whatever its family does to logits; not a tensor, as
+        # accelerate would carry it to the first device of a sharded model, and the head is on the last
+        wanted = {"logits_to_keep": _slots(layout, predict, self.layers)[-1]} if predict else {}
         with ExitStack() as stack:
             for handle in self._hooks(layout, slots, readings):
                 stack.callback(handle.remove)

@@ -1,0 +1,171 @@
+"""What only a real GPU can show: does it give the CPU's numbers, how fast is it, and what does it take?
+
+    python checks/gpu_day.py --device cuda --data DIR --models DIR --study-model meta-llama/Llama-3.2-1B --page PAGE
+
+checks/gpu_day.md says how to spend an hour with a rented GPU. With `--device cpu` everything runs without one. Steps:
+`examined` lets the doctor look at SmolLM2-135M on the device, in float32 and bfloat16; `same_numbers` compares whatever
+touches a model with the CPU; `speed` times a sweep over all conditions beside one plain pass, in bfloat16; `memory`
+compares the peak of a batch with what the plan of batches assumes; `vllm` compares greedy answers with vLLM's, compiled
+and not; `study` carries out a small study. `--page` writes the figures as a page to commit.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+
+import answers_by_batch_and_backend as backends
+from anchorscope.models.load import Model, load_model
+from anchorscope.study import ModelSpec
+from anchorscope.traces.budget import MARGIN
+from helpers.device_operations import OPERATIONS, Patient, largest_difference
+from helpers.fake.passes import FakePasses, peak_of
+from helpers.runs import study_on_files
+from helpers.steps import COMMAND, Check, Figures, Options
+from weights import unpacked
+
+check = Check(__doc__)
+ROUNDS = 5
+SMALLEST = "smollm2-135m"
+
+
+Dtype = Literal["float32", "bfloat16"]
+
+
+def on(options: Options, dtype: Dtype, device: str | None = None) -> Model:
+    """SmolLM2-135M on the device."""
+    place = str(unpacked(SMALLEST, options.models))
+    return load_model(ModelSpec(id=place, name="SmolLM2-135M", dtype=dtype, device=device or options.device))
+
+
+def wait(device: str) -> None:
+    """Until the device has done what it was given."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+@check.step("models")
+def examined(options: Options, work: Path) -> Figures:
+    """The self-test."""
+    from anchorscope import doctor
+
+    return {
+        dtype: {
+            one.name: one.detail if one.passed else f"{one.passed}: {one.detail}" for one in doctor(on(options, dtype))
+        }
+        for dtype in get_args(Dtype)
+    }
+
+
+@check.step("models")
+def same_numbers(options: Options, work: Path) -> Figures:
+    """The largest difference from the CPU, relative, of each operation in float32; 0 means the same bytes."""
+    ours, expected = Patient(on(options, "float32")), Patient(on(options, "float32", "cpu"))
+    return {name: largest_difference(act(ours), act(expected)) for name, act in OPERATIONS.items() if name != "doctor"}
+
+
+@check.step("models")
+def speed(options: Options, work: Path) -> Figures:
+    """Seconds of a sweep over all conditions, beside one plain pass over the same samples, in turns."""
+    passes = FakePasses(on(options, "bfloat16"), 64, evidence=False)
+    seconds: dict[str, list[float]] = {"sweep": [], "bare": []}
+    acts: dict[str, Callable[[], None]] = {"sweep": passes.traces, "bare": passes.bare}
+    for turn in range(ROUNDS + 1):
+        for name, act in acts.items():
+            wait(options.device)
+            start = time.perf_counter()
+            with torch.inference_mode():
+                act()
+            wait(options.device)
+            if turn:  # the first warms up
+                seconds[name].append(time.perf_counter() - start)
+    ratios = [sweep / bare for sweep, bare in zip(seconds["sweep"], seconds["bare"], strict=True)]
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return {**medians, "sweep / bare": statistics.median(ratios), "from": min(ratios), "to": max(ratios)}
+
+
+@check.step("models")
+def memory(options: Options, work: Path) -> Figures:
+    """Bytes of one batch beside the weights: as the device counts them, as tensors count, and as the formula says."""
+    passes = FakePasses(on(options, "bfloat16"), 16)
+    slots = max(sum(len(stream.ids) for stream in passes.passes.streams(sample)) for sample in passes.samples)
+    _ = passes.tracer._prefix
+    figures: Figures = {"predicted": passes.count * passes.budget.cost(slots) / MARGIN}
+    if options.device.startswith("cuda"):
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        passes.traces()
+        figures["measured"] = torch.cuda.max_memory_allocated() - before
+    with torch.no_grad():
+        figures["counted"] = max(peak_of(passes).values())
+    return figures
+
+
+@check.step("data", "models", "vllm_python")
+def vllm(options: Options, work: Path) -> Figures:
+    """Greedy answers of both backends, and their speed."""
+    return dict(backends.greedy(options, work))
+
+
+@check.step("data", "models")
+def study(options: Options, work: Path) -> Figures:
+    """A small study from questions to charts, with evidence: how long, and what it says."""
+    known = options.study_model == SMALLEST
+    model = {"id": str(unpacked(SMALLEST, options.models)) if known else options.study_model, "name": "model",
+             "dtype": options.study_dtype, "device": options.device}  # fmt: skip
+    path = study_on_files(
+        work / "gpu-day.yaml", [model], options.data, {"triviaqa": options.questions},
+        traces={"max_wrong": 100, "attention_samples": 20}, probes={"repeats": 1, "resamples": 300, "refit": []},
+        evidence={"questions": 50, "answers": 4, "saliency_samples": 20, "other_prompts": 1, "donors": 2},
+    )  # fmt: skip
+    start = time.perf_counter()
+    subprocess.run([*COMMAND, "run", path, "--runs", str(work / "runs")], check=True)
+    seconds = time.perf_counter() - start
+    told = [*COMMAND, "describe", str(work / "runs" / "gpu-day")]
+    words = subprocess.run(told, check=True, capture_output=True, text=True).stdout
+    return {"model": options.study_model, "seconds": round(seconds), "described": words.splitlines()[:20]}
+
+
+check.option("--device", "Use this device", "cuda")
+check.option("--study-model", "Carry out the small study with this model, by its id on the hub", SMALLEST)
+check.option("--study-dtype", "Carry out the small study in this dtype", "bfloat16")
+check.option("--questions", "Ask this many questions in the small study", 400)
+check.option("--page", "Write the figures to this page", metavar="FILE", type=Path)
+
+
+def page(figures: Figures, device: str) -> str:
+    """The figures as a page."""
+    here = torch.cuda.get_device_name() if device.startswith("cuda") else f"{platform.processor()} (no GPU)"
+    lines = [
+        f"# A day with {here}",
+        "",
+        f"torch {torch.__version__}, Python {platform.python_version()}. Made by `make gpu-day`.",
+        "",
+    ]
+    for name, values in figures.items():
+        lines += [
+            f"## {name.replace('_', ' ').capitalize()}",
+            "",
+            "```json",
+            json.dumps(values, indent=1, ensure_ascii=False),
+            "```",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    options: Any = check._parsed(None)[0]
+    if options.page:
+        check.judge(lambda figures: options.page.write_text(page(figures, options.device), encoding="utf-8") and None)
+    check()
+    sys.exit(0)

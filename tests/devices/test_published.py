@@ -1,0 +1,35 @@
+"""Published models at their real size, on GPUs that are not there; checks/accelerators.py takes all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from anchorscope.traces.budget import MARGIN
+from helpers.compiled import NoCompilerError
+from helpers.fake import fake_gpus, fake_model
+from helpers.fake.passes import THROUGH, FakePasses, peak_of
+from tiny import tiny_tokenizer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiler() -> None:
+    try:
+        with fake_gpus():
+            pass
+    except NoCompilerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen3-8b"])
+def test_the_formula_is_never_below_what_a_batch_takes_and_within_15_percent(name: str):
+    with fake_gpus():
+        passes = FakePasses(fake_model(name, 1, None))
+        slots = max(sum(len(stream.ids) for stream in passes.passes.streams(sample)) for sample in passes.samples)
+        counted = peak_of(passes)["cuda:0"]
+        assert 1 <= passes.count * passes.budget.cost(slots) / MARGIN / counted <= 1.15
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer")  # accelerate does, to see which weights are shared
+def test_traces_go_through_over_two_gpus():
+    with fake_gpus():
+        THROUGH["traces"](FakePasses(fake_model("qwen3-8b", 2, tiny_tokenizer()), 2))
