@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from anchorscope.traces.budget import MARGIN
 from helpers.steps import Check, Figures, Options, use_tests
 
 use_tests()
@@ -56,7 +55,7 @@ def mistakes(options: Options, work: Path) -> Figures:
 
     pretend.install()
     by_place = patients(save_tiny("llama", work / "llama"))
-    said = {mistake.what: noticed(mistake, by_place)[0] for mistake in MISTAKES}
+    said = {mistake.what: noticed(mistake, by_place) for mistake in MISTAKES}
     for what, words in said.items():
         print(f"{what:46} {words}")
     return {"planted": len(said), "noticed": sum(words is not None for words in said.values()), "said": said}
@@ -92,9 +91,8 @@ def _went(through: Callable[[FakePasses], None], passes: FakePasses) -> str:
 
 def _memory(passes: FakePasses) -> Figures:
     """Megabytes of one batch."""
-    slots = max(sum(len(stream.ids) for stream in passes.passes.streams(sample)) for sample in passes.samples)
     counted = max(bytes for device, bytes in peak_of(passes).items() if device.startswith("cuda"))
-    predicted = passes.count * passes.budget.cost(slots) / MARGIN
+    predicted = passes.predicted
     return {
         "counted_mb": round(counted / 1e6, 1),
         "predicted_mb": round(predicted / 1e6, 1),

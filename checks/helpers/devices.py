@@ -110,8 +110,8 @@ MISTAKES = (
 )  # fmt: skip
 
 
-def noticed(mistake: Mistake, by_place: Mapping[str, Patient]) -> tuple[str | None, bool]:
-    """What the device says to a mistake, None if nothing; and whether the CPU lets it pass."""
+def noticed(mistake: Mistake, by_place: Mapping[str, Patient]) -> str | None:
+    """What the device says to a mistake, None if nothing. The CPU must let it pass: else its error is raised."""
     operation = OPERATIONS[mistake.operation]
 
     def fresh(place: str) -> Patient:
@@ -122,5 +122,5 @@ def noticed(mistake: Mistake, by_place: Mapping[str, Patient]) -> tuple[str | No
         try:
             operation(fresh(mistake.place))
         except Exception as error:  # noqa: BLE001 torch has several
-            return str(error).splitlines()[0], True
-    return None, True
+            return str(error).splitlines()[0]
+    return None

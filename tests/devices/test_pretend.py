@@ -85,8 +85,7 @@ def test_the_doctor_finds_models_healthy_there(kind: str, tmp_path: Path):
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.what for mistake in MISTAKES])
 def test_a_planted_mistake_is_noticed_there_and_not_on_the_cpu(llama: dict[str, Patient], mistake: Mistake):
-    said, passed_on_cpu = noticed(mistake, llama)
-    assert passed_on_cpu
+    said = noticed(mistake, llama)
     assert said is not None
     assert "device" in said
 

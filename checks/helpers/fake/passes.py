@@ -23,7 +23,7 @@ from anchorscope.questions.record import Question
 from anchorscope.spans.record import Spans
 from anchorscope.spans.samples import Sample
 from anchorscope.study import EvidenceSpec, TraceSpec
-from anchorscope.traces.budget import Budget
+from anchorscope.traces.budget import MARGIN
 from anchorscope.traces.listening import Listening
 from anchorscope.traces.passes import Passes, Patch
 from anchorscope.traces.saliency import saliencies
@@ -94,9 +94,11 @@ class FakePasses:
         return Passes(spec, self.shared, self.tracer.layers, evidence, closing=9, bos=0, patches=patches)
 
     @property
-    def budget(self) -> Budget:
-        """What the formula says that a sample takes."""
-        return budget_of(self.tracer, self.passes, [self.passes.streams(sample) for sample in self.samples])
+    def predicted(self) -> float:
+        """Bytes that the formula says a batch of all samples takes, without its margin for holes."""
+        rows = [self.passes.streams(sample) for sample in self.samples]
+        slots = max(sum(len(stream.ids) for stream in row) for row in rows)
+        return self.count * budget_of(self.tracer, self.passes, rows).cost(slots) / MARGIN
 
     # --- what goes through
 

@@ -79,14 +79,14 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None, on: str |
 
 def _fits(model: str, needed: float, devices: int, machine: Machine, on: str | None) -> str:
     """Whether a replica fits the device that was named, or this machine."""
-    name = f"a {on}" if on else "this machine"
+    name = f"one {on}" if on else "this machine"
     text = f"{model}: a replica needs {size_of(int(needed))}"
     if not devices:
         return f"{text}."
     of = f"{name} ({size_of(int(machine.memory))})"
     if devices == 1:
         return f"{text}, which fits {of}."
-    more = f"{devices} of them do, with device_map: auto." if "(cpu" not in machine.name else ""
+    more = f"{devices} of them hold it, with device_map: auto." if "(cpu" not in machine.name else ""
     return f"{text}, which does not fit {of}. {more}".rstrip()
 
 
