@@ -157,9 +157,10 @@ verify-accelerators:
 
 # an hour with a rented GPU (checks/gpu_day.md); DEVICE=cpu tries the steps without one
 DEVICE ?= cuda
+DTYPE ?= bfloat16
 STUDY_MODEL ?= smollm2-135m
 gpu-day:
-	$(call measure,gpu_day,DATA MODELS,VLLM_PYTHON) --device $(DEVICE) --study-model $(STUDY_MODEL) --page results/gpu-day.md
+	$(call measure,gpu_day,DATA MODELS,VLLM_PYTHON) --device $(DEVICE) --dtype $(DTYPE) --study-model $(STUDY_MODEL) --page results/gpu-day.md
 
 bench:
 	$(call need,DATA MODELS)$(PYTHON) benchmarks/bench.py $(call given,DATA MODELS PEERS_PYTHON)

@@ -12,6 +12,7 @@ how kernels round, and what a real allocator does when memory runs out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,23 @@ from helpers import pretend  # noqa: E402
 from helpers.device_operations import OPERATIONS  # noqa: E402
 from helpers.devices import MISTAKES, differences, noticed, patients  # noqa: E402
 from helpers.fake import PUBLISHED, fake_gpus, fake_model  # noqa: E402
-from helpers.fake.passes import THROUGH, FakePasses, flops_of, peak_of  # noqa: E402
+from anchorscope.study import AnswerSpec, TraceSpec  # noqa: E402
+from helpers.fake.passes import (  # noqa: E402
+    LONGEST,
+    THROUGH,
+    FakePasses,
+    flops_of,
+    peak_of,
+    peak_of_answers,
+)
 
 check = Check(__doc__)
+SWEPT = 256  # samples of a sweep
+SWEEPS = {
+    "clean and knockout": TraceSpec(conditions=["clean", "knockout"]),
+    "all conditions": TraceSpec(),
+}
+BATCH_TOKENS = AnswerSpec().batch_tokens
 SIZES = {"traces with evidence": (16, True), "traces": (24, False)}  # samples; whether evidence is asked for
 
 
@@ -73,9 +88,13 @@ def published(options: Options, work: Path) -> Figures:
             with fake_gpus():
                 loaded = fake_model(name, gpus, tokenizer)
                 row: Figures = {what: _went(through, FakePasses(loaded, 4)) for what, through in THROUGH.items()}
-                for what, size in SIZES.items() if gpus == 1 else ():
-                    passes = FakePasses(loaded, *size)
-                    row[what] = _memory(passes)
+                if gpus == 1:
+                    for what, (samples, evidence) in SIZES.items():
+                        passes = FakePasses(loaded, samples, evidence)
+                        row[what] = _memory(peak_of(passes), passes.predicted)
+                    passes = FakePasses(loaded, BATCH_TOKENS // (model.prompt.own + LONGEST), size=model.prompt)
+                    row["answers"] = _memory(peak_of_answers(passes), passes.predicted_of_answers)
+                    row["saliency, on the CPU"] = _went(FakePasses.saliency, FakePasses(fake_model(name, 0, None), 4))
             out[f"{model.id}, {gpus} GPU{'s' * (gpus > 1)}"] = row
             print(f"{model.id:26} {gpus} GPUs  {row}", flush=True)
     return out
@@ -89,10 +108,9 @@ def _went(through: Callable[[FakePasses], None], passes: FakePasses) -> str:
     return "went through"
 
 
-def _memory(passes: FakePasses) -> Figures:
+def _memory(peak: Counter[str], predicted: float) -> Figures:
     """Megabytes of one batch."""
-    counted = max(bytes for device, bytes in peak_of(passes).items() if device.startswith("cuda"))
-    predicted = passes.predicted
+    counted = max(size for device, size in peak.items() if device.startswith("cuda"))
     return {
         "counted_mb": round(counted / 1e6, 1),
         "predicted_mb": round(predicted / 1e6, 1),
@@ -102,15 +120,17 @@ def _memory(passes: FakePasses) -> Figures:
 
 @check.step()
 def flops(options: Options, work: Path) -> Figures:
-    """What a sweep takes, beside a plain pass over the same samples."""
+    """What a sweep takes, beside a plain pass over the same samples, and beside the least possible."""
     out: Figures = {}
     for name, model in PUBLISHED.items():
-        with fake_gpus():
-            passes = FakePasses(fake_model(name, 1, None), 16, evidence=False)
-            _ = passes.tracer._prefix
-            sweep, bare = flops_of(passes.traces), flops_of(passes.bare)
-        out[model.id] = {"sweep_tflop": sweep / 1e12, "bare_tflop": bare / 1e12, "sweep / bare": round(sweep / bare, 3)}
-        print(f"{model.id:26} {out[model.id]}", flush=True)
+        row: Figures = {}
+        for what, spec in SWEEPS.items():
+            with fake_gpus():
+                passes = FakePasses(fake_model(name, 1, None), SWEPT, False, model.prompt, spec)
+                sweep, bare, floor = flops_of(passes.traces), flops_of(passes.bare), passes.floor
+            row[what] = {"sweep / bare": sweep / bare, "sweep / floor": sweep / floor, "bare_tflop": bare / 1e12}
+        out[model.id] = row
+        print(f"{model.id:26} {row}", flush=True)
     return out
 
 

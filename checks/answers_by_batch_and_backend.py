@@ -74,11 +74,21 @@ def batches(options: Options, work: Path) -> Figures:
 # --- against vLLM
 
 
-def by_vllm(python: str, what: str, place: Path, prompter: Prompter, prompts: Prompts, work: Path) -> Figures:
+def by_vllm(
+    python: str,
+    what: str,
+    place: Path,
+    prompter: Prompter,
+    prompts: Prompts,
+    work: Path,
+    dtype: str = "bfloat16",
+    compiled: bool = False,
+) -> Figures:
     """What helpers/vllm_answers.py prints, run by a Python with vLLM."""
     task = {
         "shared_ids": prompter.shared_ids, "prompts": prompts, "limit": LIMIT, "budget": BUDGET, "answers": ANSWERS,
         "cooler": some(range(len(prompts))), "temperature": COOLER,
+        "dtype": dtype, "compiled": compiled,
     }  # fmt: skip
     (work / "task.json").write_text(json.dumps(task))
     script = Path(__file__).resolve().parent / "helpers" / "vllm_answers.py"

@@ -4,9 +4,9 @@
 
 checks/gpu_day.md says how to spend an hour with a rented GPU. With `--device cpu` everything runs without one. Steps:
 `examined` lets the doctor look at SmolLM2-135M on the device, in float32 and bfloat16; `same_numbers` compares whatever
-touches a model with the CPU; `speed` times a sweep over all conditions beside one plain pass, in bfloat16; `memory`
-compares the peak of a batch with what the plan of batches assumes; `vllm` compares greedy answers with vLLM's;
-`study` carries out a small study. `--page` writes the figures as a page to commit.
+touches a model with the CPU; `speed` times a sweep over all conditions beside one plain pass; `memory` compares the
+peak of a batch with what the plan of batches assumes; `vllm` compares greedy answers with vLLM's, as it is written and
+compiled; `study` carries out a small study. `--page` writes the figures as a page to commit.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from anchorscope.models.load import Model, load_model
 from anchorscope.study import ModelSpec
 from helpers.device_operations import OPERATIONS, Patient, largest_difference
 from helpers.fake.passes import FakePasses, peak_of
+from helpers.models import loaded
 from helpers.runs import study_on_files
 from helpers.steps import COMMAND, Check, Figures, Options
 from weights import unpacked
@@ -74,7 +75,7 @@ def same_numbers(options: Options, work: Path) -> Figures:
 @check.step("models")
 def speed(options: Options, work: Path) -> Figures:
     """Seconds of a sweep over all conditions, beside one plain pass over the same samples, in turns."""
-    passes = FakePasses(on(options, "bfloat16"), 64, evidence=False)
+    passes = FakePasses(on(options, options.dtype), 64, evidence=False)
     seconds: dict[str, list[float]] = {"sweep": [], "bare": []}
     acts: dict[str, Callable[[], None]] = {"sweep": passes.traces, "bare": passes.bare}
     for turn in range(ROUNDS + 1):
@@ -94,7 +95,7 @@ def speed(options: Options, work: Path) -> Figures:
 @check.step("models")
 def memory(options: Options, work: Path) -> Figures:
     """Bytes of one batch beside the weights: as the device counts them, as tensors count, and as the formula says."""
-    passes = FakePasses(on(options, "bfloat16"), 16)
+    passes = FakePasses(on(options, options.dtype), 16)
     _ = passes.tracer._prefix
     figures: Figures = {"predicted": passes.predicted}
     if options.device.startswith("cuda"):
@@ -109,8 +110,16 @@ def memory(options: Options, work: Path) -> Figures:
 
 @check.step("data", "models", "vllm_python")
 def vllm(options: Options, work: Path) -> Figures:
-    """Greedy answers of both backends, and their speed."""
-    return dict(backends.greedy(options, work))
+    """Greedy answers of transformers and of vLLM, as it is written and compiled, and their speed."""
+    place = unpacked(SMALLEST, options.models)
+    _, prompter = loaded(place, weights=False)
+    prompts = backends.prompts_of(prompter, options.data, 1_000, options.questions)
+    return {
+        mode: backends.by_vllm(
+            options.vllm_python, "greedy", place, prompter, prompts, work, options.dtype, mode == "compiled"
+        )
+        for mode in ("as it is written", "compiled")
+    }
 
 
 @check.step("data", "models")
@@ -118,7 +127,7 @@ def study(options: Options, work: Path) -> Figures:
     """A small study from questions to charts, with evidence: how long, and what it says."""
     known = options.study_model == SMALLEST
     model = {"id": str(unpacked(SMALLEST, options.models)) if known else options.study_model, "name": "model",
-             "dtype": options.study_dtype, "device": options.device}  # fmt: skip
+             "dtype": options.dtype, "device": options.device}  # fmt: skip
     path = study_on_files(
         work / "gpu-day.yaml", [model], options.data, {"triviaqa": options.questions},
         traces={"max_wrong": 100, "attention_samples": 20}, probes={"repeats": 1, "resamples": 300, "refit": []},
@@ -134,8 +143,8 @@ def study(options: Options, work: Path) -> Figures:
 
 check.option("--device", "Use this device", "cuda")
 check.option("--study-model", "Carry out the small study with this model, by its id on the hub", SMALLEST)
-check.option("--study-dtype", "Carry out the small study in this dtype", "bfloat16")
-check.option("--questions", "Ask this many questions in the small study", 400)
+check.option("--dtype", "Use this dtype for speed, memory, vLLM and the study", "bfloat16")
+check.option("--questions", "Ask this many questions of vLLM and in the small study", 400)
 check.option("--page", "Write the figures to this page", metavar="FILE", type=Path)
 
 

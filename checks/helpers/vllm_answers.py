@@ -29,7 +29,7 @@ def greedy(model: Any, task: dict[str, Any]) -> dict[str, Any]:
     prompts, limit = task["prompts"], task["limit"]
     backends: dict[str, Any] = {
         "transformers": Generator(model, task["shared_ids"], limit, task["budget"]),
-        "vllm": VllmGenerator(model, limit, enforce_eager=True, max_model_len=512),
+        "vllm": VllmGenerator(model, limit, enforce_eager=not task["compiled"], max_model_len=512),
     }
     seconds: dict[str, list[float]] = {name: [] for name in backends}
     answers: dict[str, list[list[int]]] = {}
@@ -81,9 +81,10 @@ def main() -> None:
     from anchorscope import ModelSpec
     from anchorscope.models.load import load_model
 
-    what, folder, task = sys.argv[1:]
-    model = load_model(ModelSpec(id=folder, name="m", dtype="bfloat16"), weights=what == "greedy")
-    print(json.dumps((greedy if what == "greedy" else sampled)(model, json.loads(Path(task).read_text()))))
+    what, folder, file = sys.argv[1:]
+    task = json.loads(Path(file).read_text())
+    model = load_model(ModelSpec(id=folder, name="m", dtype=task["dtype"]), weights=what == "greedy")
+    print(json.dumps((greedy if what == "greedy" else sampled)(model, task)))
 
 
 if __name__ == "__main__":

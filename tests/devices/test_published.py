@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from helpers.compiled import NoCompilerError
-from helpers.fake import fake_gpus, fake_model
-from helpers.fake.passes import THROUGH, FakePasses, peak_of
+from helpers.fake import PUBLISHED, fake_gpus, fake_model
+from helpers.fake.passes import THROUGH, FakePasses, peak_of, peak_of_answers
 from tiny import tiny_tokenizer
 
 
@@ -24,6 +24,13 @@ def test_the_formula_is_never_below_what_a_batch_takes_and_within_15_percent(nam
     with fake_gpus():
         passes = FakePasses(fake_model(name, 1, None))
         assert 1 <= passes.predicted / peak_of(passes)["cuda:0"] <= 1.15
+        answered = FakePasses(passes.model, 100, size=PUBLISHED[name].prompt)
+        assert 1 <= answered.predicted_of_answers / peak_of_answers(answered)["cuda:0"] <= 1.15
+
+
+def test_saliency_goes_through_at_real_size():
+    with fake_gpus():
+        FakePasses(fake_model("llama-3.2-1b", 0, None), 4).saliency()
 
 
 @pytest.mark.filterwarnings("ignore:Accessing the data pointer")  # accelerate does, to see which weights are shared

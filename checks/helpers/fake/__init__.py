@@ -1,8 +1,12 @@
 """Published models at their real size, on GPUs that are not there.
 
 torch's FakeTensorMode computes shapes, dtypes and devices, and no numbers. A tensor on the wrong device raises, and 32
-billion parameters take no memory. It cannot follow a branch that a number decides: where generation asks which rows
-have ended, or whether all logits are finite.
+billion parameters take no memory. What it cannot do:
+
+- follow a branch that a number decides: generation asks which rows have ended, and whether all logits are finite;
+- go backward on a GPU that is not there: torch's autograd asks it for its streams. Saliency goes through on the CPU;
+- go with inference mode, which is taken off here;
+- tell weights that are shared: a model whose head is its embeddings cannot be put over several GPUs.
 """
 
 from __future__ import annotations
@@ -19,8 +23,10 @@ from types import FunctionType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import numpy as np
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from numpy.typing import NDArray
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -35,6 +41,17 @@ ALIGNED = 16  # numbers
 BLOCK = 512  # bytes: CUDA's allocator gives memory in multiples of these
 
 
+class PromptSize(NamedTuple):
+    """Tokens of a question of TriviaQA in a study's prompt, by SmolLM2's tokenizer."""
+
+    shared: int = 69
+    """Those that all questions begin with."""
+    own: int = 24
+    """The question and what follows it."""
+    answer: int = 6
+    """The answer."""
+
+
 class Published(NamedTuple):
     """A published model: what its configuration file says."""
 
@@ -46,6 +63,11 @@ class Published(NamedTuple):
     """On how many 80 GB GPUs the study that comes with the package puts it."""
     config: dict[str, Any]
     """Sizes."""
+
+    @property
+    def prompt(self) -> PromptSize:
+        """In its study: four examples, with Qwen3 in a chat that does not think."""
+        return PromptSize(114, 31) if self.family == "qwen3" else PromptSize()
 
 
 _LLAMA = {"vocab_size": 128256, "intermediate_size": 8192, "num_key_value_heads": 8, "tie_word_embeddings": True,
@@ -82,8 +104,18 @@ def fake_gpus() -> Iterator[None]:
         stack.enter_context(_without_inference_mode())
         stack.enter_context(patch.object(torch.nn.functional, "scaled_dot_product_attention", _attention))
         stack.enter_context(patch.object(attention, "scaled_dot_product_attention", _attention))
+        stack.enter_context(patch.object(torch.Tensor, "numpy", _numpy))
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         yield
+
+
+def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    """Zeros, as there are no numbers; from the CPU alone, as ever."""
+    if not isinstance(tensor, FakeTensor):
+        return np.asarray(tensor.detach())
+    if tensor.device.type != "cpu":
+        raise TypeError(f"can't convert {tensor.device} device type tensor to numpy")
+    return np.zeros(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
 def _attention(
@@ -127,7 +159,7 @@ def _without_inference_mode() -> Iterator[None]:
 
 
 def fake_model(name: str, gpus: int, tokenizer: Any) -> Model:
-    """A published model in bfloat16, over so many GPUs. Call it, and use it, within `fake_gpus`.
+    """A published model in bfloat16, over so many GPUs (0: on the CPU). Call it, and use it, within `fake_gpus`.
 
     The tokenizer is another one: its tokens are the first of the model's vocabulary.
     """
@@ -139,14 +171,16 @@ def fake_model(name: str, gpus: int, tokenizer: Any) -> Model:
     layers = config.num_hidden_layers
     with torch.device("meta"):
         network = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa").eval()
-    last = 0 if config.tie_word_embeddings else gpus - 1
-    places = {"model.embed_tokens": 0, "model.rotary_emb": 0, "model.norm": gpus - 1, "lm_head": last}
-    places |= {f"model.layers.{i}": i * gpus // layers for i in range(layers)}
-    for part, number in places.items():
-        _put(network.get_submodule(part), f"cuda:{number}")
+    devices = [f"cuda:{number}" for number in range(gpus)] or ["cpu"]
+    first, last = devices[0], devices[-1]
+    head = first if config.tie_word_embeddings else last
+    places = {"model.embed_tokens": first, "model.rotary_emb": first, "model.norm": last, "lm_head": head}
+    places |= {f"model.layers.{i}": devices[i * len(devices) // layers] for i in range(layers)}
+    for part, device in places.items():
+        _put(network.get_submodule(part), device)
     network.tie_weights()
     if gpus > 1:
-        network = dispatch_model(network, {part: f"cuda:{number}" for part, number in places.items()}, force_hooks=True)
+        network = dispatch_model(network, places, force_hooks=True)
     source = ModelSource("folder", name, None, published.family, layers, config.hidden_size, config.num_attention_heads)
     spec = ModelSpec(id=published.id, name=name, dtype="bfloat16")
     return Model(spec, source, network, tokenizer, sites_of(published.family), published.family == "llama", {})

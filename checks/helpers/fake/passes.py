@@ -1,7 +1,4 @@
-"""Passes at a published model's real size: what they are made of, and what they take.
-
-Samples have as many tokens as those of TriviaQA in the studies' prompts: some shared ones, the question, the answer.
-"""
+"""Passes at a published model's real size: what they are made of, and what they take."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from anchorscope.answers.generate import Generator, _Steps
 from anchorscope.answers.record import Answer
+from anchorscope.cost.model_shape import shape_of
 from anchorscope.grades.record import Graded
 from anchorscope.models.load import Model
 from anchorscope.questions.record import Question
@@ -29,29 +27,27 @@ from anchorscope.traces.passes import Passes, Patch
 from anchorscope.traces.saliency import saliencies
 from anchorscope.traces.sweep import budget_of, trace_samples
 from anchorscope.traces.tracer import Read, Tracer
-from helpers.fake import Alive
+from helpers.fake import Alive, PromptSize
 
-SHARED, QUESTION, ANSWER = 69, 24, 6  # tokens, by SmolLM2's tokenizer
 EXACT = 5
 LONGEST = 24
 
 
-def made_up_sample(number: int) -> Sample:
+def made_up_sample(number: int, size: PromptSize) -> Sample:
     """A sample whose tokens mean nothing."""
-    own = QUESTION
     random = np.random.default_rng(number)
-    prompt, answer = (random.integers(3, 250, count).tolist() for count in (own, ANSWER))
-    begin = SHARED + own
-    end = begin + ANSWER
+    prompt, answer = (random.integers(3, 250, count).tolist() for count in (size.own, size.answer))
+    begin = size.shared + size.own
+    end = begin + size.answer
     spans: dict[str, Any] = {name: [] for name in Spans.__dataclass_fields__}
     spans |= {"id": str(number), "dropped": None, "answer": [begin, end], "final": end - 1, "prompt_last": begin - 1}
-    spans |= {"prefix": [0, SHARED], "question": [SHARED, begin - 2], "cue": [begin - 2, begin]}
-    spans["exact_question"] = [SHARED + 2 * place for place in range(EXACT)]
-    others = [SHARED + 2 * place + 1 for place in range(EXACT)]
+    spans |= {"prefix": [0, size.shared], "question": [size.shared, begin - 2], "cue": [begin - 2, begin]}
+    spans["exact_question"] = [size.shared + 2 * place for place in range(EXACT)]
+    others = [size.shared + 2 * place + 1 for place in range(EXACT)]
     for name in ("question", "random"):
         spans |= {f"control_{name}_exact": spans["exact_question"], f"control_{name}_control": others}
     spans |= {"exact_answer": [end - 2, end - 1], "answer_last": end - 1}
-    said = Answer(str(number), None, prompt, answer, [0.0] * ANSWER, "", True, True, None)
+    said = Answer(str(number), None, prompt, answer, [0.0] * size.answer, "", True, True, None)
     grade = Graded(str(number), "right", "grader", None, None, None, None)
     return Sample(Question.asked(str(number), ["a"]), said, grade, Spans(**spans))
 
@@ -66,32 +62,36 @@ class FakePasses:
     """Samples."""
     evidence: bool = True
     """Whether donors, the mirror and the support of answers go through too."""
+    size: PromptSize = PromptSize()
+    """Of each sample."""
+    spec: TraceSpec = TraceSpec()
+    """Which conditions, of which sites."""
 
     @cached_property
     def samples(self) -> list[Sample]:
         """All samples."""
-        return [made_up_sample(number) for number in range(self.count)]
+        return [made_up_sample(number, self.size) for number in range(self.count)]
 
     @cached_property
     def shared(self) -> list[int]:
         """The tokens that all begin with."""
-        return list(range(3, 3 + SHARED))
+        return list(range(3, 3 + self.size.shared))
 
     @cached_property
     def tracer(self) -> Tracer:
         """Reads the site that studies read."""
-        return Tracer(self.model, self.shared, TraceSpec().sites)
+        return Tracer(self.model, self.shared, self.spec.sites)
 
     @cached_property
     def passes(self) -> Passes:
         """What is computed of each sample."""
-        spec, evidence = TraceSpec(), EvidenceSpec() if self.evidence else None
+        evidence = EvidenceSpec() if self.evidence else None
         patches: dict[str, dict[str, Patch]] = {}
         for sample in self.samples if evidence else ():
             places = tuple(sample.spans.exact_question)
             names = [*evidence.patched, "patched_control"] if evidence else []
             patches[sample.question.id] = {name: Patch(places, (7,) * len(places)) for name in names}
-        return Passes(spec, self.shared, self.tracer.layers, evidence, closing=9, bos=0, patches=patches)
+        return Passes(self.spec, self.shared, self.tracer.layers, evidence, closing=9, bos=0, patches=patches)
 
     @property
     def predicted(self) -> float:
@@ -100,11 +100,25 @@ class FakePasses:
         slots = max(sum(len(stream.ids) for stream in row) for row in rows)
         return self.count * budget_of(self.tracer, self.passes, rows).cost(slots) / MARGIN
 
+    @property
+    def predicted_of_answers(self) -> float:
+        """Bytes that the formula says all prompts take that are answered together."""
+        shape = shape_of(self.model.network.config, 2)
+        return shape.answering(self.count, self.size.shared, self.size.own, LONGEST)
+
+    @property
+    def floor(self) -> float:
+        """FLOPs that no exact way can do without: of each distinct token and condition, with the keys that it sees."""
+        shape = shape_of(self.model.network.config, 2)
+        ranges = [range(self.size.shared)]
+        ranges += [range(s.start, s.end) for sample in self.samples for s in self.passes.streams(sample)]
+        return sum(shape.flops(1, place + 1) for places in ranges for place in places)
+
     # --- what goes through
 
     def traces(self) -> None:
         """All conditions of the samples."""
-        trace_samples(self.tracer, self.samples, self.passes.spec, self.passes)
+        trace_samples(self.tracer, self.samples, self.spec, self.passes)
 
     def bare(self) -> None:
         """The samples themselves, as one plain pass with nothing shared and nothing cut would have them."""
@@ -121,7 +135,7 @@ class FakePasses:
         generator = Generator(self.model, self.shared, LONGEST, 8192)
         rows = [sample.answer.prompt_ids for sample in self.samples]
         slots = {row: row for row in range(len(rows))}
-        with Listening(self.model, TraceSpec().sites) as heard:
+        with Listening(self.model, self.spec.sites) as heard:
             heard.start(range(len(rows)))
             ids, mask, positions = generator._lay_out(rows)
             steps = _Steps(generator, generator._cache(len(rows), ids.shape[1] + LONGEST), mask)
@@ -145,9 +159,8 @@ class FakePasses:
 THROUGH: dict[str, Callable[[FakePasses], None]] = {
     "traces": FakePasses.traces,
     "prompts and one token, heard": FakePasses.answers,
-    "saliency": FakePasses.saliency,
 }
-"""What every published model goes through."""
+"""What goes through on GPUs. `saliency` goes backward, for which there must be a real one, or the CPU."""
 
 
 def peak_of(passes: FakePasses) -> Counter[str]:
@@ -163,6 +176,14 @@ def peak_of(passes: FakePasses) -> Counter[str]:
     alive = Alive(passes.model.network)
     with alive:
         tracer.with_support(rows, reads, said) if said else tracer(rows, reads)
+    return alive.peak
+
+
+def peak_of_answers(passes: FakePasses) -> Counter[str]:
+    """The most bytes that all prompts take which are answered together, beside the weights."""
+    alive = Alive(passes.model.network)
+    with alive:
+        passes.answers()
     return alive.peak
 
 

@@ -22,13 +22,20 @@ SOURCE = Path(__file__).with_name("device.cpp")
 
 @lru_cache(maxsize=1)
 def install() -> None:
-    """Make the devices known to torch, for as long as this process lives."""
+    """Make the devices known to torch, for as long as this process lives, and before its first backward pass.
+
+    Torch starts a thread for every device at the first backward pass, and none for a device it meets later.
+    """
     code = compiled(NAME, SOURCE)
     backend.rename_privateuse1_backend(NAME)
     register: Any = torch._register_device_module
     register(NAME, _module(code))
     backend.generate_methods_for_privateuse1_backend()
     code.install()
+    try:
+        torch.ones(1, device=f"{NAME}:{code.DEVICES - 1}", requires_grad=True).sum().backward()
+    except RuntimeError as error:
+        raise RuntimeError(f"install {NAME} before the first backward pass of this process") from error
 
 
 def _module(code: Any) -> Any:

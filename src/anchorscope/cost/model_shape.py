@@ -72,6 +72,17 @@ class ModelShape:
         """Bytes of the keys and values of one token."""
         return 2 * self.layers * self.keys * self.size
 
+    def answering(self, rows: float, before: float, own: float, longest: int) -> float:
+        """Bytes, beside the weights, of so many rows that are answered together, with the states that are heard.
+
+        A row has tokens before, which all share, its own, and up to `longest` of the answer. Keys and values, the
+        residual stream and what is heard are there all along; MLPs, attention and logits come after one another.
+        """
+        stays = (before + own + longest) * self.cache + self.size * (4 * own + self.layers) * self.width
+        mlp = self.size * own * (self.width + self.matrices * self.inner)
+        attention = self.size * self.queries * (2 * (before + own) + 4 * own)  # keys and values, for all heads
+        return rows * (stays + max(mlp, attention, (self.size + 8) * self.vocabulary))
+
 
 def shape_of(config: Any, size: int) -> ModelShape:
     """The shape that a transformers configuration describes; `size`: bytes of a number."""

@@ -165,7 +165,7 @@ class _Costs:
             seconds = flops / self.machine.passes
         else:
             tokens, flops, seconds = self.written_answers(asked.questions, asked.questions, rows)
-        memory = shape.weights + rows * ((asked.sequence + spec.max_new_tokens) * shape.cache + 8 * shape.vocabulary)
+        memory = shape.weights + shape.answering(rows, asked.shared, asked.own, spec.max_new_tokens)
         return StageCost(
             "answers",
             self.shared_out(seconds, asked.questions, self.study.shard_rows),
