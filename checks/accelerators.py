@@ -25,7 +25,7 @@ from helpers import pretend  # noqa: E402
 from helpers.device_operations import OPERATIONS  # noqa: E402
 from helpers.devices import MISTAKES, differences, noticed, patients  # noqa: E402
 from helpers.fake import PUBLISHED, fake_gpus, fake_model  # noqa: E402
-from anchorscope.study import AnswerSpec, TraceSpec  # noqa: E402
+from anchorscope.study import AnswersSpec, TraceSpec  # noqa: E402
 from helpers.fake.passes import (  # noqa: E402
     LONGEST,
     THROUGH,
@@ -41,7 +41,7 @@ SWEEPS = {
     "clean and knockout": TraceSpec(conditions=["clean", "knockout"]),
     "all conditions": TraceSpec(),
 }
-BATCH_TOKENS = AnswerSpec().batch_tokens
+BATCH_TOKENS = AnswersSpec().batch_tokens
 SIZES = {"traces with evidence": (16, True), "traces": (24, False)}  # samples; whether evidence is asked for
 
 
