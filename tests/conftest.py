@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 settings.register_profile("any machine", deadline=None)  # a busy one stops for a second now and then
 settings.load_profile("any machine")
-# What takes longest is begun first, so that no process is left with it when the others are done. The pretend devices come
-# before all: torch counts devices at the first backward pass of a process, and knows of none that is added later.
+# What takes longest is begun first, so that no process is left with it when the others are done. The pretend devices
+# come before all: torch counts devices at the first backward pass of a process, and knows of none that is added later.
 LONG = (
     "devices/test_pretend.py", "whole", "run/test_ray.py", "hub", "run/test_stages.py", "figures", "run/test_demo.py",
     "run/test_on_s3.py",

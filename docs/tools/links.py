@@ -26,7 +26,7 @@ FENCE = re.compile(r"^```(\w+)[^\n]*?\bfile=(\S+)[^\n]*$", re.MULTILINE)
 def pages_elsewhere() -> list[str]:
     """Pages outside `docs/`, by their path in the repository."""
     results = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "results").rglob("*.md"))
-    return [FRONT, "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "checks/README.md", *results]
+    return [FRONT, "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "checks/README.md", "checks/gpu_day.md", *results]
 
 
 def site_path(path: str) -> str:

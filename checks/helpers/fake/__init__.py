@@ -95,6 +95,12 @@ def _install() -> None:
     compiled("fake_guard", Path(__file__).with_name("guard.cpp")).install()
 
 
+class _NoDevice(FakeTensorMode):  # type: ignore[no-untyped-call]
+    """Fake tensors, whatever devices this process knows: a pretend one makes no GPU."""
+
+    avoid_device_init = True
+
+
 @contextmanager
 def fake_gpus() -> Iterator[None]:
     """Within it, tensors have no numbers, and every CUDA device is there."""
@@ -105,7 +111,7 @@ def fake_gpus() -> Iterator[None]:
         stack.enter_context(patch.object(torch.nn.functional, "scaled_dot_product_attention", _attention))
         stack.enter_context(patch.object(attention, "scaled_dot_product_attention", _attention))
         stack.enter_context(patch.object(torch.Tensor, "numpy", _numpy))
-        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(_NoDevice(allow_non_fake_inputs=True))
         yield
 
 

@@ -62,9 +62,9 @@ class FakePasses:
     """Samples."""
     evidence: bool = True
     """Whether donors, the mirror and the support of answers go through too."""
-    size: PromptSize = PromptSize()
+    size: PromptSize = PromptSize()  # noqa: RUF009 — a value
     """Of each sample."""
-    spec: TraceSpec = TraceSpec()
+    spec: TraceSpec = TraceSpec()  # noqa: RUF009 — a value
     """Which conditions, of which sites."""
 
     @cached_property

@@ -33,7 +33,8 @@ def install() -> None:
     backend.generate_methods_for_privateuse1_backend()
     code.install()
     try:
-        torch.ones(1, device=f"{NAME}:{code.DEVICES - 1}", requires_grad=True).sum().backward()
+        last = torch.ones(1, device=f"{NAME}:{code.DEVICES - 1}", requires_grad=True)
+        torch.autograd.grad(last.sum(), last)
     except RuntimeError as error:
         raise RuntimeError(f"install {NAME} before the first backward pass of this process") from error
 
