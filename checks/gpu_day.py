@@ -34,6 +34,7 @@ from weights import unpacked
 
 check = Check(__doc__)
 ROUNDS = 5
+ANSWERED = 128  # questions that vLLM answers too
 SMALLEST = "smollm2-135m"
 
 
@@ -113,7 +114,7 @@ def vllm(options: Options, work: Path) -> Figures:
     """Greedy answers of transformers and of vLLM, as it is written and compiled, and their speed."""
     place = unpacked(SMALLEST, options.models)
     _, prompter = loaded(place, weights=False)
-    prompts = backends.prompts_of(prompter, options.data, 1_000, options.questions)
+    prompts = backends.prompts_of(prompter, options.data, 1_000, ANSWERED)
     return {
         mode: backends.by_vllm(
             options.vllm_python, "greedy", place, prompter, prompts, work, options.dtype, mode == "compiled"
@@ -144,7 +145,7 @@ def study(options: Options, work: Path) -> Figures:
 check.option("--device", "Use this device", "cuda")
 check.option("--study-model", "Carry out the small study with this model, by its id on the hub", SMALLEST)
 check.option("--dtype", "Use this dtype for speed, memory, vLLM and the study", "bfloat16")
-check.option("--questions", "Ask this many questions of vLLM and in the small study", 400)
+check.option("--questions", "Ask this many questions in the small study", 400)
 check.option("--page", "Write the figures to this page", metavar="FILE", type=Path)
 
 
