@@ -33,7 +33,7 @@ from helpers.steps import COMMAND, Check, Figures, Options
 from weights import unpacked
 
 check = Check(__doc__)
-ROUNDS = 5
+ROUNDS = 3
 ANSWERED = 128  # questions that vLLM answers too
 SMALLEST = "smollm2-135m"
 
@@ -76,7 +76,7 @@ def same_numbers(options: Options, work: Path) -> Figures:
 @check.step("models")
 def speed(options: Options, work: Path) -> Figures:
     """Seconds of a sweep over all conditions, beside one plain pass over the same samples, in turns."""
-    passes = FakePasses(on(options, options.dtype), 64, evidence=False)
+    passes = FakePasses(on(options, options.dtype), 32, evidence=False)
     seconds: dict[str, list[float]] = {"sweep": [], "bare": []}
     acts: dict[str, Callable[[], None]] = {"sweep": passes.traces, "bare": passes.bare}
     for turn in range(ROUNDS + 1):
