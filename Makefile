@@ -127,7 +127,7 @@ verify-library:
 
 # --- speed and scale: leave the machine alone meanwhile
 .PHONY: verify-ray verify-cost verify-speed verify-bytes verify-prompts verify-saliency verify-house verify-accelerators
-.PHONY: gpu-day
+.PHONY: gpu-day verify-context
 
 verify-ray:
 	$(call measure,ray_against_one_process,DATA MODELS)
@@ -154,6 +154,10 @@ verify-house:
 # devices that are not there, and the published models at their real size; no GPU is needed
 verify-accelerators:
 	$(call measure,accelerators)
+
+# answers with passages; RUN: a run of original and substituted passages (docs/context.md)
+verify-context:
+	$(call measure,context,DATA MODELS,RUN)
 
 # an hour with a rented GPU (checks/gpu_day.md); DEVICE=cpu tries the steps without one
 DEVICE ?= cuda

@@ -21,11 +21,11 @@ from helpers.steps import Check, Figures, Options, use_tests
 
 use_tests()
 
+from anchorscope.study import AnswersSpec, TraceSpec  # noqa: E402
 from helpers import pretend  # noqa: E402
 from helpers.device_operations import OPERATIONS  # noqa: E402
 from helpers.devices import MISTAKES, differences, noticed, patients  # noqa: E402
 from helpers.fake import PUBLISHED, fake_gpus, fake_model  # noqa: E402
-from anchorscope.study import AnswersSpec, TraceSpec  # noqa: E402
 from helpers.fake.passes import (  # noqa: E402
     LONGEST,
     THROUGH,
@@ -42,7 +42,10 @@ SWEEPS = {
     "all conditions": TraceSpec(),
 }
 BATCH_TOKENS = AnswersSpec().batch_tokens
-SIZES = {"traces with evidence": (16, True), "traces": (24, False)}  # samples; whether evidence is asked for
+SIZES = {
+    "memory of traces with evidence": (16, True),
+    "memory of traces": (24, False),
+}  # samples; whether evidence is asked for
 
 
 @check.step()
@@ -93,7 +96,7 @@ def published(options: Options, work: Path) -> Figures:
                         passes = FakePasses(loaded, samples, evidence)
                         row[what] = _memory(peak_of(passes), passes.predicted)
                     passes = FakePasses(loaded, BATCH_TOKENS // (model.prompt.own + LONGEST), size=model.prompt)
-                    row["answers"] = _memory(peak_of_answers(passes), passes.predicted_of_answers)
+                    row["memory of answers"] = _memory(peak_of_answers(passes), passes.predicted_of_answers)
                     row["saliency, on the CPU"] = _went(FakePasses.saliency, FakePasses(fake_model(name, 0, None), 4))
             out[f"{model.id}, {gpus} GPU{'s' * (gpus > 1)}"] = row
             print(f"{model.id:26} {gpus} GPUs  {row}", flush=True)

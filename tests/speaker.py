@@ -11,7 +11,7 @@ from anchorscope import ModelSpec, PromptSpec
 from anchorscope.answers.generate import Generator
 from anchorscope.models.load import Model, load_model
 from anchorscope.models.prompts import Prompter
-from anchorscope.questions.definition import known_sets
+from anchorscope.questions.definition import PUBLISHED
 from conftest import write_jsonl
 from tiny import save_tiny
 
@@ -34,7 +34,7 @@ def write_sets(speaker: Model, folder: Path, count: int = 60) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     prompter = Prompter(speaker.tokenizer, PromptSpec(), speaker.wants_bos)
     generate = Generator(speaker, prompter.shared_ids, 24, 8192)
-    for name in known_sets():
+    for name in PUBLISHED:
         texts = [f"Which {'river' if i % 3 else 'hill'} is near {name} {i}?" for i in range(count)]
         said = [
             speaker.tokenizer.decode(made.ids, skip_special_tokens=True).strip()

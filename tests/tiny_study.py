@@ -24,11 +24,13 @@ def write_study(
     models: Mapping[str, str],
     sets: Mapping[str, tuple[int, int]],
     accepted: str = "x",
+    passages: bool = False,
     **fields: Any,
 ) -> Study:
     """Write models (name → family), sets (name → how many right and wrong answers) and `study.yaml` into a folder.
 
-    Two questions share a subject, every fifth has a context. Three more of each set are dropped.
+    Two questions share a subject, every fifth has a context, with `passages` all of them. Three more of each set are
+    dropped.
     """
     given, datasets = [], []
     for name, (right, wrong) in sets.items():
@@ -43,6 +45,8 @@ def write_study(
             )  # fmt: skip
             words = RIGHT if label else WRONG
             context = f"Tower {i} is old." if i % 5 == 4 else None
+            if passages:
+                context = f"Tower {i} is old. {words[i % len(words)]} is near. Nobody knows."
             given.append(
                 {"question": question, "answer": words[i % len(words)], "label": label, "context": context}
             )  # fmt: skip

@@ -199,6 +199,9 @@ class Texts:
             control_random_control=others[:pairs],
             control_prefix_exact=tokens,
             control_prefix_control=list(range(PREFIX - len(tokens), PREFIX)),
+            evidence=[],
+            control_evidence_exact=[],
+            control_evidence_control=[],
             dropped=None,
         )
 

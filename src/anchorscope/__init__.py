@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from anchorscope.api.run import Run
     from anchorscope.api.run_study import doctor, open_run, run_study
     from anchorscope.api.trace import trace
+    from anchorscope.detectors.grounding import Grounding, GroundingRule, grounding
     from anchorscope.detectors.record import Verdict
     from anchorscope.detectors.session import Detector
     from anchorscope.errors import AnchorscopeError
@@ -56,6 +57,8 @@ _PLACES = {
     "CutPrompt": "traces.cutting",
     "DatasetSpec": "study",
     "Detector": "detectors.session",
+    "Grounding": "detectors.grounding",
+    "GroundingRule": "detectors.grounding",
     "Model": "models.load",
     "ModelSpec": "study",
     "Probe": "api.probe",
@@ -67,6 +70,7 @@ _PLACES = {
     "Verdict": "detectors.record",
     "cut": "traces.cutting",
     "doctor": "api.run_study",
+    "grounding": "detectors.grounding",
     "load_study": "run.studyfile",
     "open_model": "models.opened",
     "open_run": "api.run_study",
@@ -76,9 +80,9 @@ _PLACES = {
 }
 
 __all__ = [
-    "AnchorscopeError", "Asked", "CutPrompt", "DatasetSpec", "Detector", "Model", "ModelSpec", "Probe", "PromptSpec",
-    "Run", "Sites", "Study", "TracedSample", "Verdict", "__version__", "cut", "doctor", "load_study", "open_model",
-    "open_run", "run_study", "tokens", "trace",
+    "AnchorscopeError", "Asked", "CutPrompt", "DatasetSpec", "Detector", "Grounding", "GroundingRule", "Model",
+    "ModelSpec", "Probe", "PromptSpec", "Run", "Sites", "Study", "TracedSample", "Verdict", "__version__", "cut",
+    "doctor", "grounding", "load_study", "open_model", "open_run", "run_study", "tokens", "trace",
 ]  # fmt: skip
 
 

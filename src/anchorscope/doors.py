@@ -50,6 +50,20 @@ def texts(**given: object) -> list[list[str]]:
     return lists
 
 
+def contexts(value: object, questions: Sequence[str]) -> list[str | None] | None:
+    """A passage, or one for each question, None where a question has none; None where no passages are given."""
+    if value is None:
+        return None
+    several = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    values: Sequence[Any] = value if several else [value]  # type: ignore[assignment]
+    if len(values) != len(questions):
+        raise ArgumentError(
+            f"these belong together, and there are {len(questions)} of question and {len(values)} of context",
+            "Give one passage for each question, or None where it has none.",
+        )
+    return [None if item is None else text(f"context[{i}]", item).strip() for i, item in enumerate(values)]
+
+
 def numbers(name: str, value: object) -> list[int]:
     """Whole numbers, as a list or a range."""
     if isinstance(value, int) and not isinstance(value, bool):

@@ -21,7 +21,7 @@ from anchorscope.detectors.record import EXTRAS, EvalPlan
 from anchorscope.detectors.session import Detector, Session, refused
 from anchorscope.detectors.tables import read_labelled
 from anchorscope.detectors.thresholds import parse_promise
-from anchorscope.errors import DetectorError
+from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.models.load import Model, load_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.probes.logistic import fit_temperature
@@ -230,6 +230,33 @@ def test_what_cannot_be_said_is_not_passed(stack: Detector, made: Made) -> None:
     assert all("unlike" in each.reason for each in stack.judge(odd))
     usual = [each.decision for each in stack.judge(inputs)]
     assert usual.count("cannot say") <= 0.05 * len(usual)
+
+
+def test_a_passage_is_read_and_one_that_is_too_long_is_not_judged(stack: Detector, made: Made) -> None:
+    question, answer, passage = "Which hill is near north 3?", "Danube", "A hill is near."
+    stack = replace(stack, moments=replace(stack.moments, farthest=np.inf))  # fitted without passages, it would not say
+    plain, with_passage, listed = (
+        stack.score(made.model, question, answer),
+        stack.score(made.model, question, answer, context=passage),
+        stack.score(made.model, [question] * 2, [answer] * 2, context=[None, passage]),
+    )
+    assert with_passage.reason == ""
+    assert with_passage.score != plain.score
+    assert [each.score for each in listed] == pytest.approx([plain.score, with_passage.score], abs=1e-5)
+    # the passage stands before the question, as a study with passages puts it
+    read = stack.session(made.model).reader.given([question], [answer], stack.needs, [passage])
+    said = made.model.tokenizer.decode(read.samples[0].answer.prompt_ids)
+    assert passage in said
+    assert said.index(passage) < said.index(question)
+    longest = stack.moments.longest_prompt
+    for words in (longest, 4 * longest):
+        verdict = stack.score(made.model, question, answer, context=" near" * words)
+        assert verdict.decision == "cannot say"
+        assert "prompt is too long" in verdict.reason
+        judged = stack.answer(made.model, question, context=" near" * words)
+        assert judged.verdict.decision == "cannot say"
+    with pytest.raises(AnchorscopeError, match="2 of question and 1 of context"):
+        stack.score(made.model, [question] * 2, [answer] * 2, context=[passage])
 
 
 def test_probabilities_move_with_the_base_rate(causal: Detector, made: Made) -> None:

@@ -167,7 +167,7 @@ def test_a_local_folder_does_not_stand_in_for_the_hub(hub: Hub, cli: Cli, tmp_pa
 
 
 def test_every_packaged_set_names_its_licence_and_source():
-    assert list(known_sets()) == ["popqa", "triviaqa", "hotpotqa", "nq"]
+    assert list(known_sets()) == ["popqa", "triviaqa", "hotpotqa", "nq", "squad"]
     for name in known_sets():
         definition, path = load_set(name, Path())
         assert definition.name == name == path.stem

@@ -19,7 +19,7 @@ from anchorscope.pathways.lookup import collect
 from anchorscope.pathways.record import PATHWAYS, Statistic
 from anchorscope.report.charts import CHARTS
 from anchorscope.report.draw.lines import draw_chart, style
-from anchorscope.report.draw.palette import A_COLOURS, MARKERS, Q_COLOURS
+from anchorscope.report.draw.palette import A_COLOURS, C_COLOURS, MARKERS, Q_COLOURS
 from anchorscope.report.figures import draw
 from anchorscope.report.text.describe import LONGEST_ALT, alt_text, ledger, page
 from anchorscope.report.text.lines import COLOURS, SIGNS, counted, layers, listed
@@ -601,7 +601,7 @@ def test_lists_counts_and_layers_are_written_for_people():
 
 
 def test_every_look_has_a_name():
-    assert set(COLOURS) == {*Q_COLOURS, *A_COLOURS}
+    assert set(COLOURS) == {*Q_COLOURS, *A_COLOURS, *C_COLOURS}
     assert set(SIGNS) == set(MARKERS)
     assert len({*COLOURS.values()}) == len(COLOURS)
     assert len({*SIGNS.values()}) == len(SIGNS)

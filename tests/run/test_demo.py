@@ -13,7 +13,7 @@ from anchorscope import ModelSpec, Study
 from anchorscope.cli import app
 from anchorscope.errors import ModelError, QuestionsError
 from anchorscope.models.load import Model
-from anchorscope.questions.definition import known_sets
+from anchorscope.questions.definition import PUBLISHED
 from anchorscope.report.charts import CHARTS
 from anchorscope.run.demo import MIXED, demo_sets, demo_study, words
 from anchorscope.run.status import status_of
@@ -66,7 +66,7 @@ def test_the_questions_of_a_demo_are_as_many_of_each_set(demo: tuple[Result, Pat
     store = Store.open(demo[1] / "demo-speaker")
     samples = list(read_samples(store, "speaker", MIXED))
     sets = [sample.question.id.split("-")[0] for sample in samples]
-    assert {name: sets.count(name) for name in known_sets()} == dict.fromkeys(known_sets(), 50)
+    assert {name: sets.count(name) for name in PUBLISHED} == dict.fromkeys(PUBLISHED, 50)
     for sample in samples:
         name, number = sample.question.id.split("-q")
         assert sample.question.question.endswith(f"near {name} {number}?")

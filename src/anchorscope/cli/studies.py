@@ -39,15 +39,13 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a study file in which every field is explained."""
-    from anchorscope.questions.definition import known_sets
+    from anchorscope.questions.definition import PUBLISHED
     from anchorscope.run.studyfile import commented, new_study
 
     if file.exists() and not force:
         raise StudyError(f"{file} exists already", "Choose another name, or give --force.")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("._-") or "study"
-    datasets = [
-        os.path.relpath(d, file.parent) if d.endswith((".yaml", ".yml")) else d for d in dataset or known_sets()
-    ]
+    datasets = [os.path.relpath(d, file.parent) if d.endswith((".yaml", ".yml")) else d for d in dataset or PUBLISHED]
     models = [os.path.relpath(m, file.parent) if m and Path(m).exists() else m for m in model or [_SMALL_MODEL]]
     study = new_study(name, models, datasets, sample, data, file.parent)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +22,12 @@ class AnswerLine:
     """Whether it is right, where the file says."""
     subject: str | None = None
     """Whom or what the question is about, where the file says."""
+    context: str | None = None
+    """The passage that the answer was given with, where the file has one."""
 
 
 def read_lines(path: Path) -> list[AnswerLine]:
-    """The answers of a JSONL, Parquet or CSV file: question, answer, and optionally label and subject."""
+    """The answers of a JSONL, Parquet or CSV file: question, answer, and optionally label, subject and context."""
     rows = []
     for number, row in FileRows(path):
         texts = [row.get(name) for name in ("question", "answer")]
@@ -35,8 +38,13 @@ def read_lines(path: Path) -> list[AnswerLine]:
             raise DetectorError(
                 f"{path}, row {number}: label is {shown(label)}", "Say true where the answer is right, or false."
             )
-        subject = str(row["subject"]) if row.get("subject") else None
-        rows.append(AnswerLine(str(texts[0]), str(texts[1]), None if label is None else bool(label), subject))
+        subject, context = (str(row[name]) if row.get(name) else None for name in ("subject", "context"))
+        rows.append(AnswerLine(str(texts[0]), str(texts[1]), None if label is None else bool(label), subject, context))
     if not rows:
         raise DetectorError(f"{path} holds no answers")
     return rows
+
+
+def texts_of(lines: Sequence[AnswerLine]) -> tuple[list[str], list[str]]:
+    """The questions, and the answers."""
+    return [line.question for line in lines], [line.answer for line in lines]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.detectors.answer_lines import AnswerLine, read_lines
+from anchorscope.detectors.answer_lines import AnswerLine, read_lines, texts_of
 from anchorscope.detectors.catalogue import entry_of
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of
 from anchorscope.detectors.drift import Drift, drift_of
@@ -58,7 +58,7 @@ def fit_file(
     route = [StateName("clean", site, "prompt_last"), StateName("knockout", site, "answer_last")]
     names: list[Need] = list(dict.fromkeys([*entry.fitter.needs, *route]))
     with progress(f"{opened.name}: reading {len(lines):,} answers", None):
-        read = reader.given([line.question for line in lines], [line.answer for line in lines], names)
+        read = reader.given(*texts_of(lines), names, [line.context for line in lines])
     if len(read.rows) < len(lines):
         notice(f"{len(lines) - len(read.rows)} answers cannot be read: {_why(read.reasons)}")
     right = np.array([bool(lines[i].label) for i in read.rows])
@@ -103,8 +103,8 @@ def score_file(
     with progress(f"scoring {path.name}", len(lines)) as advance:
         for start in range(0, len(lines), 64):
             batch = lines[start : start + 64]
-            texts = [line.question for line in batch], [line.answer for line in batch]
-            verdicts = session.score(*texts, route=detector.parts is not None)
+            passages = [line.context for line in batch]
+            verdicts = session.score(*texts_of(batch), detector.parts is not None, passages)
             yield from zip(batch, verdicts, strict=True)
             advance(len(batch))
 
@@ -147,7 +147,7 @@ def check_file(
     reader = reader_of(detector, opened)
     with progress(f"reading {path.name}", None):
         names: list[Need] = list(dict.fromkeys([*detector.needs, *detector.moments.mean]))
-        read = reader.given([line.question for line in lines], [line.answer for line in lines], names)
+        read = reader.given(*texts_of(lines), names, [line.context for line in lines])
     labelled = {row: lines[i] for row, i in enumerate(read.rows) if lines[i].label is not None}
     known = np.array(list(labelled), dtype=np.intp)
     right = np.array([bool(line.label) for line in labelled.values()])

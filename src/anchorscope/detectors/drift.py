@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.detectors.inputs import Floats, Inputs
+from anchorscope.detectors.inputs import PROMPT_TOKENS, Floats, Inputs
 from anchorscope.study.terms import StateName
 
 FAR = 0.995  # of the training samples lie nearer than what is called unlike them
@@ -27,6 +27,13 @@ class Moments:
     """A sample farther than this is unlike the training samples."""
     tokens: int
     """The longest answer among them."""
+    prompt: int = 10**6
+    """Tokens of the longest prompt among them, behind those that all share."""
+
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens of a prompt beyond which nothing is said: half as many again as any had."""
+        return 3 * self.prompt // 2 + 16
 
     def distance(self, inputs: Inputs) -> Floats:
         """(sample): log of the mean square of standardised states, mean over layers and kinds of states."""
@@ -50,7 +57,7 @@ class Moments:
 
     def settings(self) -> dict[str, Any]:
         """Everything else, as JSON."""
-        return {"farthest": self.farthest, "tokens": self.tokens}
+        return {"farthest": self.farthest, "tokens": self.tokens, "prompt": self.prompt}
 
     @classmethod
     def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Moments:
@@ -59,7 +66,9 @@ class Moments:
         for name, tensor in tensors.items():
             part, own = name.split("|", 1)
             parts[part][StateName.parse(own)] = tensor
-        return cls(parts["mean"], parts["scale"], settings["farthest"], settings["tokens"])
+        return cls(
+            parts["mean"], parts["scale"], settings["farthest"], settings["tokens"], settings.get("prompt", 10**6)
+        )
 
 
 def moments_of(inputs: Inputs, names: Sequence[StateName]) -> Moments:
@@ -75,10 +84,15 @@ def moments_of(inputs: Inputs, names: Sequence[StateName]) -> Moments:
             means.append(x.mean(axis=0))
             scales.append(np.where(spread > 1e-6 * np.abs(means[-1]), 1 / np.where(spread > 0, spread, 1), 0))
         mean[name], scale[name] = np.array(means, np.float32), np.array(scales, np.float32)
-    longest = int(np.round(np.exp(inputs.number("log_tokens").max()))) if "log_tokens" in inputs.numbers else 10**6
-    moments = Moments(mean, scale, np.inf, longest)
+    most = (_most(inputs, "log_tokens"), _most(inputs, PROMPT_TOKENS))
+    moments = Moments(mean, scale, np.inf, *most)
     farthest = float(np.quantile(moments.distance(inputs), FAR)) if mean else float("inf")
-    return Moments(mean, scale, farthest, longest)
+    return Moments(mean, scale, farthest, *most)
+
+
+def _most(inputs: Inputs, name: str) -> int:
+    """The most tokens, from a number that is their logarithm; very many where it is not there."""
+    return int(np.round(np.exp(inputs.number(name).max()))) if name in inputs.numbers else 10**6
 
 
 class Drift(NamedTuple):

@@ -105,6 +105,15 @@ def states_among(names: Sequence[Need]) -> list[StateName]:
     return [name for name in names if isinstance(name, StateName)]
 
 
+PROMPT_TOKENS = "log_prompt_tokens"
+"""The number by which a prompt's length is known; no detector looks at it, but one that is too long is not judged."""
+
+
+def log_tokens(counts: Sequence[int]) -> Floats:
+    """(sample): the logarithm of how many tokens there are."""
+    return np.log(np.maximum(1.0, np.asarray(counts, dtype=np.float64)))
+
+
 def confidence(logprobs: Sequence[Sequence[float]]) -> dict[str, Floats]:
     """Numbers that generation gives for nothing, from the log-probabilities of the answers' tokens."""
     tokens = [np.array(values or [0.0], dtype=np.float64) for values in logprobs]
@@ -112,5 +121,5 @@ def confidence(logprobs: Sequence[Sequence[float]]) -> dict[str, Floats]:
         "logprob_mean": np.array([values.mean() for values in tokens]),
         "logprob_min": np.array([values.min() for values in tokens]),
         "logprob_sum": np.array([values.sum() for values in tokens]),
-        "log_tokens": np.log([float(max(1, len(values))) for values in logprobs]),
+        "log_tokens": log_tokens([len(values) for values in logprobs]),
     }

@@ -9,7 +9,7 @@ with more or less attention to the exact question tokens, to the answer's tokens
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from anchorscope.answers.generate import Generator
-from anchorscope.detectors.inputs import Inputs, Need, States, confidence, states_among
+from anchorscope.detectors.inputs import PROMPT_TOKENS, Inputs, Need, States, confidence, log_tokens, states_among
 from anchorscope.detectors.pass_plan import SAYS, PassPlan, checked, site_named, sites_of
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
@@ -45,6 +45,8 @@ TOO_LONG = "the question is too long for the model"
 SEVERAL_LINES = "the answer has several lines, and a detector judges one line"
 
 Array = NDArray[np.float32]
+Contexts = Sequence[str | None]
+"""The passage of each question; None where it has none."""
 
 
 class ReadAnswers(NamedTuple):
@@ -109,11 +111,13 @@ class Reader:
 
     # --- answers
 
-    def generated(self, questions: Sequence[str], names: Sequence[Need]) -> ReadAnswers:
-        """Let the model answer, and read what it says. `names`: of states and numbers."""
+    def generated(
+        self, questions: Sequence[str], names: Sequence[Need], contexts: Contexts | None = None
+    ) -> ReadAnswers:
+        """Let the model answer, and read what it says. `names`: of states and numbers; `contexts`: passages."""
         wanted = checked(names)
-        asked = [Question.asked(question, []) for question in questions]
-        prompts = self.prompter.many([(question, None) for question in questions])
+        asked = _asked(questions, contexts)
+        prompts = self.prompter.many([(question.question, question.context) for question in asked])
         reasons = [TOO_LONG if self._too_long(len(prompt.ids) + LONGEST) else "" for prompt in prompts]
         tried = [i for i, reason in enumerate(reasons) if not reason]
         with Listening(self.model, sites_of(wanted)) as heard:
@@ -130,11 +134,17 @@ class Reader:
         states = {name: self._heard(heard, samples, rows, places, name) for name in wanted if _hearable(name)}
         return self._read(samples, reasons, rows, states, names)
 
-    def given(self, questions: Sequence[str], answers: Sequence[str], names: Sequence[Need]) -> ReadAnswers:
-        """Read given answers."""
+    def given(
+        self,
+        questions: Sequence[str],
+        answers: Sequence[str],
+        names: Sequence[Need],
+        contexts: Contexts | None = None,
+    ) -> ReadAnswers:
+        """Read given answers. `contexts`: the passages they were given with."""
         checked(names)
-        prompts = self.prompter.many([(question, None) for question in questions])
-        asked = [Question.asked(question, []) for question in questions]
+        asked = _asked(questions, contexts)
+        prompts = self.prompter.many([(question.question, question.context) for question in asked])
         texts = [answer.strip() for answer in answers]
         samples = [
             self.maker(question, text, prompt=prompt)
@@ -186,6 +196,7 @@ class Reader:
         """With what takes a pass of its own."""
         usable = [samples[i] for i in rows]
         numbers = confidence([sample.answer.logprobs for sample in usable])
+        numbers[PROMPT_TOKENS] = log_tokens([len(sample.answer.prompt_ids) for sample in usable])
         more = [name for name in names if name not in states and name not in numbers]
         if more and usable:
             read = self.read(usable, more)
@@ -321,6 +332,13 @@ def _numbers_of(sample: Sample, logprobs: torch.Tensor, row: int, numbers: dict[
         logprobs = logprobs[len(SAYS) :]
     if "support" in numbers:
         numbers["support"][row] = sum(sample.answer.logprobs[: len(logprobs)]) - float(logprobs.sum())
+
+
+def _asked(questions: Sequence[str], contexts: Contexts | None) -> list[Question]:
+    """Questions that come from no set, each with its passage where there is one."""
+    passages: Contexts = [None] * len(questions) if contexts is None else contexts
+    pairs = zip(questions, passages, strict=True)
+    return [replace(Question.asked(question, []), context=context) for question, context in pairs]
 
 
 def unreadable(sample: Sample) -> str:

@@ -16,7 +16,7 @@ from anchorscope.detectors.catalogue import with_route
 from anchorscope.detectors.detector import About, FittedDetector
 from anchorscope.detectors.inputs import Need
 from anchorscope.detectors.pass_plan import site_named
-from anchorscope.detectors.reader import ReadAnswers, Reader
+from anchorscope.detectors.reader import Contexts, ReadAnswers, Reader
 from anchorscope.detectors.record import Verdict
 from anchorscope.errors import DetectorError
 from anchorscope.models.load import Model, Tokenizer
@@ -67,16 +67,20 @@ class Session:
             names += [self.detector.parts.clean, self.detector.parts.knockout]
         return list(dict.fromkeys(names))
 
-    def answer(self, questions: Sequence[str], route: bool = False) -> list[JudgedAnswer]:
+    def answer(
+        self, questions: Sequence[str], route: bool = False, contexts: Contexts | None = None
+    ) -> list[JudgedAnswer]:
         """Let the model answer, and judge what it says."""
-        read = self.reader.generated(questions, self.names(route))
+        read = self.reader.generated(questions, self.names(route), contexts)
         verdicts = self._judged(read)
         texts = [(sample.question.question, sample.answer.answer) for sample in read.samples]
         return [JudgedAnswer(*text, verdict) for text, verdict in zip(texts, verdicts, strict=True)]
 
-    def score(self, questions: Sequence[str], answers: Sequence[str], route: bool = False) -> list[Verdict]:
+    def score(
+        self, questions: Sequence[str], answers: Sequence[str], route: bool = False, contexts: Contexts | None = None
+    ) -> list[Verdict]:
         """Judge given answers."""
-        return self._judged(self.reader.given(questions, answers, self.names(route)))
+        return self._judged(self.reader.given(questions, answers, self.names(route), contexts))
 
     def _judged(self, read: ReadAnswers) -> list[Verdict]:
         """Verdicts on all; on those that could not be read, that nothing can be said."""
@@ -98,7 +102,14 @@ class Detector(FittedDetector):
 
     @overload
     def score(  # type: ignore[overload-overlap]
-        self, model: ModelLike, question: str, answer: str, *, tokenizer: Tokenizer = None, route: bool = False
+        self,
+        model: ModelLike,
+        question: str,
+        answer: str,
+        *,
+        tokenizer: Tokenizer = None,
+        route: bool = False,
+        context: str | None = None,
     ) -> Verdict: ...
     @overload
     def score(
@@ -109,31 +120,62 @@ class Detector(FittedDetector):
         *,
         tokenizer: Tokenizer = None,
         route: bool = False,
+        context: Contexts | None = None,
     ) -> list[Verdict]: ...
     def score(
-        self, model: ModelLike, question: Any, answer: Any, *, tokenizer: Tokenizer = None, route: bool = False
+        self,
+        model: ModelLike,
+        question: Any,
+        answer: Any,
+        *,
+        tokenizer: Tokenizer = None,
+        route: bool = False,
+        context: Any = None,
     ) -> Any:
         """A verdict on a given answer, or verdicts on lists of them.
 
         `model` is what `open_model` takes; a model object comes with its `tokenizer`. `route`: whether the route is
-        told too, which takes a second pass.
+        told too, which takes a second pass. `context`: the passage that the answer was given with, or a list of them.
         """
         questions, answers = doors.texts(question=question, answer=answer)
-        verdicts = self.session(model, tokenizer).score(questions, answers, route)
+        verdicts = self.session(model, tokenizer).score(questions, answers, route, doors.contexts(context, questions))
         return verdicts[0] if isinstance(question, str) else verdicts
 
     @overload
     def answer(  # type: ignore[overload-overlap]
-        self, model: ModelLike, question: str, *, tokenizer: Tokenizer = None, route: bool = False
+        self,
+        model: ModelLike,
+        question: str,
+        *,
+        tokenizer: Tokenizer = None,
+        route: bool = False,
+        context: str | None = None,
     ) -> JudgedAnswer: ...
     @overload
     def answer(
-        self, model: ModelLike, question: Sequence[str], *, tokenizer: Tokenizer = None, route: bool = False
+        self,
+        model: ModelLike,
+        question: Sequence[str],
+        *,
+        tokenizer: Tokenizer = None,
+        route: bool = False,
+        context: Contexts | None = None,
     ) -> list[JudgedAnswer]: ...
-    def answer(self, model: ModelLike, question: Any, *, tokenizer: Tokenizer = None, route: bool = False) -> Any:
-        """Let a model answer a question, or a list of them, and judge each answer while it is written."""
+    def answer(
+        self,
+        model: ModelLike,
+        question: Any,
+        *,
+        tokenizer: Tokenizer = None,
+        route: bool = False,
+        context: Any = None,
+    ) -> Any:
+        """Let a model answer a question, or a list of them, and judge each answer while it is written.
+
+        `context`: a passage that stands before the question, or a list of them.
+        """
         (questions,) = doors.texts(question=question)
-        answers = self.session(model, tokenizer).answer(questions, route)
+        answers = self.session(model, tokenizer).answer(questions, route, doors.contexts(context, questions))
         return answers[0] if isinstance(question, str) else answers
 
     def session(self, model: ModelLike, tokenizer: Tokenizer = None) -> Session:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.answers.record import ANSWERS
 from anchorscope.detectors.crossfit import Labelled
-from anchorscope.detectors.inputs import Inputs, States, confidence
+from anchorscope.detectors.inputs import PROMPT_TOKENS, Floats, Inputs, States, confidence, log_tokens
 from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES, SEVERAL
 from anchorscope.errors import StoreError
 from anchorscope.probes.folds import IntArray
@@ -52,6 +53,7 @@ def read_labelled(store: Store, model: str, dataset: str, embedder: str | None =
     rows = list(cell.table(TRACES))
     states = _traced(store, cell)
     numbers = confidence([row.logprobs for row in rows])
+    numbers[PROMPT_TOKENS] = _prompt_tokens(cell, rows)
     kinds: list[Kind[Any]] = [EXTRAS, OTHER_STATES]
     for kind in kinds:
         if cell.complete(kind):
@@ -72,6 +74,13 @@ def read_labelled(store: Store, model: str, dataset: str, embedder: str | None =
         np.array([row.cluster for row in rows]),
         np.array([row.probability for row in rows]),
     )
+
+
+def _prompt_tokens(cell: Cell, rows: Sequence[Trace]) -> Floats:
+    """(sample): the logarithm of how many tokens a prompt has behind those that all share."""
+    batches = cell.table(ANSWERS).batches(["id", "prompt_ids"])
+    lengths = {row["id"]: len(row["prompt_ids"]) for batch in batches for row in batch.to_pylist()}
+    return log_tokens([lengths[row.id] for row in rows])
 
 
 def read_several(

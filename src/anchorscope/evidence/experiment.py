@@ -103,3 +103,5 @@ class Experiment:
     """Charts of its lines."""
     stages: tuple[StageDef, ...] = ()
     """Stages that make tables of its own."""
+    optional: bool = False
+    """Whether its claims are left out of sets on which it measured nothing, and not told as not measured."""

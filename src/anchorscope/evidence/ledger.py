@@ -129,14 +129,15 @@ def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[ClaimVerdict]:
     """
     verdicts: list[ClaimVerdict] = []
     by_cell = sorted(
-        (claim for experiment in experiments() for claim in experiment.claims),
-        key=lambda claim: not claim.separates_truth_from_difficulty,
+        ((claim, experiment) for experiment in experiments() for claim in experiment.claims),
+        key=lambda pair: not pair[0].separates_truth_from_difficulty,
     )
     for model, sets in lines.items():
         claims = [
             weighed(claim, model, name, claim.measure(lines_of_set))
-            for claim in by_cell
+            for claim, experiment in by_cell
             for name, lines_of_set in sets.items()
+            if not experiment.optional or any(each.experiment == experiment.name for each in lines_of_set)
         ]
         if len(sets) > 1:
             together = [joint for experiment in experiments() for joint in experiment.together]

@@ -15,7 +15,7 @@ from anchorscope.pathways.record import Key
 
 LETTERS = "abcdefgh"
 """Of rows."""
-LegendKind = Literal["Q", "A", "control", "set"]
+LegendKind = Literal["C", "Q", "A", "control", "set"]
 """What a line is in the legend: one entry per kind and dataset, whichever rows of the chart it is in."""
 
 
@@ -27,17 +27,17 @@ class Curve:
     """Which numbers."""
     kind: LegendKind
     """What it is in the legend."""
-    style: Literal["-", "--", ":"] = "-"
-    """Solid, dashed or dotted."""
+    style: Literal["-", "--", ":", "-."] = "-"
+    """Solid, dashed, dotted, or dashes and dots in turn."""
     width: float = 1.4
     """Points."""
     band: bool = True
     """Whether its interval is shaded."""
 
     @property
-    def warm(self) -> bool:
-        """Whether it takes the colours of the A-Anchored lines."""
-        return self.kind == "A"
+    def palette(self) -> Literal["c", "q", "a"]:
+        """Whose colours it takes: those of the C-, Q- or A-Anchored lines."""
+        return "a" if self.kind == "A" else "c" if self.kind == "C" else "q"
 
 
 @dataclass(frozen=True)

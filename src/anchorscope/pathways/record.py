@@ -53,8 +53,8 @@ class Statistic:
     position: str
     """position of the token that is read: answer_last, final, prompt_last or after_answer"""
     condition: str
-    """condition of the pass; permuted: each sample with the knockout shift of a different sample; two names joined by
-    '-': the first minus the second"""
+    """condition of the pass; permuted, permuted_context: each sample with the shift of a different sample under
+    knockout or knockout_context; two names joined by '-': the first minus the second"""
     split: str
     """way in which answers are sorted into Q and A: none, layer, anchor, layer_half, anchor_half, layer_same or
     anchor_same"""

@@ -37,20 +37,24 @@ if TYPE_CHECKING:
 from anchorscope.study.terms import MIN_GROUP
 
 CORRECTIONS = ("none", "drift", "drift_class", "drift_control")
-PERMUTED = "permuted"
-"""The condition that needs no pass: each sample receives the knockout shift of a different sample."""
+PERMUTED: dict[str, str] = {"permuted": "knockout", "permuted_context": "knockout_context"}
+"""Conditions that need no pass: each sample receives the shift of a different sample under a knockout."""
 DRAWS = 5  # of donors
 CLAIMED = "half"  # the anchor that claims use: fixed in advance
 DIFFERENCES = (
-    ("knockout", PERMUTED),
+    ("knockout", "permuted"),
     ("matched_question", "control_question"),
     ("matched_random", "control_random"),
     ("knockout", "control_question"),
     ("knockout", "control_random"),
     ("knockout", "control_prefix"),
+    ("knockout_context", "permuted_context"),
+    ("matched_evidence", "control_evidence"),
+    ("knockout_context", "knockout"),
+    ("knockout_both", "knockout_context"),
 )
 # Strata other than `all` are kept for these conditions only, which bounds the time and the size of the table.
-STRATIFIED = ("knockout", "matched_question", "control_question", PERMUTED)
+STRATIFIED = ("knockout", "matched_question", "control_question", "permuted")
 DIFFERENCE_STRATA = STRATA[:3]  # by predicted class; differences alone are kept in these strata for all pairs
 
 
@@ -148,10 +152,11 @@ def parts(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[P
     yield lambda: [clean]
     for correction in CORRECTIONS:
         shifts: Shifts = {}
-        for condition in (*readouts.conditions[1:], PERMUTED):
+        nulls = [null for null, of in PERMUTED.items() if of in readouts.conditions]
+        for condition in (*readouts.conditions[1:], *nulls):
             if not _corrected(readouts, condition, correction):
                 continue
-            of, drawn = ("knockout", donors) if condition == PERMUTED else (condition, [None])
+            of, drawn = (PERMUTED[condition], donors) if condition in PERMUTED else (condition, [None])
             shifts[condition] = [shift_of(readouts, base, of, correction, draw) for draw in drawn]
         yield partial(_unsplit, base, clean, shifts, correction, auroc)
         for anchor, way in product((None, *ANCHORS), WAYS):
@@ -162,7 +167,7 @@ def parts(readouts: Readouts, resamples: Resamples, seed: int = 0) -> Iterator[P
 
 def _corrected(readouts: Readouts, condition: str, correction: str) -> bool:
     """Whether a condition is corrected so: the knockout in every way, a null in none, others by the common drift."""
-    if condition == PERMUTED or (correction == "drift_control" and CONTROL_DRIFT not in readouts.conditions):
+    if condition in PERMUTED or (correction == "drift_control" and CONTROL_DRIFT not in readouts.conditions):
         return correction == "none"
     return correction in ("none", "drift") or condition == "knockout"
 
@@ -171,10 +176,10 @@ def _split_by(condition: str, correction: str, anchor: str | None, way: Way) -> 
     """Which splits are made: all for what the model passed; for nulls and further corrections those of claims."""
     claimed = anchor in (None, CLAIMED)
     if way == "same":
-        return condition in ("knockout", PERMUTED) and correction == "none" and claimed
+        return condition in ("knockout", "permuted") and correction == "none" and claimed
     if correction not in ("none", "drift"):
         return way == "crossed" and claimed
-    return condition != PERMUTED or claimed
+    return condition not in PERMUTED or claimed
 
 
 def _unsplit(base: Resampled, clean: Series, shifts: Shifts, correction: str, auroc: Auroc) -> Iterator[Series]:
@@ -254,14 +259,14 @@ def _split(base: Resampled, shifts: Shifts, correction: str, anchor: str | None,
     effects: dict[tuple[str, str], Series] = {}
     for condition, draws in shifts.items():
         key = Key("", condition, name, anchor or "none", correction)
-        strata = STRATA if condition in STRATIFIED and condition != PERMUTED else DIFFERENCE_STRATA
+        strata = STRATA if condition in STRATIFIED and condition not in PERMUTED else DIFFERENCE_STRATA
         groups = mean_split([split(base, shift, anchor, way, strata) for shift in draws])
         for one in _of_groups(key, groups, strata, base.layers):
             if one.key.stratum == "all" or condition in STRATIFIED:
                 yield one
             if one.key.stratum in DIFFERENCE_STRATA:
                 effects[condition, f"{one.key.stratum} {one.key.group} {one.key.statistic}"] = one
-        if way == "crossed" and condition != PERMUTED:
+        if way == "crossed" and condition not in PERMUTED:
             replicates = kappa(base, draws[0], anchor)
             size = np.full(replicates.shape[1], len(base.labels), float)
             yield Series(key._replace(statistic="kappa"), replicates, size, by_layer=anchor is None)

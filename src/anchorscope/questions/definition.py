@@ -145,10 +145,14 @@ class NotThereError(StudyError):
     """A set or a file that a study names and that does not exist."""
 
 
+PUBLISHED = ("popqa", "triviaqa", "hotpotqa", "nq")
+"""The sets of the published chart, in its order."""
+
+
 def known_sets() -> dict[str, Path]:
-    """The sets that come with the package, in the order of the published chart: name and definition file."""
+    """The sets that come with the package: name and definition file."""
     folder = Path(str(files("anchorscope.questions") / "sets"))
-    return {name: folder / f"{name}.yaml" for name in ("popqa", "triviaqa", "hotpotqa", "nq")}
+    return {name: folder / f"{name}.yaml" for name in (*PUBLISHED, "squad")}
 
 
 def load_set(reference: str, base: Path) -> tuple[SetDefinition, Path]:

@@ -211,12 +211,67 @@ NULLS = Chart(
     tab="nulls",
 )
 
+_BOTH = Curve(_delta_p("layer", "A", "knockout_both"), "A", "--")
+
+ROUTES = Chart(
+    "routes",
+    (
+        Row(
+            (Curve(_delta_p("layer", "Q", "knockout_context"), "C", "-."), _groups("layer")[0], _BOTH),
+            "Answers that flip without the passage (dash-dotted), without the question (solid), or never (dashed)",
+            caption=(
+                "ΔP by layer. Dashed and dotted: C-Anchored answers, whose predicted class flips at that layer when "
+                "the passage is cut. Solid: Q-Anchored answers, whose class flips when the exact question tokens are "
+                "cut. Dashed: A-Anchored answers, whose class does not flip when both are cut. An answer may be "
+                "C-Anchored and Q-Anchored at once. Groups are sorted by the flip that is measured, so part of the gap "
+                "holds by definition."
+            ),
+        ),
+        Row(
+            (
+                Curve(_all("delta_auroc", "knockout_context"), "C", "-."),
+                Curve(_all("delta_auroc", "knockout"), "Q"),
+                Curve(_all("delta_auroc", "permuted_context"), "control", ":", 1.2),
+            ),
+            "All answers: passage cut (dash-dotted), question cut (solid), another answer's shift (dotted)",
+            "ΔAUROC",
+            least=0.1,
+            caption=(
+                "Change of AUROC when the passage is cut (dashed and dotted), when the exact question tokens are cut "
+                "(solid), and when each answer receives the shift of a different answer whose passage was cut (dotted)."
+            ),
+        ),
+        Row(
+            (
+                Curve(_all("delta_auroc", "matched_evidence"), "C", "-."),
+                Curve(_all("delta_auroc", "control_evidence"), "control", ":", 1.2),
+            ),
+            "As many passage tokens cut: of sentences with an answer (dash-dotted), of others (dotted)",
+            "ΔAUROC",
+            least=0.1,
+            caption=(
+                "Change of AUROC when tokens of the passage's sentences that hold an answer are cut (dashed and "
+                "dotted), and when as many tokens of its other sentences are cut for the same queries (dotted)."
+            ),
+        ),
+    ),
+    {
+        "C": "passage cut; in (a) C-Anchored ({})",
+        "Q": "question cut; in (a) Q-Anchored ({})",
+        "A": "A-Anchored ({})",
+        "control": "dotted: see the titles ({})",
+    },
+    "Three routes: what the probe loses without the passage, without the question's words, and without both.",
+    title="Passage, question and answer",
+    tab="routes",
+)
+
 OVERVIEW = "overview"
 """The first part of the report, which draws its chart by switches of its own."""
-TABS = {"nulls": "Controls", "auroc": "AUROC", "within": "Within a question", "mirror": "Mirror"}
+TABS = {"nulls": "Controls", "auroc": "AUROC", "within": "Within a question", "mirror": "Mirror", "routes": "Passages"}
 """The other parts of the report that charts stand in, in order, with their titles; an experiment may name a new one."""
 
-CHARTS: dict[str, Chart] = {chart.name: chart for chart in (DELTA_P, CONTROLLED, STRATA, AUROC, NULLS)}
+CHARTS: dict[str, Chart] = {chart.name: chart for chart in (DELTA_P, CONTROLLED, STRATA, AUROC, NULLS, ROUTES)}
 """The charts of the `pathways` table, by name."""
 
 

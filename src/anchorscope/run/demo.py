@@ -14,7 +14,7 @@ import yaml
 
 from anchorscope.errors import StoreError
 from anchorscope.progress import Progress, silent
-from anchorscope.questions.definition import known_sets
+from anchorscope.questions.definition import PUBLISHED
 from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.questions.stage import questions_stage
 from anchorscope.store import Store
@@ -31,7 +31,7 @@ def demo_sets(model: ModelSpec, runs: Path, data: Path | None, count: int = QUES
     """What the questions of a demo are drawn from: some of each of the four sets."""
     if not is_local(runs):
         raise StoreError("a demo keeps its question set beside the run, on disk", "Give a folder: --runs DIR.")
-    sets = [{"set": name, "sample": count} for name in known_sets()]
+    sets = [{"set": name, "sample": count} for name in PUBLISHED]
     study = Study.model_validate(
         {"name": f"demo-{model.name}-questions", "models": [model.model_dump()], "datasets": sets}
     )

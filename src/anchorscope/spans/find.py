@@ -18,6 +18,7 @@ import numpy as np
 
 from anchorscope.spans.alignment import Range, align, continuation
 from anchorscope.spans.marks import ByHand, marked_tokens
+from anchorscope.spans.passages import holding
 from anchorscope.spans.record import Spans
 from anchorscope.spans.words import answer_entity, content_words, words
 from anchorscope.study.terms import Control, ExactRule
@@ -108,7 +109,12 @@ def _find(
     if entity is None or not exact_answer:
         raise _Dropped(NO_EXACT_ANSWER)
 
-    # 4. for each control a partner of each exact token, as far as there are enough
+    # 4. the sentences of the passage that hold an accepted answer, or the given one
+    passage = range(*segments.get("context", [0, 0]))
+    evidence = _evidence(prompt, ranges, passage, [*question.answers, answer[slice(*entity)]])
+    evidence = [token for token in evidence if token in cuttable]
+
+    # 5. for each control a partner of each exact token, as far as there are enough
     bare = _touching(ranges, range(*segments["question"]), [prompt.question])
     after_prefix = range(segments["prefix"][1], len(prompt.ids))
     shots = _prefix_content(prompt, ranges, range(*segments["prefix"])) if "control_prefix" in controls else []
@@ -116,12 +122,14 @@ def _find(
         "control_question": bare,
         "control_random": after_prefix,
         "control_prefix": shots,
+        "control_evidence": passage,
     }
     pairs: dict[str, list[tuple[int, int]]] = {}
     for control in controls:
-        candidates = [token for token in others[control] if token in cuttable and token not in exact]
-        pairs[control] = _pair(exact, candidates, f"{seed}/{control}/{question.id}")
-        if not pairs[control] and by_hand.question is None:
+        paired_with = evidence if control == "control_evidence" else exact
+        candidates = [token for token in others[control] if token in cuttable and token not in paired_with]
+        pairs[control] = _pair(paired_with, candidates, f"{seed}/{control}/{question.id}")
+        if not pairs[control] and by_hand.question is None and control != "control_evidence":
             raise _Dropped(NO_CONTROLS)
     paired = {
         f"{control}_{side}": [pair[at] for pair in pairs.get(control, [])]
@@ -142,6 +150,7 @@ def _find(
         answer_last=exact_answer[-1],
         final=_touching(ranges, answers, [(0, len(answer.rstrip()))], answer_at)[-1],
         prompt_last=len(prompt.ids) - 1,
+        evidence=evidence,
         **paired,
         dropped=None,
     )
@@ -152,6 +161,14 @@ def _prefix_content(prompt: Prompt, ranges: list[Range], tokens: range) -> list[
     start, end = prompt.segments["prefix"]
     words_there = [word for word in content_words(prompt.text[start:end]) if word[1] - word[0] > 1]
     return _touching(ranges, tokens, words_there, start)
+
+
+def _evidence(prompt: Prompt, ranges: list[Range], tokens: range, answers: list[str]) -> list[int]:
+    """The tokens of the passage's sentences that hold one of the answers; none without a passage."""
+    if "context" not in prompt.segments:
+        return []
+    start, end = prompt.segments["context"]
+    return _touching(ranges, tokens, holding(prompt.text[start:end].rstrip(), answers), start)
 
 
 def disagrees(answer: str, exact: Range, matched: Range) -> bool:

@@ -53,6 +53,12 @@ class Spans:
     """exact question tokens that have a partner for control_prefix"""
     control_prefix_control: list[int]
     """partners of `control_prefix_exact`: tokens of content words of the prefix"""
+    evidence: list[int]
+    """tokens of the passage's sentences that hold an accepted answer or the given one, ascending"""
+    control_evidence_exact: list[int]
+    """tokens of `evidence` that have a partner for control_evidence"""
+    control_evidence_control: list[int]
+    """partners of `control_evidence_exact`: tokens of the passage's other sentences"""
     dropped: str | None
     """reason why the sample cannot be used, in which case its lists are empty; null otherwise"""
 

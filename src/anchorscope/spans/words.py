@@ -157,7 +157,7 @@ def answer_entity(answer: str) -> Range | None:
     or an explanation begins. The last word is what matters most: there the state is read.
     """
     start, end = _first_line(answer)
-    end = _cut(answer, start, end, _sentence_end(answer, start, end))
+    end = _cut(answer, start, end, sentence_end(answer, start, end))
     start = _skip(_LEAD, answer, start, end)
     if yes_no := _YES_NO.match(answer, start, end):
         return yes_no.span()
@@ -202,7 +202,7 @@ def _cut(text: str, start: int, end: int, at: int) -> int:
     return at if _words_in(text, start, at) else end
 
 
-def _sentence_end(text: str, start: int, end: int) -> int:
+def sentence_end(text: str, start: int, end: int) -> int:
     """Where the first sentence ends; the period of an abbreviation or an initial does not end one."""
     for match in _STOP.finditer(text, start, end):
         mark, following = match.groups()

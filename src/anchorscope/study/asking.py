@@ -154,7 +154,7 @@ class DatasetSpec(Spec):
     """A question set and how much of it is used."""
 
     set: Text
-    """popqa, triviaqa, hotpotqa or nq; or the path of a YAML definition of your own (docs/questions.md)."""
+    """popqa, triviaqa, hotpotqa, nq or squad; or the path of a YAML definition of your own (docs/questions.md)."""
     name: Name = ""
     """What figures and folders call it. Default: the set's name, or the definition's file name."""
     path: str | None = None

@@ -26,7 +26,8 @@ class SpansSpec(Spec):
     exact_question: ExactRule = "content"
     """content: the content words of the question. dataset: what the set itself marks (PopQA: subject and property)."""
     controls: list[Control] = ["control_question", "control_random"]
-    """Control spans, each paired token by token with the exact question tokens. control_prefix is another one."""
+    """Control spans, each paired token by token with the exact question tokens. control_prefix is another one;
+    control_evidence, for sets with passages, is paired with the tokens of the sentences that hold an answer."""
 
 
 class TraceSpec(Spec):
@@ -41,7 +42,9 @@ class TraceSpec(Spec):
     last token (prompt_last) or the token behind the answer (after_answer)."""
     conditions: list[Condition] = list(DEFAULT_CONDITIONS)
     """The passes. Each control cuts other tokens; matched_… cuts as many exact tokens for the same queries.
-    control_prefix, content words of the examples before the question, is taken where it is named and there are any."""
+    control_prefix, content words of the examples before the question, is taken where it is named and there are any.
+    knockout_context, knockout_both, knockout_evidence, matched_evidence and control_evidence are for sets with passages
+    (docs/context.md)."""
     into: Into = "after"
     """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
     max_right: Annotated[int, Field(ge=1)] = 1000
@@ -60,7 +63,7 @@ class TraceSpec(Spec):
                 raise ValueError(f"{name} names something twice")
         if self.conditions[:2] != ["clean", "knockout"]:
             raise ValueError("conditions begins with clean, knockout: everything is compared with them")
-        for control in ("question", "random"):
+        for control in ("question", "random", "evidence"):
             pair = {f"control_{control}", f"matched_{control}"} & set(self.conditions)
             if len(pair) == 1:
                 raise ValueError(f"control_{control} and matched_{control} go together: they are compared")

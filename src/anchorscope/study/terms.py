@@ -15,9 +15,11 @@ the first one behind it."""
 
 Condition = Literal[
     "clean", "knockout", "control_question", "control_random", "matched_question", "matched_random", "answer_only",
-    "control_prefix",
+    "control_prefix", "knockout_context", "knockout_both", "knockout_evidence", "matched_evidence", "control_evidence",
 ]  # fmt: skip
-"""What the forward pass was. A control cuts other tokens; `matched_…` as many exact tokens, for the same queries."""
+"""What the forward pass was. A control cuts other tokens; `matched_…` as many exact tokens, for the same queries.
+`knockout_context` cuts the passage, `knockout_both` the passage and the exact question tokens, `knockout_evidence` the
+sentences of the passage that hold an answer."""
 
 Further = Literal[
     "answer_bare", "patched_1", "patched_2", "patched_3", "patched_4", "patched_control", "mirror_question",
@@ -26,13 +28,13 @@ Further = Literal[
 """Passes of the supporting evidence: the answer behind a BOS alone; the exact question tokens replaced by those of
 another question, or as many other tokens; and cuts for the token behind the answer alone."""
 
-Control = Literal["control_question", "control_random", "control_prefix"]
+Control = Literal["control_question", "control_random", "control_prefix", "control_evidence"]
 """Which tokens are cut instead of the exact question tokens: others of the question, near ones behind the prefix, or
-content words of the prefix itself."""
+content words of the prefix itself; and instead of the evidence, tokens of the passage's other sentences."""
 
 SpanName = Literal[
     "exact_question", "control_question", "control_random", "control_prefix", "matched_question", "matched_random",
-    "exact_answer", "exact_both",
+    "exact_answer", "exact_both", "context", "context_and_question", "evidence", "matched_evidence", "control_evidence",
 ]  # fmt: skip
 """The sets of tokens that a knockout takes by name."""
 
@@ -47,10 +49,12 @@ LayerRule = Literal["cumulative", "window", "single"]
 
 SITES: tuple[Site, ...] = get_args(Site)
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
-DEFAULT_CONDITIONS = tuple(condition for condition in CONDITIONS if condition != "control_prefix")  # it takes shots
+PASSAGE: tuple[Condition, ...] = CONDITIONS[CONDITIONS.index("knockout_context") :]
+"""Conditions that take a passage."""
+DEFAULT_CONDITIONS = CONDITIONS[: CONDITIONS.index("control_prefix")]  # the others take shots, or passages
 QUESTION_ONLY: Position = "prompt_last"
 """Before any answer exists: always read in the clean pass, for the question-only baseline."""
-SUPPORTED: tuple[Condition, ...] = ("clean", "knockout", "matched_question", "control_question")
+SUPPORTED: tuple[Condition, ...] = ("clean", "knockout", "matched_question", "control_question", *PASSAGE)
 """Conditions under which the answer's log-probability is taken, as far as a study has them."""
 MIRRORED: tuple[Further, ...] = ("mirror_question", "mirror_answer", "mirror_both")
 MIRROR: Position = "after_answer"

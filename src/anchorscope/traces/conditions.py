@@ -16,6 +16,11 @@ CUTS: dict[Condition, SpanName] = {
     "control_prefix": "control_prefix",
     "matched_question": "matched_question",
     "matched_random": "matched_random",
+    "knockout_context": "context",
+    "knockout_both": "context_and_question",
+    "knockout_evidence": "evidence",
+    "matched_evidence": "matched_evidence",
+    "control_evidence": "control_evidence",
 }
 """The span each condition cuts."""
 

@@ -97,7 +97,11 @@ class Knockout:
 
 def _pairs(spans: Spans, name: SpanName) -> list[tuple[int, int]]:
     """Each token that is cut, with the token that its queries must come after too."""
-    whole = {"exact_question": ["exact_question"], "exact_answer": ["exact_answer"]}
+    if name in ("context", "context_and_question"):
+        # behind the passage nobody sees it: what its own tokens see of each other changes nothing that is read
+        passage = [(token, spans.context[1] - 1) for token in range(*spans.context)] if spans.context else []
+        return [*passage, *(_pairs(spans, "exact_question") if name == "context_and_question" else [])]
+    whole = {name: [name] for name in ("exact_question", "exact_answer", "evidence")}
     whole["exact_both"] = ["exact_question", "exact_answer"]
     if name in whole:
         return [(token, token) for part in whole[name] for token in getattr(spans, part)]

@@ -73,6 +73,8 @@ class Passes:
     """How many of the shared tokens are a BOS: 0 or 1."""
     patches: Mapping[str, Mapping[str, Patch]] = field(default_factory=dict)
     """By question, which tokens donors put in the place of its own. A sample that has none stays as it is."""
+    support: bool = False
+    """Whether the answer's log-probability is taken without evidence too."""
 
     @property
     def names(self) -> list[Condition | Further]:
@@ -123,7 +125,8 @@ class Passes:
     @property
     def supported(self) -> list[Condition]:
         """The conditions under which the answer's log-probability is taken."""
-        return [name for name in SUPPORTED if name in self.spec.conditions] if self.evidence is not None else []
+        taken = self.support or self.evidence is not None
+        return [name for name in SUPPORTED if name in self.spec.conditions] if taken else []
 
     def said(self, sample: Sample, number: int) -> list[tuple[Read, int]]:
         """The answer's tokens up to the last exact one, each with the token before it that predicts it.

@@ -249,7 +249,7 @@ def _widen(panels: Sequence[Panel]) -> None:
 def _draw_line(
     axes: Axes, curve: Curve, line: Sequence[Statistic], look: Look, datasets: int, layers: int, chart: Chart
 ) -> None:
-    colour = look.a if curve.warm else look.q
+    colour = getattr(look, curve.palette)
     x = [row.layer for row in line]
     y, low, high = ([drawn(getattr(row, name)) for row in line] for name in ("value", "low", "high"))
     if curve.band:
@@ -269,7 +269,7 @@ def _draw_line(
 def _strokes(curve: Curve, look: Look) -> dict[str, Any]:
     """What makes a line recognisable without its colour; Q and A have the same marker, that of A is hollow."""
     plain = curve.style == ":"  # a dotted line is a comparison, and stays in the background
-    dashes: dict[str, object] = {"-": "-", "--": (0, (3.2, 1.6)), ":": (0, (1, 1.3))}
+    dashes: dict[str, object] = {"-": "-", "--": (0, (3.2, 1.6)), ":": (0, (1, 1.3)), "-.": (0, (4.5, 1.2, 1, 1.2))}
     return {
         "linestyle": dashes[curve.style],
         "linewidth": curve.width,
@@ -375,7 +375,7 @@ def _entries(
         if not any(key == curve.key for key, _, _ in numbers.rows for curve in curves):
             continue  # no dataset has it
         missing = " (no data)" if not any(lines) else " (too few)" if all(too_few(x) for x in lines if x) else ""
-        handle = Line2D([], [], color=look.a if curves[0].warm else look.q, **_strokes(curves[0], look))
+        handle = Line2D([], [], color=getattr(look, curves[0].palette), **_strokes(curves[0], look))
         entries.append((handle, chart.legend[kind].format(look.name) + missing))
     return entries
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from anchorscope.errors import printable
 
-NAMES = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"}
+NAMES = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ", "squad": "SQuAD"}
 
 # blue, green, purple, pink; then cyan, navy, lime, lilac
 Q_COLOURS = ("#125ea8", "#45a846", "#43186e", "#f09ac6", "#4fc3d9", "#10204f", "#a5cf3d", "#a58ae0")
 # orange, red, brown, gray; then gold, maroon, tan, charcoal
 A_COLOURS = ("#f5a03a", "#d12d2c", "#5c3018", "#949494", "#d9bb1c", "#7d1038", "#cfa883", "#3a3a3a")
+# teal, violet, olive, ink; then rust, coral, moss, slate
+C_COLOURS = ("#0f8a78", "#7a4fbf", "#8d9300", "#00354a", "#8a4a12", "#ff7f6e", "#2f7d32", "#5b6b7a")
 # more markers than colours, and coprime: 88 datasets before a pair returns
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
 LONGEST_NAME = 36  # characters; the whole name is in the CSV
@@ -32,6 +34,8 @@ class Look:
     """The colour of its Q-Anchored lines, and of those without groups."""
     a: str
     """The colour of its A-Anchored lines."""
+    c: str
+    """The colour of its C-Anchored lines."""
     marker: str
     """matplotlib's sign for it."""
     place: int
@@ -49,6 +53,7 @@ def looks(datasets: Sequence[str]) -> dict[str, Look]:
             pretty(name),
             Q_COLOURS[slot % len(Q_COLOURS)],
             A_COLOURS[slot % len(A_COLOURS)],
+            C_COLOURS[slot % len(C_COLOURS)],
             MARKERS[slot % len(MARKERS)],
             place,
         )

@@ -28,7 +28,8 @@ from anchorscope.study.terms import ReadPoint
 SPLITS = ("layer", "anchor", "layer_half", "anchor_half")
 SPLIT_CONDITIONS = (
     "knockout", "permuted", "knockout-permuted", "control_question", "matched_question",
-    "matched_question-control_question",
+    "matched_question-control_question", "knockout_context", "permuted_context", "knockout_context-permuted_context",
+    "knockout_both",
 )  # fmt: skip
 """What a page can show by groups, beside what its charts draw."""
 UNSPLIT = (
@@ -270,7 +271,14 @@ def looks_for_page(datasets: Sequence[str]) -> list[dict[str, Any]]:
     look = looks(datasets)
     signs = dict(zip(MARKERS, SIGNS, strict=True))
     return [
-        {"name": name, "title": look[name].name, "q": look[name].q, "a": look[name].a, "sign": signs[look[name].marker]}
+        {
+            "name": name,
+            "title": look[name].name,
+            "q": look[name].q,
+            "a": look[name].a,
+            "c": look[name].c,
+            "sign": signs[look[name].marker],
+        }
         for name in datasets
     ]
 

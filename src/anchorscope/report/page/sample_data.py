@@ -23,18 +23,22 @@ from anchorscope.probes.record import READOUTS, WITHIN
 from anchorscope.probes.recorded import Recorded, read_readouts
 from anchorscope.report.page.chart_data import PageModel, datasets_of, shown_of
 from anchorscope.report.page.pack import Pack, SharedTexts
+from anchorscope.spans.passages import holding
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.record import TRACES, Trace
 
-CONDITIONS = ("clean", "knockout", "control_question", "answer_only", "control_random", "control_prefix")
+CONDITIONS = ("clean", "knockout", "control_question", "answer_only", "control_random", "control_prefix",
+              "knockout_context", "knockout_both")  # fmt: skip
 """Whose read-outs a page carries, the most needed first."""
 BUDGET = 14_000_000  # bytes that read-outs may take before they are packed; beyond it the last conditions are left out
-SORTED_BY = (("knockout", "none"), ("knockout", "drift"), ("control_question", "none"), ("matched_question", "none"))
+SORTED_BY = (("knockout", "none"), ("knockout", "drift"), ("control_question", "none"), ("matched_question", "none"),
+             ("knockout_context", "none"))  # fmt: skip
 """By which condition and correction a page can sort samples into groups."""
 ACCEPTED = 12  # accepted answers that are shown at most
 BETWEEN = "\x1f"  # separates them
+LONGEST = 2**16  # characters of a passage, of which sentences are marked
 LOGIT = 1000.0  # logits are kept to a thousandth
 JUDGEMENTS = ("right", "wrong", "cannot_tell")
 
@@ -218,6 +222,12 @@ def _fill_texts(columns: Columns, row: Trace, sample: Sample) -> None:
     columns.text["alias"].append(sample.grade.alias or "")
     columns.marks["question"].append(_as_javascript(row.question, sample.spans.exact_question_text))
     columns.marks["answer"].append(_as_javascript(row.answer, sample.spans.exact_answer_text))
+    passage = sample.answer.context or ""
+    held = holding(passage, [*sample.question.answers, row.answer[slice(*sample.spans.exact_answer_text)]])
+    columns.text["context"].append(passage)
+    columns.marks["context"].append(
+        _as_javascript(passage, [place for span in held if span[1] < LONGEST for place in span])
+    )
     alias = (sample.grade.alias_start, sample.grade.alias_end)
     columns.marks["found"].append(_as_javascript(row.answer, [place for place in alias if place is not None]))
 
@@ -242,7 +252,7 @@ _TYPES: dict[str, Any] = {
     "cluster": np.uint32, "logprob": np.float32, "tokens": np.uint16, "cut": np.uint16, "sampled_right": np.uint8,
     "sampled_times": np.uint16, "sampled_logprob": np.float32, "sampled_end": np.uint32,
 }  # fmt: skip
-_PRIVATE = ("question", "answer", "accepted", "alias", "sampled")  # texts that are not everyone's to pass on
+_PRIVATE = ("question", "answer", "accepted", "alias", "sampled", "context")  # texts that are not everyone's to pass on
 
 
 def _pack_columns(pack: Pack, columns: Columns, text: bool) -> dict[str, Any]:

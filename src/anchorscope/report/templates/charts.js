@@ -20,6 +20,9 @@ const WORDS = {
   matched_question: "as many exact tokens",
   "matched_question-control_question": "exact minus other tokens",
   knockout: "exact question tokens",
+  knockout_context: "the passage",
+  permuted_context: "permutation null of the passage's cut",
+  knockout_both: "the passage and exact question tokens",
   nothing: "nothing",
 };
 const wordsOf = (name) => WORDS[name] ?? name.replaceAll("_", " ");
@@ -127,10 +130,10 @@ function linesOf(row, curve, m, point, off) {
   about.sets.forEach((set, s) => {
     const line = off.has(set.name) || off.has(curve.kind) ? [] : lineOf(point, m, s, curve.key);
     if (!line.length) return;
-    const name = `${set.title}${{ Q: ", Q-Anchored", A: ", A-Anchored" }[curve.kind] ?? ""}`;
+    const name = `${set.title}${{ C: ", C-Anchored", Q: ", Q-Anchored", A: ", A-Anchored" }[curve.kind] ?? ""}`;
     found.push({
       name,
-      colour: seen(curve.kind === "A" ? set.a : set.q),
+      colour: seen({ A: set.a, C: set.c }[curve.kind] ?? set.q),
       dash: curve.style,
       width: curve.style === ":" ? 1.6 : 2,
       sign: set.sign,

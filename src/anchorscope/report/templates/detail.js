@@ -7,6 +7,8 @@ const LINES = {
   control_random: ["near tokens cut", "#b08d57", ":"],
   control_prefix: ["words of the examples cut", "#7a9b76", ":"],
   answer_only: ["without the question", "#8e6bb0", "--"],
+  knockout_context: ["passage cut", "#0f8a78", "-."],
+  knockout_both: ["passage and question's exact tokens cut", "#5b6b7a", ":"],
 };
 
 // a text with some places marked, as elements
@@ -118,6 +120,9 @@ function card(row) {
       ? make(
           "div",
           { class: "words" },
+          samples.contextText(row)
+            ? make("p", { class: "context" }, ...marked(samples.contextText(row), samples.marks.context(row), "exact"))
+            : "",
           make("p", { class: "q" }, ...marked(question, samples.marks.question(row), "exact")),
           make(
             "p",

@@ -70,6 +70,9 @@ function drawControls() {
         "control_question",
         "matched_question",
         "matched_question-control_question",
+        ...["knockout_context", "permuted_context", "knockout_both"].filter((v) =>
+          about.curves.keys.some((key) => key.startsWith(`delta_p|${v}|`)),
+        ),
         "nothing",
       ].map((v) => [v, wordsOf(v)]),
     ),

@@ -261,7 +261,7 @@ function drawLines(picture, lines, x, y) {
           fill: "none",
           stroke: line.colour,
           "stroke-width": line.width ?? 2,
-          "stroke-dasharray": { "--": "7 4", ":": "1.5 4", "-": null }[line.dash ?? "-"],
+          "stroke-dasharray": { "--": "7 4", ":": "1.5 4", "-.": "8 3 1.5 3", "-": null }[line.dash ?? "-"],
           "stroke-linejoin": "round",
           "stroke-linecap": line.dash === ":" ? "round" : "butt",
         }),

@@ -29,12 +29,13 @@ function readSamples() {
     "sampled_end",
   ])
     samples[name] = column(c[name]);
-  for (const name of ["id", "question", "answer", "accepted", "alias", "sampled"])
+  for (const name of ["id", "question", "answer", "accepted", "alias", "sampled", "context"])
     samples[`${name}Text`] = texts(c[`${name} text`]);
   samples.marks = {
     question: marks(c["question marks"]),
     answer: marks(c["answer marks"]),
     found: marks(c["found marks"]),
+    context: marks(c["context marks"]),
   };
   samples.scores = s.scores.map(column);
   cellOf = new Uint8Array(s.rows);
@@ -69,7 +70,7 @@ function flipsOf(cell) {
   const key = `${state.condition}|${state.correction}`;
   if (cell.flipsBy !== key) {
     const correction = state.correction === "drift" ? "drift" : "none",
-      condition = ["control_question", "matched_question"].includes(state.condition) ? state.condition : "knockout";
+      condition = ["control_question", "matched_question", "knockout_context"].includes(state.condition) ? state.condition : "knockout";
     cell.flipsNow =
       cell.flips[`${condition}|${correction}`] ??
       cell.flips[`${condition}|none`] ??

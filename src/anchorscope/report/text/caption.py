@@ -51,9 +51,10 @@ def caption_of(
 
 def _sizes(drawn: Sequence[tuple[Curve, Statistic]]) -> str:
     sizes: dict[str, list[int]] = {}
-    for _, row in drawn:
+    for curve, row in drawn:
         if row.value is not None:
-            sizes.setdefault(GROUPS[row.group], []).append(row.n)
+            group = "C-Anchored" if curve.kind == "C" and row.group == "Q" else GROUPS[row.group]
+            sizes.setdefault(group, []).append(row.n)
     parts = [f"{group}, {_range(min(n), max(n))}" for group, n in sizes.items()]
     return f"Samples behind a point (mean over draws): {'; '.join(parts)}." if parts else ""
 

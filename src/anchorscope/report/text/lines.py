@@ -25,20 +25,23 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 
 from anchorscope.pathways.chart import Curve, Row
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.draw.palette import A_COLOURS, MARKERS, Q_COLOURS, Look
+from anchorscope.report.draw.palette import A_COLOURS, C_COLOURS, MARKERS, Q_COLOURS, Look
 from anchorscope.study.terms import MIN_GROUP
 
 FLAT = 1.0  # of a row's least span
 MOVE = 0.5  # likewise
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_COLOURS = "blue green purple pink cyan navy lime lilac orange red brown gray gold maroon tan charcoal"
-COLOURS = dict(zip((*Q_COLOURS, *A_COLOURS), _COLOURS.split(), strict=True))
+_COLOURS = (
+    "blue green purple pink cyan navy lime lilac orange red brown gray gold maroon tan charcoal "
+    "teal violet olive ink rust coral moss slate"
+)
+COLOURS = dict(zip((*Q_COLOURS, *A_COLOURS, *C_COLOURS), _COLOURS.split(), strict=True))
 _SIGNS = (
     "circles, squares, triangles, diamonds, triangles pointing down, plus signs, crosses, triangles pointing left, "
     "triangles pointing right, pentagons, hexagons"
 )
 SIGNS = dict(zip(MARKERS, _SIGNS.split(", "), strict=True))
-DASHES = {"-": "solid", "--": "dashed", ":": "dotted"}
+DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashed and dotted"}
 
 Role = Literal["first", "lowest", "highest", "last"]
 """One of the values that a line is told by."""
@@ -154,7 +157,7 @@ class DescribedLine:
     @property
     def stroke(self) -> str:
         """What it looks like: `solid blue line, circles`."""
-        colour = COLOURS[self.look.a if self.curve.warm else self.look.q]
+        colour = COLOURS[getattr(self.look, self.curve.palette)]
         hollow = "hollow " if self.curve.style == "--" else ""
         return f"{DASHES[self.curve.style]} {colour} line, {hollow}{SIGNS[self.look.marker]}"
 

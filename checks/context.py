@@ -1,0 +1,174 @@
+"""Are cut passages exact, cheap and read rightly; and can one tell whether an answer came from its passage?
+
+    python checks/context.py --data DIR --models DIR [--run RUN]
+
+Steps: `by_hand` compares cuts of passages with attention written out by hand, for tiny models of every family; `worlds`
+counts verdicts on the claims about routes in worlds whose truth is known; `cost` times the sweep over three routes
+beside one plain pass over the same prompts; `grounded` takes a run that asked the same questions with the original and
+with the substituted passages (docs/context.md) and compares what tells answers from memory from answers from the
+passage; `lengths` fits a detector on short passages of SQuAD and asks it about longer and longer prompts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from anchorscope.api.detectors import fit_run
+from anchorscope.detectors.grounding import CONTROLS
+from anchorscope.detectors.session import JudgedAnswer
+from anchorscope.grades.grading import grader
+from anchorscope.models.opened import open_model
+from anchorscope.questions.definition import PLAIN
+from anchorscope.questions.file_rows import FileRows
+from anchorscope.questions.record import Question
+from anchorscope.questions.row import to_question
+from anchorscope.spans.make import SampleMaker
+from anchorscope.store import Store
+from anchorscope.study import TraceSpec
+from anchorscope.study.terms import PASSAGE
+from anchorscope.traces.passes import Passes
+from anchorscope.traces.record import TRACES
+from anchorscope.traces.sweep import trace_samples
+from anchorscope.traces.tracer import Tracer
+from helpers.groundedness import compared, read_twins
+from helpers.models import loaded
+from helpers.passages import differences_by_hand
+from helpers.route_worlds import KINDS, TRUE, verdicts_in
+from helpers.steps import Check, Figures, Options, use_tests
+from weights import unpacked
+
+use_tests()
+check = Check(__doc__)
+ROUNDS = 5
+SWEEPS = {
+    "clean and both knockouts": TraceSpec(conditions=["clean", "knockout", "knockout_context"]),
+    "all that cut a passage": TraceSpec(conditions=["clean", "knockout", *PASSAGE]),
+}
+
+
+@check.step()
+def by_hand(options: Options, work: Path) -> Figures:
+    """The largest difference of a cut passage from attention by hand, relative, in float64."""
+    from tiny import FAMILIES, load_tiny  # type: ignore[import-not-found]
+
+    found = {name: differences_by_hand(load_tiny(name, work / name, "float64")) for name in FAMILIES}
+    return {"families": len(found), "largest difference": max(found.values()), "by family": found}
+
+
+@check.step()
+def worlds(options: Options, work: Path) -> Figures:
+    """How often each claim got the right verdict, and how often it held where it is false."""
+    figures: Figures = {}
+    for kind in KINDS:
+        drawn = [verdicts_in(kind, seed) for seed in range(options.draws)]
+        figures[kind] = {
+            claim: {"true": claim in TRUE[kind], **Counter(verdicts[claim] for verdicts in drawn)} for claim in drawn[0]
+        }
+        print(kind, figures[kind], flush=True)
+    cases = [
+        (case["true"], case.get("holds", 0))
+        for kind in KINDS
+        for case in figures[kind].values()
+        if kind != "difficulty"
+    ]
+    right = sum(held if true else options.draws - held for true, held in cases)
+    false = max(held for true, held in cases if not true)
+    share = right / (options.draws * len(cases))
+    return {**figures, "right verdicts": share, "false holds, of draws, at most": false, "draws": options.draws}
+
+
+@check.step("data", "models")
+def cost(options: Options, work: Path) -> Figures:
+    """Seconds of the sweep over three routes, beside one plain pass over the same prompts, in turns."""
+    model, prompter = loaded(unpacked("smollm2-135m", options.models))
+    maker = SampleMaker(prompter, CONTROLS)
+    samples = [maker(question, question.answers[0]) for question in _squad(options.data, options.questions)]
+    samples = [sample for sample in samples if sample.spans.dropped is None]
+    ids = [[*prompter.shared_ids, *s.answer.prompt_ids, *s.answer.answer_ids] for s in samples]
+
+    def bare() -> None:
+        with torch.inference_mode():
+            for row in sorted(ids, key=len):  # one at a time: nothing is padded
+                model.network.get_decoder()(torch.tensor([row]), use_cache=False)
+
+    acts: dict[str, Callable[[], object]] = {"bare": bare}
+    floors: dict[str, float] = {}
+    whole = sum(map(len, ids))
+    for name, spec in SWEEPS.items():
+        tracer = Tracer(model, prompter.shared_ids, spec.sites)
+        passes = Passes(spec, prompter.shared_ids, tracer.layers)
+        acts[name] = lambda tracer=tracer, spec=spec, passes=passes: trace_samples(tracer, samples, spec, passes)  # type: ignore[misc]
+        streams = [stream for sample in samples for stream in passes.streams(sample)]
+        floors[name] = (len(prompter.shared_ids) + sum(len(stream.ids) for stream in streams)) / whole
+    seconds: dict[str, list[float]] = {name: [] for name in acts}
+    for turn in range(ROUNDS + 1):
+        for name, act in acts.items():
+            start = time.perf_counter()
+            act()
+            if turn:
+                seconds[name].append(time.perf_counter() - start)
+    figures: Figures = {"samples": len(samples), "tokens": whole / len(samples)}
+    for name in SWEEPS:
+        ratios = [own / plain for own, plain in zip(seconds[name], seconds["bare"], strict=True)]
+        figures[name] = {
+            "sweep / bare": median(ratios), "from": min(ratios), "to": max(ratios), "floor / bare": floors[name]
+        }  # fmt: skip
+    return figures
+
+
+def _squad(data: Path, count: int) -> list[Question]:
+    """Questions of SQuAD with their passages, from all over the set."""
+    rows = [to_question(row, PLAIN, [], str(number)) for number, row in FileRows(data / "squad.jsonl")]
+    return rows[:: len(rows) // count][:count]
+
+
+@check.step("run")
+def grounded(options: Options, work: Path) -> Figures:
+    """What tells answers from memory from answers from the passage, on the original passages."""
+    return {twins.model: compared(twins, options.embedder) for twins in read_twins(options.run, options.closed)}
+
+
+@check.step("data", "run")
+def lengths(options: Options, work: Path) -> Figures:
+    """What a detector that was fitted on SQuAD's passages says of other questions with longer and longer ones."""
+    store = Store.open(options.run)
+    spec = store.study.models[0]
+    detector = fit_run(store, spec.name, ["squad"], "combined")
+    session = detector.session(open_model(spec.id, dtype=detector.about.model["dtype"]))
+    tokenizer = session.model.tokenizer
+    known = {row.id for row in store.results(spec.name, "squad").table(TRACES)}
+    rows = _squad(options.data, 10_000)
+    text = " ".join(dict.fromkeys(row.context or "" for row in rows[:200]))
+    asked = [row for row in rows if row.id not in known][:: len(rows) // options.questions][: options.questions]
+    figures: Figures = {"fitted on at most": detector.moments.prompt, "judged up to": detector.moments.longest_prompt}
+    for tokens in (0, 512, 1024, 2048):
+        longer = tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids[:tokens])
+        passages = [f"{longer} {row.context}".strip() if tokens else row.context for row in asked]
+        answers = session.answer([row.question for row in asked], False, passages)
+        figures[f"{tokens} tokens before" if tokens else "as they are"] = _judged(asked, answers)
+        print(tokens, figures, flush=True)
+    return figures
+
+
+def _judged(asked: Sequence[Question], answers: Sequence[JudgedAnswer]) -> Figures:
+    """Verdicts, and how many of those that passed are wrong."""
+    pairs = list(zip(asked, answers, strict=True))
+    right = [bool(grader()(answer.answer, row.answers, row.question).correct) for row, answer in pairs]
+    verdicts: Counter[str] = Counter(answer.verdict.decision for answer in answers)
+    passed = [ok for ok, answer in zip(right, answers, strict=True) if answer.verdict.decision == "pass"]
+    return {**verdicts, "right": sum(right), "wrong among passed": sum(not ok for ok in passed)}
+
+
+check.option("--draws", "Draw each world this often", 100)
+check.option("--questions", "Time this many questions", 24)
+check.option("--closed", "The run that asked the same questions without passages", metavar="RUN", type=Path)
+check.option("--embedder", "A folder with a text-embedding model, for a baseline", metavar="DIR", type=Path)
+
+if __name__ == "__main__":
+    check()

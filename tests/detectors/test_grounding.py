@@ -1,0 +1,87 @@
+"""What an answer loses without its passage, against log-probabilities by hand; the rule's promise on made-up losses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import anchorscope
+from anchorscope import GroundingRule
+from anchorscope.detectors.grounding import sample_with_passage
+from anchorscope.errors import DetectorError
+from anchorscope.models.prompts import Prompter
+from anchorscope.study import PromptSpec
+from anchorscope.traces.byhand import attention_by_hand
+from anchorscope.traces.knockout import NOTHING, Cut
+from tiny import load_tiny
+
+ASKED = ("Which river is near Hill?", "Danube", "The Danube is near Hill. It is long. Nobody swims there.")
+PROMPT = PromptSpec(shots=1)
+
+
+def by_hand(model, ids: list[int], tokens: int, cut: Cut) -> float:
+    """The log-probability of the last tokens."""
+    with attention_by_hand(model, cut, range(model.source.layers)), torch.no_grad():
+        logits = model.network(torch.tensor([ids])).logits[0].double().log_softmax(dim=-1)
+    return sum(float(logits[place - 1, ids[place]]) for place in range(len(ids) - tokens, len(ids)))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt2"])
+def test_losses_are_those_of_attention_by_hand(family: str, tmp_path):
+    model = load_tiny(family, tmp_path, "float64")
+    found = anchorscope.grounding(model, *ASKED, prompt=PROMPT)
+    prompter = Prompter(model.tokenizer, PROMPT, model.wants_bos)
+    sample = sample_with_passage(prompter, *ASKED)
+    spans, tokens = sample.spans, sample.exact_tokens
+    ids = [*prompter.shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids[:tokens]]
+
+    def without(places) -> float:
+        return by_hand(model, ids, tokens, Cut(tuple(places), tuple(place + 1 for place in places)))
+
+    clean = by_hand(model, ids, tokens, NOTHING)
+    assert found.tokens == tokens
+    assert found.support == pytest.approx(clean, abs=1e-5)  # kept in float32
+    assert found.passage == pytest.approx(clean - without(range(*spans.context)), abs=1e-5)
+    assert found.evidence == pytest.approx(clean - without(spans.evidence), abs=1e-5)
+    assert found.question == pytest.approx(clean - without(spans.exact_question), abs=1e-5)
+    assert found.source == "cannot say"
+    assert "without the passage" in str(found)
+
+
+def test_a_rule_keeps_its_promise(tmp_path):
+    broken = 0
+    for draw in range(40):
+        random = np.random.default_rng(draw)
+        followed = random.random(600) < 0.6
+        lost = np.where(followed, random.normal(7, 2, 600), random.normal(0, 2, 600))
+        rule = GroundingRule.fit("made up", lost, followed, at_most=0.1)
+        assert rule.from_passage is not None
+        assert rule.from_memory is not None
+        many = random.random(20_000) < 0.6
+        new = np.where(many, random.normal(7, 2, len(many)), random.normal(0, 2, len(many)))
+        passage, memory = new >= rule.from_passage, new <= rule.from_memory
+        broken += (~many)[passage].mean() > 0.1 or many[memory].mean() > 0.1
+    assert broken <= 12  # each of two promises may break in a tenth: 8 are expected at most, and 13 in one of 17 runs
+    path = rule.save(tmp_path / "rule.json")
+    assert GroundingRule.load(path) == rule
+
+
+def test_verdicts_and_what_a_rule_cannot_be_fitted_on(tmp_path):
+    rule = GroundingRule("m", 3.0, 1.0, 0.1, 0.1, 10, 10)
+    model = load_tiny("llama", tmp_path, "float32")
+    found = anchorscope.grounding(model, *ASKED, prompt=PROMPT)
+    told = [
+        rule(anchorscope.Grounding(**{**vars_of(found), "passage": lost})).source for lost in (3.5, 3.0, 2.0, 1.0, -1.0)
+    ]
+    assert told == ["from the passage", "from the passage", "cannot say", "from memory", "from memory"]
+    nothing = GroundingRule("m", None, None, 0.1, 0.1, 10, 10)
+    assert nothing(found).source == "cannot say"
+    with pytest.raises(DetectorError, match="answers from memory"):
+        GroundingRule.fit("m", [1.0, 2.0], [True, True])
+    with pytest.raises(DetectorError, match="cannot load the rule"):
+        GroundingRule.load(tmp_path / "nowhere.json")
+
+
+def vars_of(found: anchorscope.Grounding) -> dict:
+    return {name: getattr(found, name) for name in found.__dataclass_fields__}
