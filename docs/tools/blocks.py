@@ -20,7 +20,7 @@ from anchorscope.pathways.shifts import ANCHORS
 from anchorscope.pathways.splits import GROUPS, STRATA, WAYS
 from anchorscope.pathways.statistics import CORRECTIONS, DIFFERENCES, PERMUTED, STRATIFIED
 from anchorscope.questions.definition import FieldMap, HubSource, SetDefinition
-from anchorscope.report.charts import CHARTS, OVERVIEW, TABS, evidence_charts
+from anchorscope.report.charts import CHARTS, OVERVIEW, TABS, WITH_PASSAGES, evidence_charts
 from anchorscope.report.draw.detectors import LOOKS
 from anchorscope.run import stages as declared
 from anchorscope.store import Kind, StageDef
@@ -129,10 +129,10 @@ def pathways() -> str:
 def charts() -> str:
     """Every chart: its rows of panels, the table its numbers are from, and its part of the report."""
     rows, parts = [], {OVERVIEW: "First screen", **TABS}
-    for chart in (*CHARTS.values(), *evidence_charts().values()):
+    for chart in (*CHARTS.values(), *WITH_PASSAGES.values(), *evidence_charts().values()):
         titles = [f"({LETTERS[at]}) {row.title}" for at, row in enumerate(chart.rows) if row.title]
         shown = "; ".join(titles) or chart.caption.partition(":")[0]
-        table = "`pathways`" if chart.name in CHARTS else "`evidence`"
+        table = "`pathways`" if chart.name in CHARTS | WITH_PASSAGES else "`evidence`"
         rows.append([f"`{chart.name}`", shown, table, parts.get(chart.tab, chart.tab)])
     return markdown("chart | rows | numbers from | part of the report", rows)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anchorscope.evidence.experiments import experiments
 from anchorscope.pathways.chart import Chart, Curve, LegendKind, Row
 from anchorscope.pathways.record import Key
+from anchorscope.study import Study
 
 
 def _delta_p(split: str, group: str, condition: str = "knockout", **more: str) -> Key:
@@ -271,8 +274,16 @@ OVERVIEW = "overview"
 TABS = {"nulls": "Controls", "auroc": "AUROC", "within": "Within a question", "mirror": "Mirror", "routes": "Passages"}
 """The other parts of the report that charts stand in, in order, with their titles; an experiment may name a new one."""
 
-CHARTS: dict[str, Chart] = {chart.name: chart for chart in (DELTA_P, CONTROLLED, STRATA, AUROC, NULLS, ROUTES)}
+CHARTS: dict[str, Chart] = {chart.name: chart for chart in (DELTA_P, CONTROLLED, STRATA, AUROC, NULLS)}
 """The charts of the `pathways` table, by name."""
+WITH_PASSAGES: dict[str, Chart] = {ROUTES.name: ROUTES}
+"""Those of studies that cut passages, beside them."""
+
+
+def charts_of(studies: Sequence[Study]) -> dict[str, Chart]:
+    """The charts of the `pathways` table that some studies have."""
+    cut = any("knockout_context" in study.traces.conditions for study in studies)
+    return CHARTS | WITH_PASSAGES if cut else CHARTS
 
 
 def evidence_charts() -> dict[str, Chart]:

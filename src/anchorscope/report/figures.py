@@ -14,7 +14,7 @@ from anchorscope.evidence.lines import lines_of, statistics_of
 from anchorscope.pathways.chart import Chart
 from anchorscope.pathways.lookup import ChartNumbers, collect, read_mapstats, read_pathways
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import CHARTS, evidence_charts
+from anchorscope.report.charts import CHARTS, WITH_PASSAGES, charts_of, evidence_charts
 from anchorscope.report.csv import to_csv
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.heatmap import draw_maps
@@ -32,7 +32,7 @@ def write_figures(store: Store, point: ReadPoint, folder: Path | None = None) ->
     study = store.study
     place = folder or store.root / "figures" / point.key
     models, datasets = [m.name for m in study.models], [d.name for d in study.datasets]
-    written = draw(read_pathways(store, point), models, datasets, place, point)
+    written = draw(read_pathways(store, point), models, datasets, place, point, charts=charts_of([study]))
     if study.map is not None:
         windows = {"single": "in one layer", "window": f"in a window of {study.map.width} layers around one"}
         about = f"{windows[study.map.layers]}, for {'all later' if study.map.into == 'after' else 'the answer'} tokens"
@@ -114,9 +114,10 @@ def panel_on(
 
 
 def _chart(name: str) -> Chart:
-    if name not in CHARTS:
-        raise AnchorscopeError(f"there is no chart '{name}'; {did_you_mean(name, CHARTS)}")
-    return CHARTS[name]
+    known = CHARTS | WITH_PASSAGES
+    if name not in known:
+        raise AnchorscopeError(f"there is no chart '{name}'; {did_you_mean(name, known)}")
+    return known[name]
 
 
 def _layers(numbers: ChartNumbers, model: str) -> int:

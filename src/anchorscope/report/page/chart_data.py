@@ -18,7 +18,7 @@ from anchorscope.evidence.lines import lines_of, statistics_of
 from anchorscope.pathways.chart import Chart
 from anchorscope.pathways.lookup import measured, read_mapstats
 from anchorscope.pathways.record import PATHWAYS, Key, Statistic
-from anchorscope.report.charts import CHARTS, OVERVIEW, TABS, evidence_charts
+from anchorscope.report.charts import CHARTS, OVERVIEW, TABS, WITH_PASSAGES, charts_of, evidence_charts
 from anchorscope.report.draw.palette import MARKERS, looks
 from anchorscope.report.page.pack import Pack, whole
 from anchorscope.report.text.caption import POSITIONS, SITES
@@ -106,7 +106,7 @@ def wanted(key: Key) -> bool:
     return key.statistic == "delta_p" and key.split in SPLITS and key.condition in SPLIT_CONDITIONS
 
 
-_DRAWN = {key for chart in CHARTS.values() for key in chart.keys}
+_DRAWN = {key for chart in (CHARTS | WITH_PASSAGES).values() for key in chart.keys}
 
 
 class PageCurve(NamedTuple):
@@ -205,17 +205,22 @@ def _of_table(table: Table[Statistic]) -> Iterator[tuple[Key, int, NDArray[np.fl
         yield keys[place], int(part[0, 0]), part[1:]
 
 
-def tabs_for_page() -> list[tuple[str, str]]:
+def _charts(stores: Sequence[Store]) -> list[Chart]:
+    """Every chart that the runs can have."""
+    return [*charts_of([store.study for store in stores]).values(), *evidence_charts().values()]
+
+
+def tabs_for_page(stores: Sequence[Store]) -> list[tuple[str, str]]:
     """The parts of the report that charts stand in, beside the first: names and titles."""
-    charts = [*CHARTS.values(), *evidence_charts().values()]
+    charts = _charts(stores)
     names = dict.fromkeys(chart.tab for chart in charts if chart.tab != OVERVIEW)
     order = sorted(names, key=lambda name: list(TABS).index(name) if name in TABS else len(TABS))
     return [(name, TABS.get(name, name.replace("_", " ").capitalize())) for name in order]
 
 
-def charts_for_page() -> list[dict[str, Any]]:
+def charts_for_page(stores: Sequence[Store]) -> list[dict[str, Any]]:
     """Every chart as the page draws it."""
-    return [_chart(chart) for chart in (*CHARTS.values(), *evidence_charts().values())]
+    return [_chart(chart) for chart in _charts(stores)]
 
 
 def _chart(chart: Chart) -> dict[str, Any]:
