@@ -151,9 +151,9 @@ check.option("--page", "Write the figures to this page", metavar="FILE", type=Pa
 
 def page(figures: Figures, device: str) -> str:
     """The figures as a page."""
-    here = torch.cuda.get_device_name() if device.startswith("cuda") else f"{platform.processor()} (no GPU)"
+    here = f"with {torch.cuda.get_device_name()}" if device.startswith("cuda") else "without a GPU: nothing to commit"
     lines = [
-        f"# A day with {here}",
+        f"# A day {here}",
         "",
         f"torch {torch.__version__}, Python {platform.python_version()}. Made by `make gpu-day`.",
         "",
