@@ -249,12 +249,14 @@ def test_a_passage_is_read_and_one_that_is_too_long_is_not_judged(stack: Detecto
     assert passage in said
     assert said.index(passage) < said.index(question)
     longest = stack.moments.longest_prompt
-    for words in (longest, 4 * longest):
-        verdict = stack.score(made.model, question, answer, context=" near" * words)
+    for words in (longest, 4 * longest):  # the second is too long for the model itself
+        verdict = stack.score(made.model, question, answer, context=" a" * words)
         assert verdict.decision == "cannot say"
-        assert "prompt is too long" in verdict.reason
-        judged = stack.answer(made.model, question, context=" near" * words)
+        assert "too long" in verdict.reason
+        judged = stack.answer(made.model, question, context=" a" * words)
         assert judged.verdict.decision == "cannot say"
+    reasons = [stack.score(made.model, question, answer, context=" a" * (longest * n // 4)).reason for n in (1, 2, 3)]
+    assert any("its prompt is too long" in reason for reason in reasons)
     with pytest.raises(AnchorscopeError, match="2 of question and 1 of context"):
         stack.score(made.model, [question] * 2, [answer] * 2, context=[passage])
 

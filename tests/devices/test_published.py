@@ -22,7 +22,7 @@ def compiler() -> None:
 @pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen3-8b"])
 def test_the_formula_is_never_below_what_a_batch_takes_and_within_15_percent(name: str):
     with fake_gpus():
-        passes = FakePasses(fake_model(name, 1, None))
+        passes = FakePasses(fake_model(name, 1, tiny_tokenizer()))
         assert 1 <= passes.predicted / peak_of(passes)["cuda:0"] <= 1.15
         answered = FakePasses(passes.model, 100, size=PUBLISHED[name].prompt)
         assert 1 <= answered.predicted_of_answers / peak_of_answers(answered)["cuda:0"] <= 1.15

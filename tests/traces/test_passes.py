@@ -15,7 +15,7 @@ from anchorscope.models.load import load_model
 from anchorscope.models.prompts import closing_id
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
-from anchorscope.study.terms import SUPPORTED, ReadPoint
+from anchorscope.study.terms import PASSAGE, SUPPORTED, ReadPoint
 from anchorscope.traces.activations import Activations
 from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.choose import choose
@@ -110,7 +110,7 @@ def test_a_bare_answer_stands_behind_a_bos_alone(run: Run):
     close(run, "answer_bare", "answer_last", slow)
 
 
-@pytest.mark.parametrize("condition", SUPPORTED)
+@pytest.mark.parametrize("condition", [name for name in SUPPORTED if name not in PASSAGE])
 def test_support_is_the_answers_log_probability(run: Run, condition):
     from anchorscope.traces.conditions import CUTS
     from anchorscope.traces.knockout import Knockout

@@ -50,9 +50,11 @@ class Run:
             "sites": list(SITES), "positions": list(POSITIONS), "into": FAMILIES[family],
             "max_right": 3, "max_wrong": 5, "memory": 0.002, "conditions": list(CONDITIONS),
         }  # fmt: skip
-        spans = {"controls": ["control_question", "control_random", "control_prefix"]}
+        spans = {"controls": ["control_question", "control_random", "control_prefix", "control_evidence"]}
         sets = {"north": (9, 12)}
-        self.study = write_study(folder, {"tiny": family}, sets, traces=traces, spans=spans, shard_rows=8)
+        self.study = write_study(
+            folder, {"tiny": family}, sets, passages=True, traces=traces, spans=spans, shard_rows=8
+        )
         spec = self.study.models[0].model_copy(update={"dtype": "float64"})
         self.study = self.study.model_copy(update={"models": [spec]})
         self.model: Model = load_model(spec)
