@@ -131,12 +131,16 @@ def _squad(data: Path, count: int) -> list[Question]:
 @check.step("run")
 def grounded(options: Options, work: Path) -> Figures:
     """What tells answers from memory from answers from the passage, on the original passages."""
+    if not has_sets(options.run, "originals", "conflicts"):
+        return {"left out": "the run has no sets `originals` and `conflicts`"}
     return {twins.model: compared(twins, options.embedder) for twins in read_twins(options.run, options.closed)}
 
 
 @check.step("data", "run")
 def lengths(options: Options, work: Path) -> Figures:
     """What a detector that was fitted on SQuAD's passages says of other questions with longer and longer ones."""
+    if not has_sets(options.run, "squad"):
+        return {"left out": "the run has no set `squad`"}
     store = Store.open(options.run)
     spec = store.study.models[0]
     detector = fit_run(store, spec.name, ["squad"], "combined")
@@ -154,6 +158,11 @@ def lengths(options: Options, work: Path) -> Figures:
         figures[f"{tokens} tokens before" if tokens else "as they are"] = _judged(asked, answers)
         print(tokens, figures, flush=True)
     return figures
+
+
+def has_sets(run: Path, *names: str) -> bool:
+    """Whether a run has these sets."""
+    return {*names} <= {dataset.name for dataset in Store.open(run).study.datasets}
 
 
 def _judged(asked: Sequence[Question], answers: Sequence[JudgedAnswer]) -> Figures:

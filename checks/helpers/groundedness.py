@@ -89,6 +89,7 @@ def _twins(store: Store, model: str, closed: Path | None) -> Twins:
         "lost beyond the control": lost["matched_evidence"] - lost["control_evidence"],
         "lost without the question": lost["knockout"],
         "log-probability, less is more": -support["clean"],
+        "tokens of the answer": np.array([float(len(rows[i].logprobs)) for i in known]),
     }
     if original.entry(READOUTS.at(point)) is not None:
         scores["what the probe loses"] = _probe_loss(store, model)[known]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
 from anchorscope.questions.record import Question
@@ -28,8 +26,7 @@ def samples_of(model: Model) -> tuple[Prompter, list[Sample]]:
     """Three questions with passages."""
     prompter = Prompter(model.tokenizer, PromptSpec(shots=1), model.wants_bos)
     maker = SampleMaker(prompter, SpansSpec(controls=["control_question", "control_random", "control_evidence"]))
-    asked = [replace(Question.asked(question, [answer]), context=passage) for question, answer, passage in ASKED]
-    return prompter, [maker(question, question.answers[0]) for question in asked]
+    return prompter, [maker(Question.asked(asked, [answer], passage), answer) for asked, answer, passage in ASKED]
 
 
 def cut_by_definition(condition: Condition, sample: Sample, into: Into) -> Cut:

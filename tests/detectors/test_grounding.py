@@ -75,6 +75,8 @@ def test_verdicts_and_what_a_rule_cannot_be_fitted_on(tmp_path):
         rule(anchorscope.Grounding(**{**vars_of(found), "passage": lost})).source for lost in (3.5, 3.0, 2.0, 1.0, -1.0)
     ]
     assert told == ["from the passage", "from the passage", "cannot say", "from memory", "from memory"]
+    with pytest.raises(DetectorError, match="this rule was fitted for m"):
+        anchorscope.grounding(model, *ASKED, prompt=PROMPT, rule=rule)
     nothing = GroundingRule("m", None, None, 0.1, 0.1, 10, 10)
     assert nothing(found).source == "cannot say"
     with pytest.raises(DetectorError, match="answers from memory"):

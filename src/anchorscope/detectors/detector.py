@@ -20,7 +20,7 @@ from scipy.special import expit, logit
 
 from anchorscope.detectors.catalogue import FORMS, Scorer
 from anchorscope.detectors.drift import Moments
-from anchorscope.detectors.inputs import PROMPT_TOKENS, Floats, Inputs, Need
+from anchorscope.detectors.inputs import Floats, Inputs, Need
 from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.record import Decision, Route, Verdict
 from anchorscope.detectors.thresholds import HeldOut, Promise, Threshold, moved_threshold
@@ -175,18 +175,8 @@ class FittedDetector:
         for place, unlike in enumerate(self.moments.unlike(inputs)):
             if unlike and not all_reasons[place]:
                 all_reasons[place] = "its states are unlike those the detector was fitted on"
-        if "log_tokens" in inputs.numbers:
-            for place, tokens in enumerate(np.exp(inputs.number("log_tokens"))):
-                if tokens > self.moments.tokens + 0.5 and not all_reasons[place]:
-                    most = self.moments.tokens
-                    all_reasons[place] = f"it is too long: {tokens:.0f} tokens, and training answers had {most} at most"
-        if PROMPT_TOKENS in inputs.numbers:
-            for place, tokens in enumerate(np.exp(inputs.number(PROMPT_TOKENS))):
-                if tokens > self.moments.longest_prompt + 0.5 and not all_reasons[place]:
-                    most = self.moments.prompt
-                    all_reasons[place] = (
-                        f"its prompt is too long: {tokens:.0f} tokens, and training prompts had {most} at most"
-                    )
+        for place, reason in enumerate(self.moments.too_long(inputs)):
+            all_reasons[place] = all_reasons[place] or reason
         layers, routes = self._by_layer(inputs), self.routes(inputs)
         return [
             self._verdict(float(score), reason, layers[:, place], routes[place] if routes else None)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from anchorscope.detectors.inputs import PROMPT_TOKENS, Floats, Inputs
 from anchorscope.study.terms import StateName
 
+VERY_MANY = 10**6  # tokens: no limit
 FAR = 0.995  # of the training samples lie nearer than what is called unlike them
 
 
@@ -27,8 +28,21 @@ class Moments:
     """A sample farther than this is unlike the training samples."""
     tokens: int
     """The longest answer among them."""
-    prompt: int = 10**6
+    prompt: int = VERY_MANY
     """Tokens of the longest prompt among them, behind those that all share."""
+
+    def too_long(self, inputs: Inputs) -> list[str]:
+        """Why an answer, or its prompt, is too long to be judged; empty where neither is."""
+        reasons = [""] * len(inputs)
+        prompts, answers = inputs.numbers.get(PROMPT_TOKENS), answer_tokens(inputs)
+        for place in range(len(inputs)):
+            if prompts is not None and prompts[place] > self.longest_prompt:
+                most = f"training prompts had {self.prompt} at most"
+                reasons[place] = f"its prompt is too long: {prompts[place]:.0f} tokens, and {most}"
+            if answers is not None and answers[place] > self.tokens + 0.5:
+                most = f"training answers had {self.tokens} at most"
+                reasons[place] = f"it is too long: {answers[place]:.0f} tokens, and {most}"
+        return reasons
 
     @property
     def longest_prompt(self) -> int:
@@ -67,7 +81,7 @@ class Moments:
             part, own = name.split("|", 1)
             parts[part][StateName.parse(own)] = tensor
         return cls(
-            parts["mean"], parts["scale"], settings["farthest"], settings["tokens"], settings.get("prompt", 10**6)
+            parts["mean"], parts["scale"], settings["farthest"], settings["tokens"], settings.get("prompt", VERY_MANY)
         )
 
 
@@ -84,15 +98,20 @@ def moments_of(inputs: Inputs, names: Sequence[StateName]) -> Moments:
             means.append(x.mean(axis=0))
             scales.append(np.where(spread > 1e-6 * np.abs(means[-1]), 1 / np.where(spread > 0, spread, 1), 0))
         mean[name], scale[name] = np.array(means, np.float32), np.array(scales, np.float32)
-    most = (_most(inputs, "log_tokens"), _most(inputs, PROMPT_TOKENS))
+    most = (_most(answer_tokens(inputs)), _most(inputs.numbers.get(PROMPT_TOKENS)))
     moments = Moments(mean, scale, np.inf, *most)
     farthest = float(np.quantile(moments.distance(inputs), FAR)) if mean else float("inf")
     return Moments(mean, scale, farthest, *most)
 
 
-def _most(inputs: Inputs, name: str) -> int:
-    """The most tokens, from a number that is their logarithm; very many where it is not there."""
-    return int(np.round(np.exp(inputs.number(name).max()))) if name in inputs.numbers else 10**6
+def answer_tokens(inputs: Inputs) -> Floats | None:
+    """(sample): how many tokens an answer has; None where nobody knows."""
+    return np.exp(inputs.number("log_tokens")) if "log_tokens" in inputs.numbers else None
+
+
+def _most(tokens: Floats | None) -> int:
+    """The most tokens of any; very many where nobody knows."""
+    return VERY_MANY if tokens is None else round(float(tokens.max()))
 
 
 class Drift(NamedTuple):

@@ -82,10 +82,14 @@ class Grounding:
 
 @dataclass(frozen=True)
 class GroundingRule:
-    """From what is lost without the passage to a source: two thresholds, each with its promise."""
+    """From what is lost without the passage to a source: two thresholds, each with its promise.
+
+    The promise holds for a share of remembered answers like that among the answers it was fitted on. Where both
+    thresholds would speak, neither does.
+    """
 
     model: str
-    """The model that it was fitted for."""
+    """The name of the model that it was fitted for; others are refused."""
     from_passage: float | None
     """At least so much lost means: from the passage. None: no threshold keeps the promise."""
     from_memory: float | None
@@ -177,6 +181,8 @@ def grounding(
     """
     texts = doors.text("question", question), doors.text("answer", answer), doors.text("context", context)
     opened = open_model(model, tokenizer)
+    if rule is not None and rule.model != opened.name:
+        raise DetectorError(f"this rule was fitted for {rule.model}", f"Fit one for {opened.name}.")
     prompter = Prompter(opened.tokenizer, prompt or PromptSpec(), opened.wants_bos)
     sample = sample_with_passage(prompter, *texts)
     if sample.spans.dropped is not None:
@@ -187,8 +193,7 @@ def grounding(
 
 def sample_with_passage(prompter: Prompter, question: str, answer: str, context: str) -> Sample:
     """A question, an answer and the passage before them, as a sample."""
-    asked = replace(Question.asked(question, [answer]), context=context)
-    return SampleMaker(prompter, CONTROLS)(asked, answer.strip())
+    return SampleMaker(prompter, CONTROLS)(Question.asked(question, [answer], context.strip()), answer.strip())
 
 
 def groundings(model: Model, prompter: Prompter, samples: Sequence[Sample]) -> list[Grounding]:

@@ -105,13 +105,8 @@ def states_among(names: Sequence[Need]) -> list[StateName]:
     return [name for name in names if isinstance(name, StateName)]
 
 
-PROMPT_TOKENS = "log_prompt_tokens"
-"""The number by which a prompt's length is known; no detector looks at it, but one that is too long is not judged."""
-
-
-def log_tokens(counts: Sequence[int]) -> Floats:
-    """(sample): the logarithm of how many tokens there are."""
-    return np.log(np.maximum(1.0, np.asarray(counts, dtype=np.float64)))
+PROMPT_TOKENS = "prompt_tokens"
+"""How many tokens a prompt has behind those that all share: no detector looks at it, but a longer one is not judged."""
 
 
 def confidence(logprobs: Sequence[Sequence[float]]) -> dict[str, Floats]:
@@ -121,5 +116,5 @@ def confidence(logprobs: Sequence[Sequence[float]]) -> dict[str, Floats]:
         "logprob_mean": np.array([values.mean() for values in tokens]),
         "logprob_min": np.array([values.min() for values in tokens]),
         "logprob_sum": np.array([values.sum() for values in tokens]),
-        "log_tokens": log_tokens([len(values) for values in logprobs]),
+        "log_tokens": np.log([float(max(1, len(values))) for values in logprobs]),
     }

@@ -9,7 +9,7 @@ with more or less attention to the exact question tokens, to the answer's tokens
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from anchorscope.answers.generate import Generator
-from anchorscope.detectors.inputs import PROMPT_TOKENS, Inputs, Need, States, confidence, log_tokens, states_among
+from anchorscope.detectors.inputs import PROMPT_TOKENS, Inputs, Need, States, confidence, states_among
 from anchorscope.detectors.pass_plan import SAYS, PassPlan, checked, site_named, sites_of
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
@@ -196,7 +196,7 @@ class Reader:
         """With what takes a pass of its own."""
         usable = [samples[i] for i in rows]
         numbers = confidence([sample.answer.logprobs for sample in usable])
-        numbers[PROMPT_TOKENS] = log_tokens([len(sample.answer.prompt_ids) for sample in usable])
+        numbers[PROMPT_TOKENS] = np.array([float(len(sample.answer.prompt_ids)) for sample in usable])
         more = [name for name in names if name not in states and name not in numbers]
         if more and usable:
             read = self.read(usable, more)
@@ -337,8 +337,7 @@ def _numbers_of(sample: Sample, logprobs: torch.Tensor, row: int, numbers: dict[
 def _asked(questions: Sequence[str], contexts: Contexts | None) -> list[Question]:
     """Questions that come from no set, each with its passage where there is one."""
     passages: Contexts = [None] * len(questions) if contexts is None else contexts
-    pairs = zip(questions, passages, strict=True)
-    return [replace(Question.asked(question, []), context=context) for question, context in pairs]
+    return [Question.asked(question, [], context) for question, context in zip(questions, passages, strict=True)]
 
 
 def unreadable(sample: Sample) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from anchorscope.answers.record import ANSWERS
 from anchorscope.detectors.crossfit import Labelled
-from anchorscope.detectors.inputs import PROMPT_TOKENS, Floats, Inputs, States, confidence, log_tokens
+from anchorscope.detectors.inputs import PROMPT_TOKENS, Floats, Inputs, States, confidence
 from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES, SEVERAL
 from anchorscope.errors import StoreError
 from anchorscope.probes.folds import IntArray
@@ -77,10 +77,10 @@ def read_labelled(store: Store, model: str, dataset: str, embedder: str | None =
 
 
 def _prompt_tokens(cell: Cell, rows: Sequence[Trace]) -> Floats:
-    """(sample): the logarithm of how many tokens a prompt has behind those that all share."""
+    """(sample): how many tokens a prompt has behind those that all share."""
     batches = cell.table(ANSWERS).batches(["id", "prompt_ids"])
     lengths = {row["id"]: len(row["prompt_ids"]) for batch in batches for row in batch.to_pylist()}
-    return log_tokens([lengths[row.id] for row in rows])
+    return np.array([float(lengths[row.id]) for row in rows])
 
 
 def read_several(

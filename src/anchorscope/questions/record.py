@@ -35,7 +35,7 @@ class Question:
     """JSON object of the set's other columns, as its definition keeps them"""
 
     @classmethod
-    def asked(cls, question: str, answers: Sequence[str]) -> Question:
+    def asked(cls, question: str, answers: Sequence[str], context: str | None = None) -> Question:
         """A question that comes from no set: its text is its id."""
         return cls(
             id=question,
@@ -44,7 +44,7 @@ class Question:
             subject=None,
             relation=None,
             popularity=None,
-            context=None,
+            context=context,
             question_group=question,
             subject_group=None,
             extra="{}",

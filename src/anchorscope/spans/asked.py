@@ -6,7 +6,7 @@ marked by hand. A plain text has its tokens and nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anchorscope.errors import ModelError
@@ -89,7 +89,7 @@ def _put_asked(model: Model, asked: Asked) -> Put:
     prompter = Prompter(model.tokenizer, asked.prompt, model.wants_bos)
     prompt, answer = prompter(asked.question, asked.context), asked.answer.strip()
     answered = answer_ids(prompter, prompt, answer)
-    row = replace(Question.asked(asked.question, [answer]), context=asked.context)
+    row = Question.asked(asked.question, [answer], asked.context)
     by_hand = ByHand(asked.exact_question, asked.exact_answer)
     maker = SampleMaker(prompter, SpansSpec(exact_question=asked.rule), asked.seed)
     spans = maker.spans(row, prompt, answered, answer, by_hand)
