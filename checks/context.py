@@ -31,14 +31,13 @@ from anchorscope.questions.row import to_question
 from anchorscope.spans.make import SampleMaker
 from anchorscope.store import Store
 from anchorscope.study import TraceSpec
-from anchorscope.study.terms import PASSAGE
 from anchorscope.traces.passes import Passes
 from anchorscope.traces.record import TRACES
 from anchorscope.traces.sweep import trace_samples
 from anchorscope.traces.tracer import Tracer
 from helpers.groundedness import compared, read_twins
 from helpers.models import loaded
-from helpers.passages import differences_by_hand
+from helpers.passages import CUT_PASSAGES, differences_by_hand
 from helpers.route_worlds import KINDS, TRUE, verdicts_in
 from helpers.steps import Check, Figures, Options, use_tests
 from weights import unpacked
@@ -48,7 +47,7 @@ check = Check(__doc__)
 ROUNDS = 5
 SWEEPS = {
     "clean and both knockouts": TraceSpec(conditions=["clean", "knockout", "knockout_context"]),
-    "all that cut a passage": TraceSpec(conditions=["clean", "knockout", *PASSAGE]),
+    "all that cut a passage": TraceSpec(conditions=["clean", "knockout", *CUT_PASSAGES]),
 }
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from anchorscope.answers.answerer import Answerer
 from anchorscope.answers.record import Answer
 from anchorscope.answers.stage import answers_stage
 from anchorscope.grades.record import Graded
 from anchorscope.grades.stage import grades_stage
 from anchorscope.models.load import Model
+from anchorscope.models.prompts import Prompter
 from anchorscope.probes.record import Readout
 from anchorscope.probes.stage import readouts_stage
 from anchorscope.progress import Progress, silent
@@ -46,8 +45,8 @@ def write_spans(model: Model, dataset: str, store: Store) -> Table[Spans]:
     return filled(spans_stage(model, dataset, store))
 
 
-def write_traces(model: Model, shared_ids: Sequence[int], dataset: str, store: Store) -> Table[Trace]:
-    return filled(traces_stage(model, shared_ids, dataset, store))
+def write_traces(model: Model, prompter: Prompter, dataset: str, store: Store) -> Table[Trace]:
+    return filled(traces_stage(model, prompter, dataset, store))
 
 
 def write_readouts(store: Store, model: str, dataset: str, point: ReadPoint) -> Table[Readout]:

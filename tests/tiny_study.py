@@ -89,4 +89,4 @@ def trace_all(model: Model, store: Store) -> None:
     """Everything up to the activations."""
     answerer = write_samples(model, store)
     for dataset in store.study.datasets:
-        write_traces(model, answerer.prompter.shared_ids, dataset.name, store)
+        write_traces(model, answerer.prompter, dataset.name, store)

@@ -31,24 +31,36 @@ from anchorscope.study.terms import Condition
 RouteKind = Literal["passage", "spread", "question", "answer", "difficulty"]
 KINDS: tuple[RouteKind, ...] = get_args(RouteKind)
 TRUE: dict[RouteKind, tuple[str, ...]] = {
-    "passage": ("context_beyond_permuted", "evidence_beyond_control", "context_over_question"),
-    "spread": ("context_beyond_permuted", "context_over_question"),
+    "passage": ("context_beyond_permuted", "swap_beyond_permuted", "evidence_beyond_control", "context_over_question"),
+    "spread": ("context_beyond_permuted", "swap_beyond_permuted", "context_over_question"),
     "question": (),
     "answer": (),
-    "difficulty": ("context_beyond_permuted", "context_over_question"),
+    "difficulty": ("context_beyond_permuted", "swap_beyond_permuted", "context_over_question"),
 }
 """What each claim says of the states is true of them; in `difficulty` it is true of difficulty."""
 LEFT: dict[RouteKind, dict[Condition, float]] = {
-    "passage": {"knockout_context": 0.1, "knockout_both": 0.1, "knockout_evidence": 0.3, "matched_evidence": 0.3},
-    "spread": {"knockout_context": 0.1, "knockout_both": 0.1, "matched_evidence": 0.7, "control_evidence": 0.7},
+    "passage": {
+        "knockout_context": 0.1,
+        "swapped_context": 0.2,
+        "knockout_both": 0.1,
+        "knockout_evidence": 0.3,
+        "matched_evidence": 0.3,
+    },
+    "spread": {
+        "knockout_context": 0.1,
+        "swapped_context": 0.2,
+        "knockout_both": 0.1,
+        "matched_evidence": 0.7,
+        "control_evidence": 0.7,
+    },
     "question": {"knockout": 0.1, "knockout_both": 0.1},
     "answer": {},
-    "difficulty": {"knockout_context": 0.1, "knockout_both": 0.1},
+    "difficulty": {"knockout_context": 0.1, "swapped_context": 0.2, "knockout_both": 0.1},
 }
 """How much of the signal is left under each condition; all of it under others."""
 CONDITIONS: tuple[Condition, ...] = (
     "clean", "knockout", "knockout_context", "knockout_both", "knockout_evidence", "matched_evidence",
-    "control_evidence",
+    "control_evidence", "swapped_context",
 )  # fmt: skip
 SAMPLES, LAYERS, WIDTH, RESAMPLES = 600, 3, 12, 200
 

@@ -60,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         for spec in study.models:
             model = load_model(spec)
             answerer = write_samples(model, store)
-            write_traces(model, answerer.prompter.shared_ids, SET, store)
+            write_traces(model, answerer.prompter, SET, store)
         prepare(Pipeline(store), EvalPlan(other="two", answers=3), ["one"], [SET])
     first = load_model(study.models[0])
     return Made(folder, Store.open(folder / "run"), first, Answerer(first, study))

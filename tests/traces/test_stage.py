@@ -63,7 +63,8 @@ class Run:
         self.cell = self.store.results("tiny", "north")
         self.chosen = choose(self.store, "tiny", "north")
         self.samples = list(self.chosen.samples(self.store, "tiny", "north"))
-        self.shared_ids = Answerer(self.model, self.study).prompter.shared_ids
+        self.prompter = Answerer(self.model, self.study).prompter
+        self.shared_ids = self.prompter.shared_ids
 
     def write(self) -> Store:
         with Store.writing(self.root, self.study) as store:
@@ -162,7 +163,7 @@ def test_what_is_missing_is_made_again_the_same(run: Run):
 def test_a_complete_table_is_left_alone(run: Run, monkeypatch):
     monkeypatch.setattr(activations_module, "trace_samples", None)
     with Store.writing(run.root, run.study) as store:
-        write_traces(run.model, run.shared_ids, "north", store)
+        write_traces(run.model, run.prompter, "north", store)
 
 
 @pytest.mark.parametrize("damage", ["cut short", "not safetensors", "gone", "another tensor"])
@@ -268,7 +269,7 @@ def test_a_sample_on_which_the_model_fails_is_set_aside_and_the_others_are_as_th
     monkeypatch.setattr(activations_module, "trace_samples", fails)
     try:
         with Store.writing(run.root, run.study) as store:
-            table = write_traces(run.model, run.shared_ids, "north", store)
+            table = write_traces(run.model, run.prompter, "north", store)
         assert table.aside() == [Aside(poisoned, "index out of range in self")]
         assert [row.id for row in table] == [s.question.id for s in run.samples if s.question.id != poisoned]
         kept = [i for i, sample in enumerate(run.samples) if sample.question.id != poisoned]

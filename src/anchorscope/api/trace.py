@@ -122,6 +122,7 @@ def _possible(conditions: Sequence[Condition] | None, spans: Spans, place: int) 
     impossible: dict[Condition, str] = {
         condition: "no tokens are left for it" for condition, span in CUTS.items() if not Knockout(span).cut(spans).keys
     }
+    impossible["swapped_context"] = "it takes another passage, which a trace does not have"
     if place < spans.cue[0]:
         impossible["answer_only"] = "the token that is read stands in the question"
     for condition in conditions or ():

@@ -148,6 +148,7 @@ def asked_of(
         layers,
         study.evidence,
         patches={s.question.id: _patches(s, study) for s in usable},
+        passages={s.question.id: _another_passage(s, shared) for s in usable if s.spans.context},
     )
     rows = [[len(stream.ids) for stream in passes.streams(sample)] for sample in usable] or [[0] * len(passes.names)]
     read = [passes.names.index(condition) for condition in WITHIN if condition in passes.names]
@@ -164,6 +165,12 @@ def asked_of(
         cut=fmean(row[passes.names.index("knockout")] for row in rows),
         within=fmean(sum(row[i] for i in read) for row in rows),
     )
+
+
+def _another_passage(sample: Sample, shared: int) -> list[int]:
+    """A prompt whose passage differs from the first token on: as many tokens are computed as with another passage."""
+    ids, start = list(sample.answer.prompt_ids), sample.spans.context[0] - shared
+    return [*ids[:start], -1, *ids[start + 1 :]]
 
 
 def _patches(sample: Sample, study: Study) -> dict[str, Patch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anchorscope.evidence import answer_only, curves, donors, groups, mirror, routes, support, transfer, within
+from anchorscope.evidence import answer_only, curves, donors, groups, mirror, routes, source, support, transfer, within
 from anchorscope.evidence.experiment import Experiment
 from anchorscope.evidence.record import EXPERIMENT_STAGES
 
@@ -17,6 +17,7 @@ EXPERIMENTS = (
     groups.SALIENCY_EXPERIMENT,
     transfer.EXPERIMENT,
     routes.EXPERIMENT,
+    source.EXPERIMENT,
 )
 
 _registered: list[Experiment] = []

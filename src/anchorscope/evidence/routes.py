@@ -21,6 +21,8 @@ from anchorscope.probes.readouts import Readouts
 
 DRAWS = 5  # of donors, as in the pathways
 CUT = ("knockout_context", "knockout", "knockout_both")
+NULLS = {"knockout_context": "permuted_context", "swapped_context": "permuted_swap"}
+"""For each change of the passage, its permutation null."""
 
 
 def route_lines(readouts: Readouts, drawn: Resamples, seed: int = 0) -> Iterator[EvidenceLine]:
@@ -32,14 +34,16 @@ def route_lines(readouts: Readouts, drawn: Resamples, seed: int = 0) -> Iterator
     clean = mean_auroc(labels, whole[0], drawn)
     lost = {
         name: mean_auroc(labels, whole[conditions.index(name)], drawn) - clean
-        for name in (*CUT, "knockout_evidence", "matched_evidence", "control_evidence")
+        for name in (*CUT, "knockout_evidence", "matched_evidence", "control_evidence", "swapped_context")
         if name in conditions
     }
-    # 1. the passage, beyond the shift of another answer
-    change = whole[conditions.index("knockout_context")] - whole[0]
+    # 1. the passage cut or swapped, beyond the shift of another answer
     donors = make_donors(readouts.clusters, DRAWS, seed)
-    null = np.mean([mean_auroc(labels, whole[0] + change[:, donor], drawn) for donor in donors], axis=0) - clean
-    yield line("routes", "delta_auroc", lost["knockout_context"] - null, n, "knockout_context-permuted_context")
+    for name, null_name in NULLS.items():
+        if name in lost:
+            change = whole[conditions.index(name)] - whole[0]
+            null = np.mean([mean_auroc(labels, whole[0] + change[:, donor], drawn) for donor in donors], axis=0) - clean
+            yield line("routes", "delta_auroc", lost[name] - null, n, f"{name}-{null_name}")
     yield line("routes", "delta_auroc", lost["knockout_context"] - lost["knockout"], n, "knockout_context-knockout")
     # 2. the sentences that hold an answer, beyond as much of the others
     if {"matched_evidence", "control_evidence"} <= lost.keys():
@@ -74,6 +78,11 @@ CLAIMS = (
         "context_beyond_permuted", "Cutting the passage costs ranking, by more than the permutation null",
         "ΔAUROC, knockout_context minus permuted_context, at the layer half-way up", "permuted_context",
         -0.02, "below", at_depth(HALF, _at_half("knockout_context-permuted_context")),
+    ),
+    Claim(
+        "swap_beyond_permuted", "Another passage in its place costs ranking, by more than the permutation null",
+        "ΔAUROC, swapped_context minus permuted_swap, at the layer half-way up", "permuted_swap",
+        -0.02, "below", at_depth(HALF, _at_half("swapped_context-permuted_swap")),
     ),
     Claim(
         "evidence_beyond_control", "Cutting the sentences that hold an answer costs more ranking than cutting others",

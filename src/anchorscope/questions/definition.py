@@ -50,6 +50,11 @@ class FieldPath(Spec):
         return " or ".join(self.path)
 
 
+def _absent(value: FieldPath | None) -> bool:
+    """Whether a column that came later is not named: records of earlier runs do not have it."""
+    return value is None
+
+
 class FieldMap(Spec):
     """Which column of the source holds what."""
 
@@ -67,11 +72,15 @@ class FieldMap(Spec):
     """Popularity of the subject, a number."""
     context: FieldPath | None = None
     """A passage that goes into the prompt with the question."""
+    other_context: FieldPath | None = Field(None, exclude_if=_absent)
+    """A passage that the condition swapped_context puts in its place. Default: another one about the same subject."""
+    memory_answers: FieldPath | None = Field(None, exclude_if=_absent)
+    """Answers that a model may remember and that contradict the passage."""
 
     @model_validator(mode="after")
     def _one_path_each(self) -> FieldMap:
         for name, value in self:
-            if name != "answers" and value is not None and (len(value.path) > 1 or value.split):
+            if name not in ("answers", "memory_answers") and value is not None and (len(value.path) > 1 or value.split):
                 raise ValueError(f"{name} is one value, so it takes one column and no split")
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,17 @@ class Question:
     """normalised subject; questions with the same subject share a fold"""
     extra: str
     """JSON object of the set's other columns, as its definition keeps them"""
+
+    @property
+    def other_context(self) -> str | None:
+        """The passage that stands in the place of the own one when passages are swapped, where the set says."""
+        other: str | None = json.loads(self.extra).get("other_context")
+        return other
+
+    @property
+    def memory_answers(self) -> list[str]:
+        """Answers that a model may remember and that contradict the passage; empty where the set names none."""
+        return list(json.loads(self.extra).get("memory_answers") or [])
 
     @classmethod
     def asked(cls, question: str, answers: Sequence[str], context: str | None = None) -> Question:

@@ -44,7 +44,7 @@ def to_question(row: Mapping[str, Any], fields: FieldMap, keep: list[str], defau
         context=_text(row, fields.context),
         question_group=group_key(question),
         subject_group=group_key(subject) if subject else None,
-        extra=_extra(row, keep),
+        extra=_extra(row, keep, _of_passages(row, fields)),
     )
 
 
@@ -159,8 +159,14 @@ def _number(row: Mapping[str, Any], where: FieldPath | None) -> float | None:
     return None if math.isnan(number) else number
 
 
-def _extra(row: Mapping[str, Any], keep: list[str]) -> str:
-    values = {name: row.get(name) for name in keep}
+def _of_passages(row: Mapping[str, Any], fields: FieldMap) -> dict[str, Any]:
+    """What only sets with passages have."""
+    remembered = _answers(row, fields.memory_answers) if fields.memory_answers is not None else None
+    return {"other_context": _text(row, fields.other_context), "memory_answers": remembered}
+
+
+def _extra(row: Mapping[str, Any], keep: list[str], more: Mapping[str, Any]) -> str:
+    values = {name: row.get(name) for name in keep} | {name: value for name, value in more.items() if value is not None}
     kept = {name: value for name, value in values.items() if value is not None and value == value}  # not NaN
     try:
         text = json.dumps(kept, ensure_ascii=False, sort_keys=True, default=str, allow_nan=False)

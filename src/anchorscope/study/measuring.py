@@ -43,8 +43,8 @@ class TraceSpec(Spec):
     conditions: list[Condition] = list(DEFAULT_CONDITIONS)
     """The passes. Each control cuts other tokens; matched_… cuts as many exact tokens for the same queries.
     control_prefix, content words of the examples before the question, is taken where it is named and there are any.
-    knockout_context, knockout_both, knockout_evidence, matched_evidence and control_evidence are for sets with passages
-    (docs/context.md)."""
+    knockout_context, knockout_both, knockout_evidence, matched_evidence, control_evidence and swapped_context are for
+    sets with passages (docs/context.md)."""
     into: Into = "after"
     """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
     max_right: Annotated[int, Field(ge=1)] = 1000

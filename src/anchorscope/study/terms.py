@@ -16,10 +16,11 @@ the first one behind it."""
 Condition = Literal[
     "clean", "knockout", "control_question", "control_random", "matched_question", "matched_random", "answer_only",
     "control_prefix", "knockout_context", "knockout_both", "knockout_evidence", "matched_evidence", "control_evidence",
+    "swapped_context",
 ]  # fmt: skip
 """What the forward pass was. A control cuts other tokens; `matched_…` as many exact tokens, for the same queries.
 `knockout_context` cuts the passage, `knockout_both` the passage and the exact question tokens, `knockout_evidence` the
-sentences of the passage that hold an answer."""
+sentences of the passage that hold an answer. Under `swapped_context` another passage stands in its place."""
 
 Further = Literal[
     "answer_bare", "patched_1", "patched_2", "patched_3", "patched_4", "patched_control", "mirror_question",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anchorscope.spans.record import Spans
-from anchorscope.study.terms import Condition, Into, Position, SpanName
+from anchorscope.study.terms import CONDITIONS, Condition, Into, Position, SpanName
 from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.layout import Stream, clean_stream, cut_stream
 
@@ -23,6 +23,10 @@ CUTS: dict[Condition, SpanName] = {
     "control_evidence": "control_evidence",
 }
 """The span each condition cuts."""
+
+
+LAID_OUT = tuple(condition for condition in CONDITIONS if condition in ("clean", "answer_only", *CUTS))
+"""The conditions that are made of a sample's own tokens alone."""
 
 
 def stream_of(condition: Condition, ids: Sequence[int], spans: Spans, shared: int, into: Into, layers: int) -> Stream:

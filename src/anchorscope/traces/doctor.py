@@ -20,10 +20,10 @@ from anchorscope.questions.record import Question
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.record import Spans
 from anchorscope.spans.words import content_words
-from anchorscope.study.terms import CONDITIONS, SITES, Condition, Site
+from anchorscope.study.terms import SITES, Condition, Site
 from anchorscope.traces.attention import attention_as
 from anchorscope.traces.byhand import attention_by_hand
-from anchorscope.traces.conditions import place_of, stream_of
+from anchorscope.traces.conditions import LAID_OUT, place_of, stream_of
 from anchorscope.traces.knockout import NOTHING, Cut, Knockout
 from anchorscope.traces.layout import Stream, clean_stream, cut_stream
 from anchorscope.traces.tracer import Read, Tracer, read_plain
@@ -298,8 +298,8 @@ def conditions(doctor: Doctor) -> str:
     shared, layers = doctor.prompter.shared_ids, len(doctor.model.windows)
     rows, reads, alone = [], [], []
     for case, (ids, spans) in enumerate(zip(doctor.ids, doctor.spans, strict=True)):
-        rows.append([stream_of(condition, ids, spans, len(shared), "after", layers) for condition in CONDITIONS])
-        for s, condition in enumerate(CONDITIONS):
+        rows.append([stream_of(condition, ids, spans, len(shared), "after", layers) for condition in LAID_OUT])
+        for s, condition in enumerate(LAID_OUT):
             reads.append(Read(case, s, place_of(condition, spans, "answer_last")))
             alone.append(_alone(doctor, ids, spans, condition, layers))
     together = doctor.tracer(shared)(rows, reads)

@@ -73,6 +73,8 @@ class Passes:
     """How many of the shared tokens are a BOS: 0 or 1."""
     patches: Mapping[str, Mapping[str, Patch]] = field(default_factory=dict)
     """By question, which tokens donors put in the place of its own. A sample that has none stays as it is."""
+    passages: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By question, its prompt with another passage, without the shared tokens. A sample without one stays as it is."""
     support: bool = False
     """Whether the answer's log-probability is taken without evidence too."""
 
@@ -100,7 +102,14 @@ class Passes:
         """Where a position is in the stream of a condition."""
         if name == "answer_bare":
             return int(getattr(spans, position)) - spans.answer[0] + self.bos
+        if name == "swapped_context":
+            return int(getattr(spans, position)) + self.moved(spans)
         return place_of("answer_only" if name == "answer_only" else "clean", spans, position)
+
+    def moved(self, spans: Spans) -> int:
+        """By how many tokens the answer moves back when the passage is swapped."""
+        other = self.passages.get(spans.id)
+        return 0 if other is None else len(self.shared_ids) + len(other) - spans.answer[0]
 
     def streams(self, sample: Sample) -> list[Stream]:
         """One for each condition. Tokens after the last that is read change nothing, and are not in it."""
@@ -118,6 +127,14 @@ class Passes:
             return cut_stream(ids, shared, cut, range(self.layers))
         if name == "answer_bare":
             return Stream(tuple(ids[spans.answer[0] :]), self.bos)
+        if name == "swapped_context":
+            other = self.passages.get(sample.question.id)
+            if other is None:
+                return _patched(ids, shared, None)
+            whole = [*ids[:shared], *other, *ids[spans.answer[0] :]]
+            unlike = (place for place, pair in enumerate(zip(whole, ids, strict=False)) if pair[0] != pair[1])
+            start = next(unlike, min(len(whole), len(ids)) - 1)  # up to there, the clean tokens serve
+            return Stream(tuple(whole[start:]), start)
         if name.startswith("patched"):
             return _patched(ids, shared, self.patches.get(sample.question.id, {}).get(name))
         return stream_of(name, ids, spans, shared, self.spec.into, self.layers)  # type: ignore[arg-type]
@@ -135,8 +152,9 @@ class Passes:
         """
         first, last = sample.spans.answer[0], sample.spans.answer_last
         tokens = sample.answer.answer_ids[: last - first + 1]
+        moved = self.moved(sample.spans)
         return [
-            (Read(number, self.spec.conditions.index(name), place), token)
+            (Read(number, self.spec.conditions.index(name), place + moved * (name == "swapped_context")), token)
             for name in self.supported
             for place, token in enumerate(tokens, first - 1)
         ]

@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
-from anchorscope.models.prompts import closing_id
+from anchorscope.models.prompts import Prompter, closing_id
 from anchorscope.progress import Advance
 from anchorscope.spans import SPANS
 from anchorscope.spans.samples import Sample, read_samples
@@ -29,6 +29,7 @@ from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.mass import attention_mass
 from anchorscope.traces.passes import Passes
 from anchorscope.traces.record import MASS, TRACES, Mass, Trace
+from anchorscope.traces.swapped import swapped_prompts
 from anchorscope.traces.sweep import budget_of, trace_samples
 from anchorscope.traces.tracer import Tracer
 
@@ -36,7 +37,7 @@ BATCHES = "of similar length, within a shard; longest: the tokens of the shard's
 SHARD_ROWS = 256  # what a stopped run traces again, at most; fewer where the study has smaller shards
 
 
-def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Store) -> Sharded[Trace]:
+def traces_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -> Sharded[Trace]:
     """The `traces` table of one model and dataset; a shard's activations are written before its rows.
 
     A sample on which the model fails is set aside: it has neither.
@@ -49,17 +50,23 @@ def traces_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: S
         "seed": store.study.seed,
         "chosen": chosen.digest,
     }
+    shared_ids = prompter.shared_ids
     tracer = Tracer(model, shared_ids, spec.sites)
     donors: dict[str, Donors] = {}
     if store.study.evidence is not None:
         inputs["evidence"] = {"donors": store.study.evidence.donors}
         every = read_samples(store, model.name, dataset)
         donors = find_donors(every, chosen.clusters, len(shared_ids), store.study.evidence.donors, store.study.seed)
-    passes = _passes(model, tracer, store, donors)
+    passages: dict[str, list[int]] = {}
+    if "swapped_context" in spec.conditions:
+        every = read_samples(store, model.name, dataset)
+        passages = swapped_prompts(every, chosen.clusters, prompter, store.study.seed)
+    passes = _passes(model, tracer, store, donors, passages)
     facts = {
         "batch_plan": {"rows": BATCHES, **budget_of(tracer, passes).record()},
         "attention": model.fingerprint["attention"],
         "clusters": {"count": len(set(chosen.clusters.values())), "apart": chosen.apart},
+        **({"swapped": len(passages)} if passages else {}),
     }
     plan = Plan(len(chosen.clusters), min(SHARD_ROWS, store.study.shard_rows))
     table = cell.begin(TRACES, plan, inputs, facts)
@@ -133,7 +140,9 @@ def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Sto
     )
 
 
-def _passes(model: Model, tracer: Tracer, store: Store, donors: dict[str, Donors]) -> Passes:
+def _passes(
+    model: Model, tracer: Tracer, store: Store, donors: dict[str, Donors], passages: dict[str, list[int]]
+) -> Passes:
     """What is computed of each sample of a study."""
     study, shared = store.study, tracer.shared_ids
     return Passes(
@@ -144,12 +153,13 @@ def _passes(model: Model, tracer: Tracer, store: Store, donors: dict[str, Donors
         closing_id(model.tokenizer, study.prompt_for(model.spec).style),
         int(bool(shared) and shared[0] == model.tokenizer.bos_token_id),
         {name: of_sample.patches for name, of_sample in donors.items()},
+        passages,
     )
 
 
 def traces_of(context: ModelContext, job: Job) -> Sharded[Trace]:
     """The stage that a job asks for."""
-    return traces_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)
+    return traces_stage(context.model(job.model), context.prompter(job.model), job.dataset, context.store)
 
 
 def mass_of(context: ModelContext, job: Job) -> Whole[Mass]:

@@ -1,0 +1,86 @@
+"""Where an answer came from, in sets whose passages contradict what a model may remember.
+
+Such a set names the answers that a model may remember (`memory_answers`). An answer that agrees with the passage was
+taken from it, and one that agrees with memory was remembered; all others are left out. If the route follows the source,
+answers from the passage lose more log-probability without it than remembered ones do. An answer that is fragile loses
+much under any cut, so the same comparison for a cut of the question's words is what it is held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from anchorscope.evidence.claim import Claim, at_depth
+from anchorscope.evidence.experiment import CellData, Experiment
+from anchorscope.evidence.lines import BoolArray, IntArray, LineName, line
+from anchorscope.evidence.record import EvidenceLine
+from anchorscope.grades.grading import grader
+from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
+from anchorscope.questions.record import QUESTIONS
+from anchorscope.study.terms import PASSAGE, SUPPORTED
+
+CUT = ("knockout", *PASSAGE)
+
+
+def source_lines(
+    taken: BoolArray, rows: IntArray, support: Mapping[str, FloatArray], drawn: Resamples
+) -> Iterator[EvidenceLine]:
+    """How well the loss under each cut tells answers from the passage from remembered ones: AUROC.
+
+    `rows`: samples whose source is known; `taken` (sample): from the passage. `support`, by condition, (sample):
+    log-probability.
+    """
+    if not taken[rows].any() or taken[rows].all():
+        return
+    rarer = int(min(taken[rows].sum(), (~taken[rows]).sum()))
+    told: dict[str, FloatArray] = {}
+    for name in CUT:
+        if name in support:
+            lost = np.broadcast_to(
+                (support["clean"] - support[name])[None, :, None], (drawn.repeats.shape[1], len(taken), 1)
+            )
+            told[name] = mean_auroc(taken, lost, drawn, rows)[:, 0]
+            yield line("source", "auroc", told[name], rarer, name)
+    yield line("source", "auroc", told["knockout_context"] - told["knockout"], rarer, "knockout_context-knockout")
+
+
+def sources(cell: CellData) -> tuple[BoolArray, IntArray]:
+    """(sample): whether an answer was taken from the passage; and the samples of which that is known."""
+    remembered = {
+        question.id: question.memory_answers for question in cell.store.questions(cell.dataset).table(QUESTIONS)
+    }
+    rows = cell.recorded.rows
+    taken = np.array([row.correct for row in rows], dtype=np.bool_)
+    right = grader()
+    known = [
+        bool(row.correct) or bool(remembered[row.id] and right(row.answer, remembered[row.id], row.question).correct)
+        for row in rows
+    ]
+    any_named = any(remembered[row.id] for row in rows)
+    return taken, np.flatnonzero(known) if any_named else np.empty(0, np.int64)
+
+
+def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+    """From the log-probabilities that were traced with the states; nothing where no set contradicts memory."""
+    if "knockout_context" not in cell.readouts.conditions:
+        return
+    taken, rows = sources(cell)
+    if not len(rows):
+        return
+    conditions = [name for name in SUPPORTED if name in cell.readouts.conditions]
+    support: dict[str, FloatArray] = {name: cell.activations.support(name).astype(np.float64) for name in conditions}
+    yield from source_lines(taken, rows, support, cell.drawn)
+
+
+CLAIMS = (
+    Claim(
+        "route_follows_source", "Answers from the passage depend on it more than remembered answers do",
+        "AUROC of the log-probability lost without the passage, from the passage against remembered, minus the same "
+        "without the question's words", "knockout",
+        0.05, "above", at_depth(0, LineName("source", "auroc", "knockout_context-knockout")),
+    ),
+)  # fmt: skip
+
+EXPERIMENT = Experiment("source", _lines, CLAIMS, optional=True)
