@@ -116,7 +116,7 @@ def pathways() -> str:
     values = {
         "site": ticked(get_args(Site)),
         "position": ticked(get_args(Position)),
-        "condition": ticked((*CONDITIONS, PERMUTED, *("-".join(pair) for pair in DIFFERENCES))),
+        "condition": ticked((*CONDITIONS, *PERMUTED, *("-".join(pair) for pair in DIFFERENCES))),
         "split": ticked(("none", *(by + way for way in WAYS.values() for by in ("layer", "anchor")))),
         "anchor": ticked(("none", *ANCHORS)),
         "correction": ticked(CORRECTIONS),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import anchorscope
 from anchorscope import GroundingRule
-from anchorscope.detectors.grounding import sample_with_passage
+from anchorscope.cli import app
+from anchorscope.detectors.grounding import ground_file, sample_with_passage
 from anchorscope.errors import DetectorError
 from anchorscope.models.prompts import Prompter
 from anchorscope.study import PromptSpec
@@ -87,3 +91,43 @@ def test_verdicts_and_what_a_rule_cannot_be_fitted_on(tmp_path):
 
 def vars_of(found: anchorscope.Grounding) -> dict:
     return {name: getattr(found, name) for name in found.__dataclass_fields__}
+
+
+def test_a_file_of_answers_is_grounded_and_a_rule_fitted_and_used(tmp_path):
+    model = load_tiny("llama", tmp_path / "tiny", "float32")
+    folder = next(path.parent for path in (tmp_path / "tiny").rglob("config.json"))
+    question, answer, passage = ASKED
+    rows = [
+        {
+            "question": f"{question[:-1]} {i}?",
+            "answer": answer,
+            "context": passage,
+            "source": ["memory", "passage"][i % 2],
+        }
+        for i in range(6)
+    ]
+    file, rule = tmp_path / "answers.jsonl", tmp_path / "rule.json"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    options = [str(file), "--model", str(folder), "--dtype", "float32"]
+    told = CliRunner().invoke(app, ["grounded", *options])
+    assert told.exit_code == 0, told.output
+    lines = [json.loads(line) for line in told.stdout.splitlines() if line.startswith("{")]
+    alone = anchorscope.grounding(model, rows[3]["question"], answer, passage)
+    assert lines[3]["passage"] == pytest.approx(alone.passage, abs=1e-4)
+    assert {line["source"] for line in lines} == {"cannot say"}
+    fitted = CliRunner().invoke(app, ["grounded", *options, "--fit", str(rule), "--at-most", "0.1"])
+    assert fitted.exit_code == 0, fitted.output
+    assert "3 answers from the passage and 3 from memory" in fitted.output.replace("\n", " ")
+    judged = CliRunner().invoke(app, ["grounded", *options, "--rule", str(rule), "-o", str(tmp_path / "out.jsonl")])
+    assert judged.exit_code == 0, judged.output
+    assert len((tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()) == 6
+
+
+def test_a_file_without_passages_or_with_another_source_is_refused(tmp_path):
+    file = tmp_path / "answers.jsonl"
+    file.write_text(json.dumps({"question": "Who?", "answer": "Ann", "source": "web"}) + "\n", encoding="utf-8")
+    with pytest.raises(DetectorError, match="source is 'web'"):
+        list(ground_file(file, "nothing"))
+    file.write_text(json.dumps({"question": "Who?", "answer": "Ann"}) + "\n", encoding="utf-8")
+    with pytest.raises(DetectorError, match="there is no context"):
+        list(ground_file(file, "nothing"))

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from anchorscope import __version__
-from anchorscope.cli import claims, describe, detect, doctor, report, results, runs, studies
+from anchorscope.cli import claims, describe, detect, doctor, grounded, report, results, runs, studies
 from anchorscope.cli.console import clean, err, out
 from anchorscope.errors import EXIT_ERROR, AnchorscopeError
 
@@ -32,6 +32,7 @@ for command in (
     *claims.COMMANDS,
     *describe.COMMANDS,
     *doctor.COMMANDS,
+    *grounded.COMMANDS,
 ):
     app.command()(command)
 app.add_typer(detect.app)

@@ -136,12 +136,13 @@ def _carry_out(study: Study, runs: Path, log: Path | None = None, until: str | N
         _remember(root)
         with progress("starting", None):
             from anchorscope.run.pipeline import Pipeline
+            from anchorscope.spans.record import SPANS
             from anchorscope.spans.samples import summary
 
         def done(stage: str, model: str, dataset: str) -> None:
             if stage == "questions":
                 _print_questions(store, dataset)
-            if stage == "answers":
+            if stage == "answers" and store.results(model, dataset).entry(SPANS) is not None:
                 print_summary(model, dataset, summary(store.results(model, dataset)))
 
         start = time.perf_counter()

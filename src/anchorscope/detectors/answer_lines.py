@@ -24,10 +24,12 @@ class AnswerLine:
     """Whom or what the question is about, where the file says."""
     context: str | None = None
     """The passage that the answer was given with, where the file has one."""
+    source: str | None = None
+    """Where the answer came from, passage or memory, where the file says."""
 
 
 def read_lines(path: Path) -> list[AnswerLine]:
-    """The answers of a JSONL, Parquet or CSV file: question, answer, and optionally label, subject and context."""
+    """The answers of a JSONL, Parquet or CSV file: question, answer; optionally label, subject, context and source."""
     rows = []
     for number, row in FileRows(path):
         texts = [row.get(name) for name in ("question", "answer")]
@@ -38,8 +40,10 @@ def read_lines(path: Path) -> list[AnswerLine]:
             raise DetectorError(
                 f"{path}, row {number}: label is {shown(label)}", "Say true where the answer is right, or false."
             )
-        subject, context = (str(row[name]) if row.get(name) else None for name in ("subject", "context"))
-        rows.append(AnswerLine(str(texts[0]), str(texts[1]), None if label is None else bool(label), subject, context))
+        more = {name: str(row[name]) if row.get(name) else None for name in ("subject", "context", "source")}
+        if more["source"] not in (None, "passage", "memory"):
+            raise DetectorError(f"{path}, row {number}: source is {shown(more['source'])}", "Say passage or memory.")
+        rows.append(AnswerLine(str(texts[0]), str(texts[1]), None if label is None else bool(label), **more))
     if not rows:
         raise DetectorError(f"{path} holds no answers")
     return rows

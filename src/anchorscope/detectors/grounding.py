@@ -10,8 +10,9 @@ a verdict, with a promise.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import isnan, nan
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope import doors
+from anchorscope.detectors.answer_lines import AnswerLine, read_lines
 from anchorscope.detectors.thresholds import Promise, choose_threshold
 from anchorscope.errors import DetectorError, ModelError
 from anchorscope.models.load import Model, Tokenizer
 from anchorscope.models.opened import ModelLike, open_model
 from anchorscope.models.prompts import Prompter
+from anchorscope.progress import Progress, silent
 from anchorscope.questions.record import Question
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
@@ -35,6 +38,7 @@ from anchorscope.traces.sweep import trace_samples
 from anchorscope.traces.tracer import Tracer
 
 Source = Literal["from the passage", "from memory", "cannot say"]
+BATCH = 32  # answers that are measured before the next are read
 CONTROLS = SpansSpec(controls=["control_question", "control_random", "control_evidence"])
 SPEC = TraceSpec(
     conditions=[
@@ -79,6 +83,11 @@ class Grounding:
         ]
         return "\n".join(lines)
 
+    def record(self) -> dict[str, Any]:
+        """As a line of JSON has it: numbers that could not be measured are null."""
+        values = asdict(self)
+        return {k: None if isinstance(v, float) and isnan(v) else v for k, v in values.items() if k != "answer"}
+
 
 @dataclass(frozen=True)
 class GroundingRule:
@@ -102,6 +111,16 @@ class GroundingRule:
     """Answers from the passage that it was fitted on."""
     remembered: int
     """Answers from memory that it was fitted on."""
+
+    def __str__(self) -> str:
+        def told(sign: str, value: float | None) -> str:
+            return "no threshold keeps the promise" if value is None else f"{sign} {value:.2f} nats lost"
+
+        return (
+            f"{self.model}, {self.passages} answers from the passage and {self.remembered} from memory; "
+            f"from the passage: {told('at least', self.from_passage)}; from memory: "
+            f"{told('at most', self.from_memory)}; at most {self.at_most:.0%} of either wrong"
+        )
 
     def __call__(self, grounding: Grounding) -> Grounding:
         """The same with a verdict."""
@@ -181,14 +200,67 @@ def grounding(
     """
     texts = doors.text("question", question), doors.text("answer", answer), doors.text("context", context)
     opened = open_model(model, tokenizer)
-    if rule is not None and rule.model != opened.name:
-        raise DetectorError(f"this rule was fitted for {rule.model}", f"Fit one for {opened.name}.")
+    _check_rule(rule, opened)
     prompter = Prompter(opened.tokenizer, prompt or PromptSpec(), opened.wants_bos)
     sample = sample_with_passage(prompter, *texts)
     if sample.spans.dropped is not None:
         raise ModelError(f"this question and answer cannot be traced: {sample.spans.dropped}")
     measured = groundings(opened, prompter, [sample])[0]
     return rule(measured) if rule is not None else measured
+
+
+def ground_file(
+    path: Path,
+    model: str,
+    *,
+    dtype: str = "auto",
+    prompt: PromptSpec | None = None,
+    rule: GroundingRule | None = None,
+    progress: Progress = silent,
+) -> Iterator[tuple[AnswerLine, Grounding]]:
+    """The same for every answer of a file, which has the columns question, answer and context."""
+    lines = read_lines(path)
+    for number, line in enumerate(lines, 1):
+        if line.context is None:
+            raise DetectorError(f"{path}, row {number}: there is no context", "Give the passage of every answer.")
+    with progress(f"{model}: loading", None):
+        opened = open_model(model, dtype=dtype)
+        _check_rule(rule, opened)
+        prompter = Prompter(opened.tokenizer, prompt or PromptSpec(), opened.wants_bos)
+    with progress(f"grounding {path.name}", len(lines)) as advance:
+        for start in range(0, len(lines), BATCH):
+            batch = lines[start : start + BATCH]
+            samples = [sample_with_passage(prompter, x.question, x.answer, x.context or "") for x in batch]
+            usable = [sample for sample in samples if sample.spans.dropped is None]
+            measured = iter(groundings(opened, prompter, usable) if usable else [])
+            for line, sample in zip(batch, samples, strict=True):
+                if sample.spans.dropped is not None:
+                    yield line, Grounding(line.answer, 0, *(nan,) * 5, reason=sample.spans.dropped)
+                    continue
+                found = next(measured)
+                yield line, rule(found) if rule is not None else found
+            advance(len(batch))
+
+
+def fit_rule(
+    grounded: Sequence[tuple[AnswerLine, Grounding]], model: str, at_most: float = 0.1, delta: float = 0.1
+) -> GroundingRule:
+    """A rule from the answers of a file whose column `source` says passage or memory."""
+    known = [(line, found) for line, found in grounded if line.source is not None and not isnan(found.passage)]
+    questions = {text: i for i, text in enumerate(dict.fromkeys(line.question for line, _ in known))}
+    return GroundingRule.fit(
+        model,
+        [found.passage for _, found in known],
+        [line.source == "passage" for line, _ in known],
+        [questions[line.question] for line, _ in known],
+        at_most,
+        delta,
+    )
+
+
+def _check_rule(rule: GroundingRule | None, model: Model) -> None:
+    if rule is not None and rule.model != model.name:
+        raise DetectorError(f"this rule was fitted for {rule.model}", f"Fit one for {model.name}.")
 
 
 def sample_with_passage(prompter: Prompter, question: str, answer: str, context: str) -> Sample:

@@ -17,11 +17,12 @@ from anchorscope.evidence.lines import LineName, line, weighted_mean
 from anchorscope.evidence.record import EvidenceLine
 from anchorscope.pathways.intervals import Resamples, mean_auroc
 from anchorscope.pathways.shifts import make_donors
+from anchorscope.pathways.statistics import PERMUTED
 from anchorscope.probes.readouts import Readouts
 
 DRAWS = 5  # of donors, as in the pathways
 CUT = ("knockout_context", "knockout", "knockout_both")
-NULLS = {"knockout_context": "permuted_context", "swapped_context": "permuted_swap"}
+NULLS = {cut: null for null, cut in PERMUTED.items() if cut != "knockout"}
 """For each change of the passage, its permutation null."""
 
 

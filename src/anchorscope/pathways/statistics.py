@@ -37,7 +37,11 @@ if TYPE_CHECKING:
 from anchorscope.study.terms import MIN_GROUP
 
 CORRECTIONS = ("none", "drift", "drift_class", "drift_control")
-PERMUTED: dict[str, str] = {"permuted": "knockout", "permuted_context": "knockout_context"}
+PERMUTED: dict[str, str] = {
+    "permuted": "knockout",
+    "permuted_context": "knockout_context",
+    "permuted_swap": "swapped_context",
+}
 """Conditions that need no pass: each sample receives the shift of a different sample under a knockout."""
 DRAWS = 5  # of donors
 CLAIMED = "half"  # the anchor that claims use: fixed in advance
@@ -49,6 +53,7 @@ DIFFERENCES = (
     ("knockout", "control_random"),
     ("knockout", "control_prefix"),
     ("knockout_context", "permuted_context"),
+    ("swapped_context", "permuted_swap"),
     ("matched_evidence", "control_evidence"),
     ("knockout_context", "knockout"),
     ("knockout_both", "knockout_context"),

@@ -1,0 +1,75 @@
+"""The command that tells whether answers came from their passages."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anchorscope.cli.console import path_of, progress, tell
+from anchorscope.cli.detect import Reads
+
+
+def grounded(
+    answers: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Answers: question, answer, context (the passage) and, for --fit, source (passage or memory).",
+            parser=path_of,
+        ),
+    ],
+    model: Reads,
+    rule: Annotated[
+        Path | None,
+        typer.Option("--rule", metavar="RULE", help="Judge by RULE, as --fit has saved it.", parser=path_of),
+    ] = None,
+    fit: Annotated[
+        Path | None,
+        typer.Option(
+            "--fit", metavar="RULE", help="Fit a rule on answers whose source is known, and save it.", parser=path_of
+        ),
+    ] = None,
+    at_most: Annotated[
+        float,
+        typer.Option("--at-most", help="Largest share of wrong verdicts that --fit promises.", min=0.001, max=0.5),
+    ] = 0.1,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write JSON lines to FILE (default: print them).", parser=path_of
+        ),
+    ] = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="auto, bfloat16, float32 or float64.")] = "auto",
+) -> None:
+    """Measure what answers lose without their passages; with a rule, say whether they came from there."""
+    from anchorscope.detectors.answer_lines import read_lines
+    from anchorscope.store.files import write_text
+    from anchorscope.study import ModelSpec
+
+    read_lines(answers)  # a mistake is told before anything heavy is loaded
+    with progress("starting", None):
+        from anchorscope.detectors.grounding import GroundingRule, fit_rule, ground_file
+    judge = GroundingRule.load(rule) if rule is not None else None
+    found, lines, counts = [], [], Counter[str]()
+    for line, grounding in ground_file(answers, model, dtype=dtype, rule=judge, progress=progress):
+        found.append((line, grounding))
+        record = {"question": line.question, "answer": line.answer, **grounding.record()}
+        lines.append(json.dumps(record, ensure_ascii=False))
+        counts[grounding.source] += 1
+        if save is None and fit is None:
+            typer.echo(lines[-1])
+    if save is not None:
+        write_text(save, "\n".join(lines) + "\n")
+    if fit is not None:
+        fitted = fit_rule(found, ModelSpec(id=model).name, at_most)
+        fitted.save(fit)
+        tell(str(fitted))
+    else:
+        tell(", ".join(f"{count:,} {source}" for source, count in counts.items()))
+
+
+COMMANDS = (grounded,)
