@@ -17,7 +17,7 @@ from anchorscope.detectors.inputs import states_among
 from anchorscope.detectors.pass_plan import sites_of
 from anchorscope.detectors.record import AGREEMENT, OTHER_STATES, SCORES, Comparison, EvalPlan
 from anchorscope.detectors.scored import measured, read_scores
-from anchorscope.detectors.session import Detector, about_of, witness_of
+from anchorscope.detectors.session import Detector, about_of, with_known_answers, witness_of
 from anchorscope.detectors.tables import read_labelled
 from anchorscope.detectors.thresholds import Promise
 from anchorscope.errors import DetectorError
@@ -127,9 +127,10 @@ def fit_run(
         loaded, prompter = context.model(model), context.prompter(model)
         witness: dict[str, Any] = dict(witness_of(loaded, prompter, sites_of(states_among(entry.fitter.needs))))
         about = about_of(loaded, prompter, site, store.study)
-    with progress(f"{model}: fitting {detector}", FOLDS + 1) as advance:
-        seed = store.study.seed
-        return Detector.of(fit_detector(samples, entry, about, datasets, promise, base_rate, seed, witness, advance))
+        with progress(f"{model}: fitting {detector}", FOLDS + 1) as advance:
+            seed = store.study.seed
+            fitted = fit_detector(samples, entry, about, datasets, promise, base_rate, seed, witness, advance)
+        return Detector.of(with_known_answers(fitted, loaded))
 
 
 def _labelled(store: Store, model: str, datasets: Sequence[str]) -> Labelled:

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from anchorscope import __version__
-from anchorscope.cli import claims, describe, detect, doctor, grounded, report, results, runs, studies
+from anchorscope.cli import claims, describe, detect, doctor, grounded, report, results, runs, serve, studies
 from anchorscope.cli.console import clean, err, out
 from anchorscope.errors import EXIT_ERROR, AnchorscopeError
 
@@ -35,6 +35,7 @@ for command in (
     *grounded.COMMANDS,
 ):
     app.command()(command)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(serve.serve)
 app.add_typer(detect.app)
 
 

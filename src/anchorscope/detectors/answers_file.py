@@ -20,7 +20,16 @@ from anchorscope.detectors.inputs import Need, states_among
 from anchorscope.detectors.pass_plan import checked, sites_of
 from anchorscope.detectors.reader import Reader
 from anchorscope.detectors.record import Verdict
-from anchorscope.detectors.session import Detector, Session, about_of, apart, reader_of, shape_of, witness_of
+from anchorscope.detectors.session import (
+    Detector,
+    Session,
+    about_of,
+    apart,
+    reader_of,
+    shape_of,
+    with_known_answers,
+    witness_of,
+)
 from anchorscope.detectors.thresholds import Promise
 from anchorscope.errors import DetectorError
 from anchorscope.models.opened import open_model
@@ -68,7 +77,7 @@ def fit_file(
     witness = witness_of(opened, prompter, sites_of(states_among(names)))
     with progress(f"{opened.name}: fitting {detector}", FOLDS + 1) as advance:
         fitted = fit_detector(samples, entry, about, [path.name], promise, base_rate, 0, witness, advance)
-    return Detector.of(fitted)
+    return Detector.of(with_known_answers(fitted, opened))
 
 
 def clusters_of_lines(lines: Sequence[AnswerLine]) -> NDArray[np.int64]:

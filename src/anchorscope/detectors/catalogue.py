@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
-from anchorscope.detectors.inputs import Floats, Inputs, Need
+from anchorscope.detectors.inputs import CONFIDENCE_NUMBERS, Floats, Inputs, Need
 from anchorscope.detectors.linear import Linear, NumbersOnly, ReadoutSource, Recipe
 from anchorscope.detectors.mixture import Mixture, MixtureOfProbes, PathwayReweighting
 from anchorscope.detectors.text import TextOnly, WordScorer
@@ -75,7 +75,7 @@ class Entry(NamedTuple):
 
 FORMS: dict[str, Any] = {"linear": Linear, "mixture": Mixture, "words": WordScorer}
 
-CONFIDENCE = ("logprob_mean", "logprob_min", "logprob_sum", "log_tokens")
+CONFIDENCE = CONFIDENCE_NUMBERS
 SAMPLED = ("agreement", "entropy")
 BASELINES = ("confidence", "question_confidence", "single_layer", "single_layer_bagged", "single_layer_confidence")
 """Simple detectors that a better one must be ahead of."""

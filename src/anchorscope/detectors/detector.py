@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +114,17 @@ class Parts:
     """Of the whole fit and each variant: the mean question's and answer's part over training samples."""
 
 
+class KnownAnswer(NamedTuple):
+    """The model's own answer to a known question."""
+
+    question: str
+    """The question."""
+    ids: list[int]
+    """The answer's tokens."""
+    score: float
+    """The logit that it is wrong, before any recalibration."""
+
+
 @dataclass(frozen=True, repr=False)
 class FittedDetector:
     """A fitted detector, which knows no model."""
@@ -138,6 +149,8 @@ class FittedDetector:
     """States of a known text, (layer, width): by them a model is told from another, whatever it calls itself."""
     held_out: HeldOut | None = field(default=None, repr=False)
     """The answers that the threshold was chosen on; None without a promise, and in files of format 1."""
+    known_answers: Sequence[KnownAnswer] = field(default=(), repr=False)
+    """The model's answers to known questions: another engine's scores of them are held against these."""
 
     @property
     def needs(self) -> list[Need]:
@@ -256,6 +269,7 @@ class FittedDetector:
             "parts": _parts_record(self.parts) if self.parts else None,
             "shift": list(self.shift),
             "held_out": {"seed": self.held_out.seed} if self.held_out is not None else None,
+            "known_answers": [list(answer) for answer in self.known_answers],
         }
         record_file = stem.with_name(stem.name + ".json")
         record_file.unlink(missing_ok=True)  # where it is, both are whole
@@ -291,6 +305,7 @@ class FittedDetector:
                 (record["shift"][0], record["shift"][1]),
                 parts["witness"],
                 HeldOut.load(parts["held_out"], chosen_on["seed"]) if chosen_on else None,
+                [KnownAnswer(*answer) for answer in record.get("known_answers", ())],
             )
             # files of format 1 may hold a threshold that was promised at another base rate
             return detector.at(detector.base_rate)

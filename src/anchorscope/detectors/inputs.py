@@ -109,6 +109,10 @@ PROMPT_TOKENS = "prompt_tokens"
 """How many tokens a prompt has behind those that all share: no detector looks at it, but a longer one is not judged."""
 
 
+CONFIDENCE_NUMBERS = ("logprob_mean", "logprob_min", "logprob_sum", "log_tokens")
+"""What `confidence` gives."""
+
+
 def confidence(logprobs: Sequence[Sequence[float]]) -> dict[str, Floats]:
     """Numbers that generation gives for nothing, from the log-probabilities of the answers' tokens."""
     tokens = [np.array(values or [0.0], dtype=np.float64) for values in logprobs]

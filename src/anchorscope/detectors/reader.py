@@ -131,7 +131,7 @@ class Reader:
         reasons = [reason or unreadable(sample) for reason, sample in zip(reasons, samples, strict=True)]
         rows = [i for i, reason in enumerate(reasons) if not reason]
         places = {row: place for place, row in enumerate(tried)}
-        states = {name: self._heard(heard, samples, rows, places, name) for name in wanted if _hearable(name)}
+        states = {name: self._heard(heard, samples, rows, places, name) for name in wanted if hearable(name)}
         return self._read(samples, reasons, rows, states, names)
 
     def given(
@@ -345,5 +345,6 @@ def unreadable(sample: Sample) -> str:
     return f"no exact answer: {sample.spans.dropped}" if sample.spans.dropped is not None else ""
 
 
-def _hearable(name: StateName) -> bool:
+def hearable(name: StateName) -> bool:
+    """Whether generation passes these states anyway."""
     return name.condition == "clean" and name.position in HEARD

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, overload
 
 import numpy as np
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from anchorscope import doors
 from anchorscope.detectors.catalogue import with_route
-from anchorscope.detectors.detector import About, FittedDetector
-from anchorscope.detectors.inputs import Need
+from anchorscope.detectors.detector import About, D, FittedDetector, KnownAnswer
+from anchorscope.detectors.inputs import CONFIDENCE_NUMBERS, Need
 from anchorscope.detectors.pass_plan import site_named
-from anchorscope.detectors.reader import Contexts, ReadAnswers, Reader
+from anchorscope.detectors.reader import Contexts, ReadAnswers, Reader, hearable
 from anchorscope.detectors.record import Verdict
 from anchorscope.errors import DetectorError
 from anchorscope.models.load import Model, Tokenizer
@@ -24,11 +24,22 @@ from anchorscope.models.opened import ModelLike, open_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.models.sites import site_modules
 from anchorscope.study import PromptSpec, SpansSpec, Study
-from anchorscope.study.terms import Site
+from anchorscope.study.terms import Site, StateName
 from anchorscope.study.validation import build
 from anchorscope.traces.tracer import read_plain
 
 KNOWN = "Who wrote the play Hamlet?"  # a text whose states tell one model from another
+KNOWN_QUESTIONS = (
+    *(f"What is the capital of {place}?" for place in (
+        "France", "Japan", "Brazil", "Kenya", "Canada", "Norway", "Peru", "India", "Egypt", "Mongolia", "Chile",
+        "Finland", "Ghana", "Portugal", "Nepal", "Fiji",
+    )),
+    *(f"Who wrote {work}?" for work in (
+        "Hamlet", "War and Peace", "Frankenstein", "Don Quixote", "Emma", "Faust", "Dracula", "Ulysses",
+        "The Odyssey", "Moby-Dick", "Candide", "The Trial", "Walden", "Dubliners", "Persuasion", "The Idiot",
+    )),
+)  # fmt: skip
+"""Questions whose answers tell whether another engine gives the same scores."""
 APART = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 5e-2}  # how far they may lie apart, relative
 
 
@@ -188,6 +199,21 @@ class Detector(FittedDetector):
 def _same(one: Any, other: Any) -> bool:
     """Whether both are the same model: by its name or path, or the same object."""
     return one is other or (isinstance(one, type(other)) and isinstance(one, str) and one == other)
+
+
+def with_known_answers(detector: D, model: Model) -> D:
+    """The same with its model's answers to known questions, where they can be read while the model writes."""
+    if not all(
+        hearable(need) if isinstance(need, StateName) else need in CONFIDENCE_NUMBERS for need in detector.needs
+    ):
+        return detector
+    read = reader_of(detector, model).generated(KNOWN_QUESTIONS, detector.needs)
+    scores = detector.logits(read.inputs).tolist() if read.rows else []
+    known = [
+        KnownAnswer(read.samples[row].question.question, list(read.samples[row].answer.answer_ids), float(score))
+        for row, score in zip(read.rows, scores, strict=True)
+    ]
+    return replace(detector, known_answers=known)
 
 
 def reader_of(detector: FittedDetector, model: Model) -> Reader:

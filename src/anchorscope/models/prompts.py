@@ -70,6 +70,22 @@ class Prompter:
                 raise ModelError(f"the prompt of '{asked}' does not start with the tokens all others share")
         return prompts
 
+    def read_back(self, ids: Sequence[int]) -> tuple[str, str | None, Prompt] | None:
+        """The question, the context and the prompt that these tokens are; None where they are no prompt of this one."""
+        if list(ids[: len(self.shared_ids)]) != self.shared_ids:
+            return None
+        text = self.tokenizer.decode(ids[len(self._bos) :])
+        if not (text.startswith(self._head) and text.endswith(self._tail)) or len(text) < len(self._head + self._tail):
+            return None
+        before, after = self.spec.question.split("{question}")
+        line = text[len(self._head) : len(text) - len(self._tail)]
+        context, cut, asked = line.rpartition(f"\n{before}")
+        if not cut:
+            context, asked = "", line.removeprefix(before)
+        question = asked.removesuffix(after) if after else asked
+        prompt = self(question, context or None)
+        return (question, context or None, prompt) if prompt.ids == list(ids) else None
+
     def describe(self) -> dict[str, Any]:
         """The exact template, for the manifest."""
         return {
@@ -108,17 +124,24 @@ class Prompter:
     def _line(self, question: str) -> str:
         return self.spec.question.replace("{question}", question)
 
-    def _render(self, line: str) -> str:
-        """A conversation by the model's own chat template: system turn, solved questions, the question."""
-        if self.tokenizer.chat_template is None:
-            raise ModelError("style: chat needs a chat template, and this model has none", "Say style: completion.")
+    def turns(self, question: str) -> list[dict[str, str]]:
+        """The messages of a chat that asks a question."""
+        return self._turns(self._line(question))
+
+    def _turns(self, line: str) -> list[dict[str, str]]:
+        """System turn, solved questions, the question."""
         turns = [{"role": "system", "content": self.spec.system}] if self.spec.system else []
         for example in self.spec.examples[: self.spec.shots]:
             turns.append({"role": "user", "content": self._line(example.question)})
             turns.append({"role": "assistant", "content": example.answer})
-        turns.append({"role": "user", "content": line})
+        return [*turns, {"role": "user", "content": line}]
+
+    def _render(self, line: str) -> str:
+        """A conversation by the model's own chat template."""
+        if self.tokenizer.chat_template is None:
+            raise ModelError("style: chat needs a chat template, and this model has none", "Say style: completion.")
         text: str = self.tokenizer.apply_chat_template(
-            turns,
+            self._turns(line),
             chat_template=_on_day(self.tokenizer.get_chat_template(), self.spec.date),
             tokenize=False,
             add_generation_prompt=True,

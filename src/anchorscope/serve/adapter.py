@@ -1,0 +1,83 @@
+"""vLLM's insides: the one file that reads its model runner's batch and its requests' names.
+
+It is written for the versions in `SUPPORTED`, and others are refused. The V1 model runner is read. The V2 runner, which
+vLLM takes where Triton exists, is refused, since it has not been tried (checks/gpu_day.md lists each assumption).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from anchorscope.errors import DetectorError
+from anchorscope.serve.tap import StepBatch
+
+SUPPORTED = ("0.32",)
+OFF = "off"  # of `vllm_xargs: {"anchorscope": "off"}`
+_NAME = re.compile(r"(?:(\d+)_)?(?:chat)?cmpl-(.+?)(?:-(\d+))?-[0-9a-f]{8}")
+
+
+class RequestName(NamedTuple):
+    """A request of the engine: which HTTP request it is of, and which of its answers."""
+
+    request: str
+    """The id that the middleware gave."""
+    prompt: int
+    """The number of the prompt."""
+    answer: int
+    """The number of the answer to it."""
+
+
+def name_of(internal: str) -> RequestName | None:
+    """From the engine's own name of a request; None for one that did not come through the API."""
+    found = _NAME.fullmatch(internal)
+    return RequestName(found[2], int(found[3] or 0), int(found[1] or 0)) if found else None
+
+
+def check_version(version: str) -> None:
+    """Refuse a version of vLLM that was not tried."""
+    if not any(version == known or version.startswith(f"{known}.") for known in SUPPORTED):
+        raise DetectorError(
+            f"vLLM {version} was not tried with this version of anchorscope",
+            f"Install vLLM {' or '.join(SUPPORTED)}, or use the proxy: anchorscope serve --endpoint URL",
+        )
+
+
+def check_runner(runner: Any) -> None:
+    """Refuse a model runner whose batch is not known."""
+    if not hasattr(runner, "query_start_loc") or not hasattr(runner, "input_batch"):
+        raise DetectorError(
+            f"the model runner {type(runner).__module__} was not tried with anchorscope",
+            "Set VLLM_USE_V2_MODEL_RUNNER=0.",
+        )
+
+
+def ends_of(runner: Any) -> Any:
+    """The row of each request's last token in the forward that begins; None without a batch, as in a warm-up."""
+    count = runner.input_batch.num_reqs
+    return runner.query_start_loc.cpu[1 : count + 1] - 1 if count else None
+
+
+def batch_of(runner: Any, scheduled: Any) -> StepBatch:
+    """What the last forward was about."""
+    held = runner.input_batch
+    names = [name for name in held.req_ids if name is not None]
+    counts = [scheduled.num_scheduled_tokens[name] for name in names]
+    hidden = getattr(runner.execute_model_state, "hidden_states", None)
+    return StepBatch(
+        names,
+        held.num_computed_tokens_cpu[: len(names)].tolist(),
+        counts,
+        sum(counts) if hidden is None else len(hidden),
+        runner.input_ids.gpu,
+    )
+
+
+def new_requests(scheduled: Any) -> dict[str, int]:
+    """Requests that begin, with the length of their prompts; those that want no verdict are left out."""
+    found = {}
+    for new in scheduled.scheduled_new_reqs:
+        extra = getattr(new.sampling_params, "extra_args", None) or {}
+        if str(extra.get("anchorscope", "")) != OFF:
+            found[new.req_id] = len(new.prompt_token_ids or ())
+    return found

@@ -1,0 +1,141 @@
+"""Who judges answers at a server: the detectors, the rows that arrive, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from anchorscope.errors import AnchorscopeError
+from anchorscope.serve.counts import Counts
+from anchorscope.serve.judge import Completed, Judge, ReadAnswer, by_column
+from anchorscope.serve.plan import Column, plan_of
+from anchorscope.serve.responses import Asked, Choice
+from anchorscope.serve.wire import RowBook
+
+log = logging.getLogger("vllm.anchorscope")
+LOOK = 5.0  # seconds between two looks at the detectors' files
+
+
+class LiveDesk:
+    """Judges answers of an engine that sends rows."""
+
+    ids = True
+
+    def __init__(
+        self,
+        judges: Mapping[str, Judge],
+        paths: Mapping[str, str],
+        book: RowBook,
+        counts: Counts,
+        models: Sequence[str] = (),
+    ) -> None:
+        """`models`: the names of the model itself; an answer of another, such as an adapter, is not judged."""
+        self.judges, self.paths, self.book, self.counts, self.models = dict(judges), dict(paths), book, counts, models
+        self.columns: list[Column] = plan_of({name: judge.detector for name, judge in judges.items()}).columns
+        self.logprobs = any(judge.logprobs for judge in judges.values())
+        self.parity: dict[str, Any] = {}
+        self._thread = ThreadPoolExecutor(1, "anchorscope")  # one: tokenizers are not safe across threads
+        self._seen = {name: _changed(path) for name, path in self.paths.items()}
+        self._looked = time.monotonic()
+
+    def expect(self, request: str) -> None:
+        """Rows of this request are kept."""
+        self.book.expect(request)
+
+    def forget(self, request: str) -> None:
+        """They are no longer."""
+        self.book.forget(request)
+
+    async def verdict(self, asked: Asked, request: str, index: int, choice: Choice) -> dict[str, Any]:
+        """The verdicts of all detectors: the first one's, with the others beside it."""
+        self._look()
+        told = [await self._one(judge, asked, request, index, choice) for judge in self.judges.values()]
+        return {**told[0], "others": told[1:]} if len(told) > 1 else told[0]
+
+    async def _one(self, judge: Judge, asked: Asked, request: str, index: int, choice: Choice) -> dict[str, Any]:
+        start = time.perf_counter()
+        loop = asyncio.get_running_loop()
+        answer, took = ReadAnswer(""), 0.0
+        try:
+            why = asked.why_not or self._why_not(asked, choice)
+            made = Completed(choice.prompt_ids, choice.ids, choice.logprobs, choice.text, choice.last_read)
+            answer = ReadAnswer(why) if why else await loop.run_in_executor(self._thread, judge.read, made)
+            rows = None
+            took = time.perf_counter() - start
+            if not answer.reason and judge.states:
+                key = (index // asked.answers, index % asked.answers)
+                tokens = [choice.prompt_ids[-1], *choice.ids[: answer.tokens]]
+                rows = await self.book.rows(request, key, len(choice.prompt_ids) - 1, tokens)
+            start = time.perf_counter()
+            verdict = await loop.run_in_executor(self._thread, judge.judged, answer, by_column(self.columns, rows))
+        except Exception:
+            log.exception("anchorscope: the detector %s failed", judge.name)
+            verdict = judge.detector.cannot_say("the detector failed")
+        took += time.perf_counter() - start
+        self.counts.add(judge.name, judge.version, request, answer, verdict, took)
+        return judge.told(verdict)
+
+    def _why_not(self, asked: Asked, choice: Choice) -> str:
+        model = asked.data.get("model")
+        if model is not None and self.models and model not in self.models:
+            return f"it was answered by {model}, and the detector belongs to {self.models[0]}"
+        if choice.tools:
+            return "the answer is a call of a tool"
+        if not choice.prompt_ids:
+            return "the tokens of its prompt are not known"
+        return ""
+
+    def _look(self) -> None:
+        """Load a detector again whose file has changed, if the worker computes the same for it."""
+        if time.monotonic() - self._looked < LOOK:
+            return
+        self._looked = time.monotonic()
+        for name, path in self.paths.items():
+            changed = _changed(path)
+            if changed == self._seen[name] or changed is None:
+                continue
+            self._seen[name] = changed
+            before = self.judges[name]
+            try:
+                new = Judge.load(name, path, before.tokenizer)
+                same = plan_of({name: new.detector}).fingerprint == plan_of({name: before.detector}).fingerprint
+            except (AnchorscopeError, OSError) as error:
+                log.error("anchorscope: %s was not loaded again: %s", name, error)
+                continue
+            if same and before.promised:
+                self.judges[name] = new
+                log.info("anchorscope: %s was loaded again, version %s", name, new.version)
+            else:
+                log.error("anchorscope: %s has other weights; restart the server to use it", name)
+
+    def status(self) -> dict[str, Any]:
+        """Detectors, counts, and how rows arrive."""
+        book = self.book
+        return {
+            "detectors": {
+                name: {"version": judge.version, "promise_holds": judge.promised, "card": str(judge.detector.card)}
+                for name, judge in self.judges.items()
+            },
+            "parity": self.parity,
+            **self.counts.record(),
+            "rows": {
+                "messages": book.messages,
+                "waiting": len(book.held),
+                "late": book.late,
+                "foreign": book.foreign,
+                "unexpected": book.unexpected,
+            },
+        }
+
+
+def _changed(path: str) -> int | None:
+    """When a detector was last written: its record is written last."""
+    try:
+        return Path(f"{path}.json").stat().st_mtime_ns
+    except OSError:
+        return None

@@ -1,0 +1,183 @@
+"""An ASGI app around another one: requests for answers get what a verdict needs, and responses get the verdict.
+
+Whatever goes wrong here ends in *cannot say*, never in a failed request and never in a pass.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Protocol
+
+from anchorscope.serve.responses import FIELD, HEADER, MOST_BYTES, PATHS, Asked, Choice, as_json, worst
+
+log = logging.getLogger("vllm.anchorscope")
+STATUS = "/anchorscope/status"
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Desk(Protocol):
+    """Who judges answers."""
+
+    ids: bool
+    """Whether token ids are needed."""
+    logprobs: bool
+    """Whether log-probabilities are needed."""
+
+    def expect(self, request: str) -> None:
+        """An answer to this request will be judged."""
+
+    def forget(self, request: str) -> None:
+        """The request is over."""
+
+    async def verdict(self, asked: Asked, request: str, index: int, choice: Choice) -> dict[str, Any]:
+        """The verdict on one choice, as the response has it. It does not raise."""
+
+    def status(self) -> dict[str, Any]:
+        """What the server's status says."""
+
+
+class Intercepted:
+    """The app around another one."""
+
+    def __init__(self, app: App, desk: Desk) -> None:
+        self.app, self.desk = app, desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "http" and scope["path"] == STATUS and scope.get("method") == "GET":
+            return await _answer_json(send, self.desk.status())
+        if scope["type"] != "http" or scope.get("method") != "POST" or scope["path"] not in PATHS:
+            return await self.app(scope, receive, send)
+        read: list[Message] = []
+        body, more = b"", True
+        while more and len(body) <= MOST_BYTES:
+            message = await receive()
+            read.append(message)
+            if message["type"] == "http.disconnect":
+                break
+            body += message.get("body", b"")
+            more = bool(message.get("more_body"))
+        asked = None if more else _asked(body, PATHS[scope["path"]])
+
+        async def again() -> Message:
+            return read.pop(0) if read else await receive()
+
+        if asked is None or asked.off:
+            return await self.app(scope, again, send)
+        exchange = _Exchange(self.desk, asked, send)
+        changed = as_json(asked.with_more(self.desk.ids, self.desk.logprobs))
+        read[:] = [{"type": "http.request", "body": changed, "more_body": False}]
+        names = (b"content-length", b"x-request-id", b"accept-encoding")
+        headers = [(name, value) for name, value in scope["headers"] if name.lower() not in names]
+        headers += [(b"content-length", str(len(changed)).encode()), (b"x-request-id", exchange.request.encode())]
+        self.desk.expect(exchange.request)
+        try:
+            await self.app({**scope, "headers": headers}, again, exchange.sent)
+        finally:
+            self.desk.forget(exchange.request)
+
+
+def _asked(body: bytes, chat: bool) -> Asked | None:
+    try:
+        data = json.loads(body)
+    except ValueError:
+        return None
+    return Asked(data, chat) if isinstance(data, dict) else None
+
+
+async def _answer_json(send: Send, record: Any) -> None:
+    body = as_json(record)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+class _Exchange:
+    """One request's response on its way to the client."""
+
+    def __init__(self, desk: Desk, asked: Asked, send: Send) -> None:
+        self.desk, self.asked, self.send = desk, asked, send
+        self.request = uuid.uuid4().hex
+        self.start: Message | None = None
+        self.kind = "other"
+        self.pending = b""
+        self.choices: dict[int, Choice] = {}
+
+    async def sent(self, message: Message) -> None:
+        """What the inner app sends."""
+        if message["type"] == "http.response.start":
+            self.start = message
+            found = {name.lower(): value for name, value in message["headers"]}
+            kind = found.get(b"content-type", b"")
+            streamed = kind.startswith(b"text/event-stream")
+            self.kind = "other" if message["status"] != 200 else "events" if streamed else "json"
+            if self.kind == "events":
+                message["headers"] = [*message["headers"], (HEADER, b"in the last chunk")]
+            if self.kind != "json":
+                await self.send(message)
+        elif message["type"] != "http.response.body" or self.kind == "other":
+            await self.send(message)
+        elif self.kind == "events":
+            await self._stream(message)
+        else:
+            self.pending += message.get("body", b"")
+            if not message.get("more_body"):
+                await self._whole()
+
+    async def _whole(self) -> None:
+        assert self.start is not None
+        body, decision = self.pending, "cannot say"
+        try:
+            made = json.loads(body)
+            for choice in made.get("choices", ()):
+                state = self.choices.setdefault(choice.get("index", 0), Choice())
+                self.asked.take(made, choice, state, self.desk.logprobs)
+                choice[FIELD] = await self.desk.verdict(self.asked, self.request, choice.get("index", 0), state)
+            self.asked.tidy(made)
+            decision = worst([choice[FIELD]["decision"] for choice in made.get("choices", ())])
+            body = as_json(made)
+        except Exception:
+            log.exception("anchorscope: a response could not be read")
+        headers = [(name, value) for name, value in self.start["headers"] if name.lower() != b"content-length"]
+        headers += [(HEADER, decision.encode()), (b"content-length", str(len(body)).encode())]
+        await self.send({**self.start, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _stream(self, message: Message) -> None:
+        self.pending += message.get("body", b"")
+        out = b""
+        while b"\n\n" in self.pending:
+            event, self.pending = self.pending.split(b"\n\n", 1)
+            out += await self._event(event) + b"\n\n"
+        if not message.get("more_body"):
+            out += self.pending
+        if out or not message.get("more_body"):
+            await self.send({**message, "body": out})
+
+    async def _event(self, event: bytes) -> bytes:
+        if not event.startswith(b"data: {"):
+            return event
+        try:
+            made = json.loads(event[6:])
+            for choice in made.get("choices", ()):
+                index = choice.get("index", 0)
+                state = self.choices.setdefault(index, Choice())
+                if not state.prompt_ids:  # only the first choice of a prompt may bring its tokens
+                    first = self.choices.get(index - index % self.asked.answers)
+                    state.prompt_ids = list(first.prompt_ids) if first is not None else []
+                self.asked.take(made, choice, state, self.desk.logprobs)
+                if choice.get("finish_reason"):
+                    choice[FIELD] = await self.desk.verdict(self.asked, self.request, index, state)
+            self.asked.tidy(made)
+            return b"data: " + as_json(made)
+        except Exception:
+            log.exception("anchorscope: a chunk could not be read")
+            return event

@@ -1,0 +1,101 @@
+"""The middleware of vLLM's own server (`--middleware anchorscope.serve.middleware.Verdicts`).
+
+Before the server takes requests, the engine answers known questions, and its scores are held against those at fitting
+(parity.py). Where they do not agree, the server does not start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+from anchorscope.errors import AnchorscopeError, DetectorError
+from anchorscope.serve.config import ServeConfig
+from anchorscope.serve.counts import Counts
+from anchorscope.serve.desk import LiveDesk
+from anchorscope.serve.intercept import App, Intercepted, Message, Receive, Scope, Send
+from anchorscope.serve.judge import Judge
+from anchorscope.serve.parity import EngineAnswer, gate
+from anchorscope.serve.plan import plan_of
+from anchorscope.serve.wire import RowBook, listen
+
+log = logging.getLogger("vllm.anchorscope")
+
+
+class Verdicts:
+    """Around vLLM's server."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.inside: Intercepted | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request; or the server's start, which is finished when the detectors are ready."""
+        if scope["type"] == "lifespan":
+
+            async def started(message: Message) -> None:
+                if message["type"] == "lifespan.startup.complete":
+                    try:
+                        await self._start(scope["app"].state)
+                    except AnchorscopeError as error:
+                        log.error("anchorscope: %s", error)
+                        message = {"type": "lifespan.startup.failed", "message": f"anchorscope: {error}"}
+                await send(message)
+
+            return await self.app(scope, receive, started)
+        return await (self.inside or self.app)(scope, receive, send)
+
+    async def _start(self, state: Any) -> None:
+        vllm = state.vllm_config
+        config = ServeConfig.of(vllm.additional_config)
+        mode = str(getattr(vllm.model_config, "logprobs_mode", "raw_logprobs"))
+        if not mode.endswith("raw_logprobs"):
+            raise DetectorError(
+                f"the server was started with --logprobs-mode {mode}, and detectors know raw_logprobs",
+                "Leave --logprobs-mode out.",
+            )
+        from transformers import AutoTokenizer
+
+        path, revision = vllm.model_config.tokenizer, vllm.model_config.tokenizer_revision
+        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
+        judges = {name: Judge.load(name, detector, tokenizer) for name, detector in config.detectors.items()}
+        for judge in judges.values():
+            judge.prompter  # noqa: B018 — refuses another tokenizer or template
+        plan = plan_of({name: judge.detector for name, judge in judges.items()})
+        book = RowBook(plan.fingerprint, vllm.parallel_config.pipeline_parallel_size)
+        self._tasks.append(asyncio.create_task(listen(book, config.socket)))
+        names = [model.name for model in state.openai_serving_models.base_model_paths]
+        audit = Path(config.audit) if config.audit else None
+        desk = LiveDesk(judges, config.detectors, book, Counts(audit, config.audit_texts), names)
+        engine = Engine(state.engine_client, desk.logprobs)
+        for name, judge in judges.items():
+            passed = await gate(judge, engine, book, desk.columns, str(vllm.model_config.dtype).removeprefix("torch."))
+            desk.judges[name] = passed.judge
+            desk.parity[name] = passed.record()
+            log.info("anchorscope: %s is ready: %s", name, passed)
+        self.inside = Intercepted(self.app, desk)
+
+
+class Engine:
+    """vLLM's engine, for the known questions of the parity gate."""
+
+    def __init__(self, client: Any, logprobs: bool) -> None:
+        self.client, self.logprobs = client, logprobs
+
+    async def answer(self, request: str, ids: list[int], most: int, stops: list[int]) -> EngineAnswer:
+        """One greedy answer. `request`: the id by which its rows are expected."""
+        from vllm import SamplingParams
+
+        sampling = SamplingParams(
+            temperature=0.0, max_tokens=most, stop_token_ids=stops, logprobs=0 if self.logprobs else None
+        )
+        last = None
+        async for output in self.client.generate({"prompt_token_ids": ids}, sampling, f"cmpl-{request}-0"):
+            last = output.outputs[0]
+        assert last is not None
+        given = list(last.token_ids)
+        logprobs = [step[token].logprob for step, token in zip(last.logprobs or [], given, strict=False)]
+        return EngineAnswer(given, logprobs, last.finish_reason == "stop")

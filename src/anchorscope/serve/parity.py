@@ -1,0 +1,149 @@
+"""The parity gate: does this engine give the scores that the detector's own model gave?
+
+A detector keeps its model's answers to known questions, with their scores. The engine answers the same questions at
+start-up. Where it gives the same tokens, scores are compared. Within rounding, the detector is served as it is. In
+another dtype or quantisation, scores may lie on a line with those at fitting: then they are moved back, and the promise
+is void until its threshold is chosen again. Anything else is refused.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.detectors.reader import LONGEST
+from anchorscope.errors import DetectorError
+from anchorscope.serve.judge import Completed, Judge, by_column
+from anchorscope.serve.plan import Column
+from anchorscope.serve.wire import RowBook
+
+FEWEST = 12  # known questions whose answer must be the same
+ROUNDING = 0.02  # largest difference of scores in the same dtype, in their standard deviations
+LEFT = 0.15  # largest spread that may be left over around the line in another dtype, likewise
+SLOPES = (0.8, 1.25)
+
+
+class EngineAnswer(NamedTuple):
+    """What the engine answered."""
+
+    ids: list[int]
+    """Its tokens."""
+    logprobs: list[float]
+    """Their log-probabilities."""
+    ended: bool
+    """Whether it ended by itself."""
+
+
+class Answering(Protocol):
+    """An engine that answers."""
+
+    async def answer(self, request: str, ids: list[int], most: int, stops: list[int]) -> EngineAnswer:
+        """One greedy answer."""
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What the gate found of a detector that may be served."""
+
+    judge: Judge
+    """As it is served."""
+    asked: int
+    """Known questions."""
+    same: int
+    """Questions that the engine answered with the same tokens."""
+    largest: float
+    """The largest difference of scores, in standard deviations."""
+    slope: float = 1.0
+    """By how much scores are stretched, where they had to be moved."""
+    offset: float = 0.0
+    """By how much they are moved."""
+    left: float = 0.0
+    """The spread that is left over, in standard deviations."""
+    changed: int = 0
+    """Decisions on known answers that are others than at fitting."""
+
+    def __str__(self) -> str:
+        found = f"{self.same} of {self.asked} known answers are the same, and their scores differ by at most "
+        found += f"{self.largest:.3f} standard deviations"
+        if not self.judge.promised:
+            found += (
+                f"; recalibrated (slope {self.slope:.3f}, offset {self.offset:.3f}, {self.left:.3f} left over, "
+                f"{self.changed} decisions changed), so its promise does not hold until its threshold is chosen again"
+            )
+        return found
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        names = ("asked", "same", "largest", "slope", "offset", "left", "changed")
+        return {name: getattr(self, name) for name in names}
+
+
+async def gate(judge: Judge, engine: Answering, book: RowBook, columns: Sequence[Column], dtype: str) -> Passed:
+    """Let the engine answer the known questions; a detector that does not fit it is refused."""
+    known = judge.detector.known_answers
+    if not known:
+        raise DetectorError(
+            f"the detector {judge.name} has no known answers to compare an engine with",
+            "Fit it again with this version: anchorscope detect fit.",
+        )
+    before, now = [], []
+    for answer in known:
+        request = uuid.uuid4().hex
+        prompt = judge.prompter(answer.question)
+        stops = judge.stops(answer.ids)
+        book.expect(request)
+        try:
+            made = await engine.answer(request, prompt.ids, LONGEST + 1, stops)
+            completed = Completed(prompt.ids, made.ids, made.logprobs, "", made.ended)
+            read = judge.read(completed)
+            if read.reason or read.sample is None or list(read.sample.answer.answer_ids) != list(answer.ids):
+                continue
+            rows = None
+            if judge.states:
+                tokens = [prompt.ids[-1], *answer.ids]
+                rows = await book.rows(request, (0, 0), len(prompt.ids) - 1, tokens)
+                if rows is None:
+                    raise DetectorError(
+                        "the engine sends no states",
+                        "Start it with --worker-cls anchorscope.serve.worker.DetectorWorker, and clear vLLM's compile "
+                        "cache.",
+                    )
+            score = judge.score(read.sample, by_column(columns, rows))
+        finally:
+            book.forget(request)
+        before.append(answer.score)
+        now.append(score)
+    return weighed(judge, np.array(before), np.array(now), len(known), dtype)
+
+
+def weighed(judge: Judge, before: NDArray[np.float64], now: NDArray[np.float64], asked: int, dtype: str) -> Passed:
+    """From scores at fitting and scores of the engine, of the same answers, to a detector that may be served."""
+    fitted = str(judge.detector.about.model["dtype"])
+    name, model = judge.name, judge.detector.about.name
+    if len(before) < FEWEST:
+        raise DetectorError(
+            f"the engine gave {len(before)} of {asked} known answers of {model}: it serves another model, or the "
+            f"detector {name} cannot read its states",
+            f"Serve {model} in {fitted}, or fit a detector for this model.",
+        )
+    spread = float(before.std()) or 1.0
+    largest = float(np.abs(now - before).max()) / spread
+    if largest <= ROUNDING:
+        return Passed(judge, asked, len(before), largest)
+    slope, offset = (float(value) for value in np.polyfit(now, before, 1))
+    left = float((slope * now + offset - before).std()) / spread
+    limit = judge.detector.score_threshold
+    moved = slope * now + offset
+    changed = 0 if limit is None else int(((moved > limit) != (before > limit)).sum())
+    if dtype == fitted or left > LEFT or not SLOPES[0] <= slope <= SLOPES[1]:
+        raise DetectorError(
+            f"the engine's scores of known answers differ from those of {model} by up to {largest:.2f} standard "
+            f"deviations ({left:.2f} around a line): it is another revision or quantisation, or its states are misread",
+            f"Serve {model} in {fitted}, or fit a detector for this model.",
+        )
+    return Passed(judge.recalibrated(slope, offset), asked, len(before), largest, slope, offset, left, changed)

@@ -1,0 +1,228 @@
+"""Verdicts beside an engine that cannot be extended: a proxy before any OpenAI-compatible endpoint with logprobs.
+
+It serves detectors that look at log-probabilities alone, such as `confidence`. The response is the same as that of a
+vLLM server with the middleware. The prompt is laid out here by the model's tokenizer, to see whether it is the
+detector's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from anchorscope.detectors.reader import LONGEST, SEVERAL_LINES, unreadable
+from anchorscope.errors import AnchorscopeError, DetectorError
+from anchorscope.questions.record import Question
+from anchorscope.serve.counts import Counts
+from anchorscope.serve.intercept import App, Intercepted, Message, Receive, Scope, Send
+from anchorscope.serve.judge import NOT_READ, OTHER_PROMPT, Judge, ReadAnswer
+from anchorscope.serve.parity import weighed
+from anchorscope.serve.responses import Asked, Choice
+
+log = logging.getLogger("vllm.anchorscope")
+HOP = {b"host", b"connection", b"transfer-encoding", b"keep-alive", b"upgrade"}  # headers between two hosts alone
+
+
+class TextDesk:
+    """Judges answers by their log-probabilities."""
+
+    ids, logprobs = False, True
+
+    def __init__(self, judge: Judge, counts: Counts) -> None:
+        if judge.states:
+            raise DetectorError(
+                f"the detector {judge.name} looks at hidden states, which an endpoint does not give",
+                "Serve the model by vLLM with anchorscope serve MODEL, or fit the detector confidence.",
+            )
+        self.judge, self.counts = judge, counts
+        self.parity: dict[str, Any] = {}
+        self._thread = ThreadPoolExecutor(1, "anchorscope")
+
+    def expect(self, request: str) -> None:
+        """Nothing has to be kept."""
+
+    def forget(self, request: str) -> None:
+        """Likewise."""
+
+    async def verdict(self, asked: Asked, request: str, index: int, choice: Choice) -> dict[str, Any]:
+        """The verdict on one choice."""
+        start, judge, answer = time.perf_counter(), self.judge, ReadAnswer("")
+        try:
+            loop = asyncio.get_running_loop()
+            answer = await loop.run_in_executor(self._thread, self.read, asked, index // asked.answers, choice)
+            verdict = judge.judged(answer, None)
+        except Exception:
+            log.exception("anchorscope: the detector %s failed", judge.name)
+            verdict = judge.detector.cannot_say("the detector failed")
+        self.counts.add(judge.name, judge.version, request, answer, verdict, time.perf_counter() - start)
+        return judge.told(verdict)
+
+    def read(self, asked: Asked, prompt: int, choice: Choice) -> ReadAnswer:
+        """Find the answer and the log-probabilities of its tokens."""
+        if why := asked.why_not or ("the answer is a call of a tool" if choice.tools else ""):
+            return ReadAnswer(why)
+        found = self.judge.prompter.read_back(self.prompt_ids(asked, prompt))
+        if found is None:
+            return ReadAnswer(OTHER_PROMPT)
+        question, context, laid = found
+        text = choice.text.strip()
+        if "\n" in text:
+            return ReadAnswer(SEVERAL_LINES)
+        tokens = next((i for i, token in enumerate(choice.tokens) if "\n" in token), len(choice.tokens))
+        if tokens == len(choice.tokens) and choice.finish != "stop":
+            return ReadAnswer(NOT_READ)
+        logprobs = choice.logprobs[:tokens]
+        if not logprobs or any(value is None for value in logprobs):
+            return ReadAnswer("its log-probabilities did not arrive")
+        sample = self.judge.maker(Question.asked(question, [], context), text, None, logprobs, laid)
+        return ReadAnswer(unreadable(sample), sample)
+
+    def prompt_ids(self, asked: Asked, number: int) -> list[int]:
+        """The tokens of a prompt, as the model's tokenizer has them; empty where there are none."""
+        tokenizer = self.judge.tokenizer
+        if asked.chat:
+            made = tokenizer.apply_chat_template(asked.data["messages"], add_generation_prompt=True, tokenize=False)
+            return list(tokenizer(made, add_special_tokens=False).input_ids)
+        prompts = asked.data.get("prompt")
+        if isinstance(prompts, str):
+            prompts = [prompts]
+        if not isinstance(prompts, list) or not prompts:
+            return []
+        if isinstance(prompts[0], int):
+            return [int(token) for token in prompts]
+        prompt = prompts[number] if number < len(prompts) else ""
+        ids = tokenizer(prompt, add_special_tokens=False).input_ids if isinstance(prompt, str) else prompt
+        bos = self.judge.prompter.shared_ids[:1]
+        wants = bos == [tokenizer.bos_token_id] and list(ids[:1]) != bos
+        return [*bos, *ids] if wants else list(ids)
+
+    def status(self) -> dict[str, Any]:
+        """The detector, and counts."""
+        judge = self.judge
+        about = {"version": judge.version, "promise_holds": judge.promised, "card": str(judge.detector.card)}
+        return {"detectors": {judge.name: about}, "parity": self.parity, **self.counts.record()}
+
+
+class Forward:
+    """An ASGI app that hands every request on to another server."""
+
+    def __init__(self, endpoint: str, timeout: float = 600.0) -> None:
+        import httpx
+
+        self.client = httpx.AsyncClient(base_url=endpoint.rstrip("/").removesuffix("/v1"), timeout=timeout)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        import httpx
+
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if message["type"] == "http.disconnect" or not message.get("more_body"):
+                break
+        query = scope.get("query_string", b"").decode()
+        url = scope["path"] + (f"?{query}" if query else "")
+        headers = [(name, value) for name, value in scope["headers"] if name.lower() not in HOP]
+        headers = [(name, value) for name, value in headers if name.lower() != b"content-length"]
+        try:
+            asked = self.client.build_request(scope["method"], url, headers=headers, content=body)
+            response = await self.client.send(asked, stream=True)
+        except httpx.HTTPError as error:
+            told = b'{"error":{"message":"the endpoint does not answer: %s"}}' % type(error).__name__.encode()
+            await send(
+                {"type": "http.response.start", "status": 502, "headers": [(b"content-type", b"application/json")]}
+            )
+            await send({"type": "http.response.body", "body": told, "more_body": False})
+            return
+        dropped = HOP | {b"content-length", b"content-encoding"}
+        kept = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in dropped]
+        try:
+            await send({"type": "http.response.start", "status": response.status_code, "headers": kept})
+            async for part in response.aiter_bytes():
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            await response.aclose()
+
+
+class Proxy:
+    """The whole proxy: it holds the endpoint against the detector's known answers, then forwards and judges."""
+
+    def __init__(self, endpoint: str, desk: TextDesk, key: str | None = None) -> None:
+        self.forward = Forward(endpoint)
+        self.desk, self.key = desk, key
+        self.inside: App = Intercepted(self.forward, desk)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request, or the start."""
+        if scope["type"] != "lifespan":
+            return await self.inside(scope, receive, send)
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send(await self._started())
+            elif message["type"] == "lifespan.shutdown":
+                await self.forward.client.aclose()
+                return await send({"type": "lifespan.shutdown.complete"})
+
+    async def _started(self) -> Message:
+        try:
+            await self.compare()
+        except AnchorscopeError as error:
+            log.error("anchorscope: %s", error)
+            return {"type": "lifespan.startup.failed", "message": f"anchorscope: {error}"}
+        return {"type": "lifespan.startup.complete"}
+
+    async def compare(self) -> None:
+        """Ask the known questions; an endpoint whose scores are others is refused."""
+        import httpx
+        import numpy as np
+
+        judge, client = self.desk.judge, self.forward.client
+        known = judge.detector.known_answers
+        if not known:
+            raise DetectorError(f"the detector {judge.name} has no known answers", "Fit it again with this version.")
+        headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
+        before, now = [], []
+        try:
+            listed = await client.get("/v1/models", headers=headers)
+            model = listed.json()["data"][0]["id"]
+            for answer in known:
+                asked = self._known(answer.question, model)
+                path = "/v1/chat/completions" if asked.chat else "/v1/completions"
+                made = (await client.post(path, json=asked.with_more(False, True), headers=headers)).json()
+                choice = Choice()
+                asked.take(made, made["choices"][0], choice, True)
+                read = self.desk.read(asked, 0, choice)
+                same = read.sample is not None and list(read.sample.answer.answer_ids) == list(answer.ids)
+                if same and not read.reason and read.sample is not None:
+                    before.append(answer.score)
+                    now.append(judge.score(read.sample, None))
+        except (httpx.HTTPError, KeyError, IndexError, ValueError) as error:
+            raise DetectorError(
+                f"the endpoint did not answer the known questions ({type(error).__name__})",
+                "Check its address, and that it returns logprobs.",
+            ) from None
+        passed = weighed(judge, np.array(before), np.array(now), len(known), str(judge.detector.about.model["dtype"]))
+        self.desk.judge, self.desk.parity = passed.judge, {judge.name: passed.record()}
+        log.info("anchorscope: %s is ready: %s", judge.name, passed)
+
+    def _known(self, question: str, model: str) -> Asked:
+        """A known question as a request of a client."""
+        prompter = self.desk.judge.prompter
+        sampling = {"model": model, "temperature": 0, "max_tokens": LONGEST + 1}
+        if prompter.spec.style == "chat":
+            return Asked({**sampling, "messages": prompter.turns(question)}, True)
+        text = prompter(question).text
+        return Asked({**sampling, "prompt": text, "stop": ["\n"]}, False)
+
+
+def serve_proxy(app: Any, host: str, port: int) -> None:
+    """Run the proxy until it is stopped."""
+    import uvicorn
+
+    uvicorn.run(app, host=host, port=port, log_level="warning", lifespan="on")

@@ -1,0 +1,138 @@
+"""OpenAI's completions and chat responses: what has to be asked for, what is taken out again, and where a verdict goes.
+
+It knows neither vLLM nor detectors, so that the middleware and the proxy share it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+FIELD = "anchorscope"
+HEADER = b"x-anchorscope"
+PATHS = {"/v1/completions": False, "/v1/chat/completions": True}
+"""Paths whose answers are judged, and whether they are chats."""
+WORST = ("flag", "cannot say", "pass")
+MOST_BYTES = 64 << 20  # of a request that is read; longer ones go through untouched
+
+
+@dataclass
+class Choice:
+    """One answer, as far as it has come."""
+
+    prompt_ids: list[int] = field(default_factory=list)
+    """The tokens of its prompt."""
+    ids: list[int] = field(default_factory=list)
+    """Its tokens."""
+    logprobs: list[float] = field(default_factory=list)
+    """Their log-probabilities."""
+    tokens: list[str] = field(default_factory=list)
+    """Their texts, where log-probabilities came with them."""
+    text: str = ""
+    """What the client sees."""
+    finish: str | None = None
+    """Why it ended."""
+    stopped_at: Any = None
+    """The stop string or token that ended it."""
+    tools: bool = False
+    """Whether it calls a tool."""
+
+    @property
+    def last_read(self) -> bool:
+        """Whether the model read its last token."""
+        return self.finish == "stop" and not isinstance(self.stopped_at, str)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request, and what has to be changed in it."""
+
+    data: Mapping[str, Any]
+    """As the client sent it."""
+    chat: bool
+    """Whether it is a chat."""
+
+    @property
+    def answers(self) -> int:
+        """The number of answers to each prompt."""
+        n = self.data.get("n")
+        return n if isinstance(n, int) and n > 0 else 1
+
+    @property
+    def off(self) -> bool:
+        """Whether the client wants no verdict."""
+        extra = self.data.get("vllm_xargs")
+        return isinstance(extra, dict) and extra.get(FIELD) == "off"
+
+    @property
+    def why_not(self) -> str:
+        """Why its answers cannot be judged, whatever they are; empty where they can."""
+        for name, what in (
+            ("echo", "the prompt is repeated in the answer (echo)"),
+            ("use_beam_search", "it was found by beam search"),
+            ("suffix", "it was asked to fit before a suffix"),
+            ("prompt_embeds", "it was asked by embeddings"),
+        ):
+            if self.data.get(name):
+                return f"cannot be judged: {what}"
+        return ""
+
+    @property
+    def keeps_ids(self) -> bool:
+        """Whether the client asked for token ids."""
+        return bool(self.data.get("return_token_ids"))
+
+    @property
+    def keeps_logprobs(self) -> bool:
+        """Whether the client asked for log-probabilities: 0 is asked for, and equals False."""
+        asked = self.data.get("logprobs")
+        return asked is not None and asked is not False
+
+    def with_more(self, ids: bool, logprobs: bool) -> dict[str, Any]:
+        """The request with what a verdict needs."""
+        more: dict[str, Any] = {"return_token_ids": True} if ids else {}
+        if logprobs and not self.keeps_logprobs:
+            more |= {"logprobs": True, "top_logprobs": 0} if self.chat else {"logprobs": 0}
+        return {**self.data, **more}
+
+    def take(self, whole: dict[str, Any], choice: dict[str, Any], into: Choice, logprobs: bool) -> None:
+        """Add what came of a choice; what the client did not ask for is taken out of the response."""
+        prompt = choice.get("prompt_token_ids") or whole.get("prompt_token_ids")
+        if prompt:
+            into.prompt_ids = list(prompt)
+        into.ids += choice.get("token_ids") or []
+        given = choice.get("logprobs") or {}
+        if self.chat:
+            content = given.get("content") or []
+            into.logprobs += [token["logprob"] for token in content]
+            into.tokens += [token["token"] for token in content]
+        else:
+            into.logprobs += given.get("token_logprobs") or []
+            into.tokens += given.get("tokens") or []
+        message = (choice.get("message") or choice.get("delta") or {}) if self.chat else {}
+        into.text += (message.get("content") or "") if self.chat else choice.get("text") or ""
+        into.tools = into.tools or bool(message.get("tool_calls") or message.get("function_call"))
+        into.finish = choice.get("finish_reason") or into.finish
+        into.stopped_at = choice.get("stop_reason", into.stopped_at)
+        if not self.keeps_ids:
+            choice.pop("token_ids", None)
+            choice.pop("prompt_token_ids", None)
+        if logprobs and not self.keeps_logprobs and "logprobs" in choice:
+            choice["logprobs"] = None
+
+    def tidy(self, whole: dict[str, Any]) -> None:
+        """Take out of a whole response, or of a chunk, what stands beside its choices."""
+        if not self.keeps_ids:
+            whole.pop("prompt_token_ids", None)
+
+
+def as_json(record: Any) -> bytes:
+    """As vLLM writes it."""
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def worst(decisions: list[str]) -> str:
+    """For the header: a flag, else cannot say, else pass."""
+    return next((decision for decision in WORST if decision in decisions), "cannot say")

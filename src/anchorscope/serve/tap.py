@@ -1,0 +1,307 @@
+"""Worker side: what a plan asks for is read of every token, by hooks that torch.compile and CUDA graphs take in.
+
+Before the model is compiled, each site's module gets a buffer and a forward hook that calls one custom op. The op
+copies the states of the tokens that may be wanted. After a forward, all layers are read at once. Rows belong to a
+request and to an absolute position in its text, so a row may be written twice: chunked prefill, preemption and
+rejected drafts need no further care. The mean state of an answer is a running sum for each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from anchorscope.serve.plan import Plan, SiteColumns
+from anchorscope.study import Sites
+
+FLOOR = 1e-12  # as in detectors/drift.py
+KEPT, ROWS, STREAM = "anchorscope_kept", "anchorscope_rows", "anchorscope_stream"
+
+# torch.library.custom_op has eight times its overhead
+_LIBRARY: Any = torch.library.Library("anchorscope", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY.define("keep(Tensor x, Tensor rows, Tensor(a!) kept) -> ()")
+
+
+def _keep(x: torch.Tensor, rows: torch.Tensor, kept: torch.Tensor) -> None:
+    """Keep the states of all tokens where they fit, as in decoding and CUDA graphs; else of each request's last."""
+    if x.shape[0] <= kept.shape[0]:
+        kept[: x.shape[0]].copy_(x)
+    else:
+        torch.index_select(x, 0, rows, out=kept)
+
+
+_LIBRARY.impl("keep", _keep, "CompositeExplicitAutograd")
+_LIBRARY._register_fake("keep", lambda x, rows, kept: None)
+
+
+def _hook(module: Any, args: Any, output: Any) -> None:
+    x = output[0] if isinstance(output, tuple) else output
+    if getattr(module, STREAM) and isinstance(output, tuple) and len(output) > 1 and output[1] is not None:
+        x = x + output[1]  # vLLM's layers hand on what the last block added, and the stream before it
+    torch.ops.anchorscope.keep(x, getattr(module, ROWS), getattr(module, KEPT))
+
+
+class StepBatch(NamedTuple):
+    """Which tokens a forward was about, in its order. Adapters make it."""
+
+    requests: Sequence[str]
+    """The requests."""
+    starts: Sequence[int]
+    """The position of each one's first token in its text."""
+    counts: Sequence[int]
+    """The number of its tokens."""
+    padded: int
+    """Tokens of the forward, with padding for a graph."""
+    tokens: torch.Tensor
+    """(token): which tokens they are."""
+
+
+class Part(NamedTuple):
+    """Rows of one request, side by side."""
+
+    request: str
+    """Its id."""
+    begin: int
+    """The position of the first."""
+    rows: int
+    """The number of rows."""
+
+
+@dataclass
+class _Request:
+    """What is known of a request between steps."""
+
+    prompt: int
+    """Tokens of its prompt."""
+    seat: int | None = None
+    """Its row in the running sums."""
+    summed: int = -1
+    """The last position that is in the sum."""
+    drafts: list[tuple[int, list[torch.Tensor]]] = field(default_factory=list)
+    """Tokens of the last step that may yet be rejected: position, and its state at each site."""
+
+
+class _SiteTap:
+    """One site: its buffers, its weights, and the running sums of answers."""
+
+    def __init__(
+        self, own: SiteColumns, layers: list[int], kept: list[torch.Tensor], seats: int, device: torch.device
+    ) -> None:
+        def part(array: Any) -> torch.Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array)).float().to(device)
+
+        self.kept = kept
+        self.weight = part(own.weight[layers])  # (layer, width, read)
+        self.scale = part(own.scale[:, layers])  # (far, layer, width)
+        self.shift = -part(own.mean[:, layers]) * self.scale
+        self.means = own.means
+        self.tokens = len(own.far) - own.means
+        shape = (seats, len(layers), own.weight.shape[1]) if own.means else (0, 0, 0)
+        self.sums = torch.zeros(shape, dtype=torch.float32, device=device)
+
+    def states(self, at: torch.Tensor) -> torch.Tensor:
+        """(layer, row, width) in float32, whatever the model's dtype."""
+        return torch.stack([kept.index_select(0, at) for kept in self.kept]).float()
+
+    def columns(self, x: torch.Tensor, means: torch.Tensor | None) -> torch.Tensor:
+        """(row, column), summed over this stage's layers. `means`: (layer, row, width), the answer's mean state."""
+        parts = [torch.bmm(x, self.weight).sum(0)]
+        for number in range(self.tokens):
+            parts.append(self._far(x, number))
+        for number in range(self.tokens, self.tokens + self.means):
+            parts.append(self._far(x if means is None else means, number))
+        return torch.cat(parts, 1)
+
+    def _far(self, x: torch.Tensor, number: int) -> torch.Tensor:
+        """(row, 1): the sum over layers of the log of the mean square of standardised states."""
+        z = torch.addcmul(self.shift[number][:, None], x, self.scale[number][:, None])
+        square: torch.Tensor = torch.linalg.vector_norm(z, dim=-1).square_().div_(x.shape[-1])
+        return square.add_(FLOOR).log_().sum(0)[:, None]
+
+
+def module_at(model: torch.nn.Module, path: str) -> torch.nn.Module:
+    """A module by its path; of a model inside a wrapper too."""
+    for prefix in ("", "language_model."):
+        try:
+            return model.get_submodule(prefix + path)
+        except AttributeError:
+            continue
+    raise AttributeError(f"the model has no module {path}")
+
+
+class Tap:
+    """The hooks of one worker, and what it knows of running requests."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        sites: Sites,
+        model: torch.nn.Module,
+        seats: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        """`seats`: the largest number of tokens that are decoded at once, drafts included."""
+        self.plan, self.seats = plan, seats
+        self.rows = torch.zeros(seats, dtype=torch.long, device=device)
+        self.requests: dict[str, _Request] = {}
+        self.free = list(range(seats))
+        self.sites: list[_SiteTap] = []
+        layers = list(module_at(model, sites.layers).children())
+        if len(layers) != plan.layers:
+            raise ValueError(f"the model has {len(layers)} layers, and the detector was fitted for {plan.layers}")
+        for site, own in plan.sites.items():
+            here, kept = [], []
+            for number, layer in enumerate(layers):
+                if type(layer).__name__ == "PPMissingLayer":  # of another pipeline stage
+                    continue
+                module = layer if site == "resid" else layer.get_submodule(sites.attn if site == "attn" else sites.mlp)
+                if hasattr(module, KEPT):
+                    raise ValueError(f"two sites are the same module: {site}")
+                # a tensor for each layer: views of one would alias in a compiled graph
+                kept.append(torch.zeros(seats, plan.width, dtype=dtype, device=device))
+                module.register_buffer(KEPT, kept[-1], persistent=False)
+                module.register_buffer(ROWS, self.rows, persistent=False)
+                setattr(module, STREAM, site == "resid")
+                module.register_forward_hook(_hook)
+                here.append(number)
+            self.sites.append(_SiteTap(own, here, kept, seats, device))
+
+    def begin(self, ends: torch.Tensor | None) -> None:
+        """Before a forward: the row of each request's last token, which alone is kept where not all tokens fit."""
+        if ends is not None and len(ends) <= self.seats:
+            self.rows.zero_()  # a stale index of a larger batch would be out of range, and kill the engine
+            self.rows[: len(ends)].copy_(ends.to(torch.long), non_blocking=True)
+
+    def arrived(self, prompts: Mapping[str, int]) -> None:
+        """Requests that begin, with the number of tokens of their prompts."""
+        for request, prompt in prompts.items():
+            if request not in self.requests:
+                self.requests[request] = _Request(prompt)
+
+    def left(self, requests: Sequence[str]) -> None:
+        """Requests that have ended."""
+        for name in requests:
+            gone = self.requests.pop(name, None)
+            if gone is not None and gone.seat is not None:
+                self.free.append(gone.seat)
+
+    def step(self, batch: StepBatch) -> tuple[list[Part], torch.Tensor] | None:
+        """After a forward: whose rows there are, and the rows, on the device; the last column is the token."""
+        parts, at, flat = self._wanted(batch)
+        if not at:
+            return None
+        device = self.rows.device
+        index = torch.tensor(at, device=device)
+        states = [site.states(index) for site in self.sites]
+        means = self._means(batch, parts, states)
+        read = [site.columns(x, mean) for site, x, mean in zip(self.sites, states, means, strict=True)]
+        # the token that was read tells a row of a rejected draft from the one that came after it; exact below 2**24
+        tokens = batch.tokens.index_select(0, torch.tensor(flat, device=batch.tokens.device)).to(device).float()
+        return parts, torch.cat([*read, tokens[:, None]], 1)
+
+    def _wanted(self, batch: StepBatch) -> tuple[list[Part], list[int], list[int]]:
+        """Rows of answers and of each prompt's last token: whose they are, where they are kept, and in the forward."""
+        every = max(sum(batch.counts), batch.padded) <= self.seats
+        parts: list[Part] = []
+        at: list[int] = []
+        flat: list[int] = []
+        offset = 0
+        for number, (name, start, count) in enumerate(zip(batch.requests, batch.starts, batch.counts, strict=True)):
+            known = self.requests.get(name)
+            if known is not None:
+                begin = max(start, known.prompt - 1)
+                begin = begin if every else max(begin, start + count - 1)
+                if begin < start + count:
+                    parts.append(Part(name, begin, start + count - begin))
+                    own = range(offset + begin - start, offset + count)
+                    flat.extend(own)
+                    at.extend(own if every else [number])
+            offset += count
+        return parts, at, flat
+
+    # --- the answer's mean state
+
+    def _means(
+        self, batch: StepBatch, parts: Sequence[Part], states: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor | None]:
+        """By site, (layer, row, width): the mean state of the answer up to each row; None where nobody asks for it."""
+        if not any(site.means for site in self.sites):
+            return [None] * len(self.sites)
+        starts = dict(zip(batch.requests, batch.starts, strict=True))
+        weights = torch.zeros(len(states[0][0]))
+        means: list[torch.Tensor | None] = [
+            torch.full_like(x, torch.nan) if site.means else None for site, x in zip(self.sites, states, strict=True)
+        ]
+        single: list[tuple[int, int]] = []  # row and seat of requests with one new token, which are most
+        row = 0
+        for part in parts:
+            known = self.requests[part.request]
+            self._settle(known, starts[part.request])
+            fresh = [
+                (row + number, part.begin + number)
+                for number in range(part.rows)
+                if part.begin + number >= known.prompt
+            ]
+            row += part.rows
+            if not fresh:
+                continue
+            if known.seat is None:
+                if not self.free:
+                    continue  # nothing is known of its mean: not a number, so nothing is said of it
+                known.seat, known.summed = self.free.pop(), known.prompt - 1
+                for site in self.sites:
+                    if site.means:
+                        site.sums[known.seat].zero_()
+            if len(fresh) == 1 and fresh[0][1] == known.summed + 1:
+                single.append((fresh[0][0], known.seat))
+                known.summed += 1
+                weights[fresh[0][0]] = 1 / (known.summed - known.prompt + 1)
+            else:
+                self._drafted(known, fresh, states, means)
+        if single:
+            rows = torch.tensor([each for each, _ in single], device=self.rows.device)
+            seats = torch.tensor([seat for _, seat in single], device=self.rows.device)
+            share = weights.to(self.rows.device)[rows][None, :, None]
+            for site, x, mean in zip(self.sites, states, means, strict=True):
+                if mean is not None:
+                    site.sums.index_add_(0, seats, x[:, rows].transpose(0, 1))
+                    mean[:, rows] = site.sums.index_select(0, seats).transpose(0, 1) * share
+        return means
+
+    def _settle(self, known: _Request, start: int) -> None:
+        """Add the last step's drafts that were accepted: this step begins behind them."""
+        for position, own in known.drafts:
+            if position < start and position == known.summed + 1 and known.seat is not None:
+                for site, x in zip(self.sites, own, strict=True):
+                    if site.means:
+                        site.sums[known.seat] += x
+                known.summed = position
+        known.drafts = []
+
+    def _drafted(
+        self,
+        known: _Request,
+        fresh: Sequence[tuple[int, int]],
+        states: Sequence[torch.Tensor],
+        means: Sequence[torch.Tensor | None],
+    ) -> None:
+        """Several tokens at once, of which some may be rejected: they are added when the next step shows which stay."""
+        ahead = [torch.zeros_like(x[:, 0]) for x in states]
+        expected = known.summed + 1
+        for row, position in fresh:
+            if position != expected:  # read before (a request that was preempted), or a token was missed
+                continue
+            expected += 1
+            own = []
+            for number, (site, x) in enumerate(zip(self.sites, states, strict=True)):
+                ahead[number] = ahead[number] + x[:, row]
+                own.append(x[:, row].clone())
+                mean = means[number]
+                if mean is not None and known.seat is not None:
+                    mean[:, row] = (site.sums[known.seat] + ahead[number]) / (position - known.prompt + 1)
+            known.drafts.append((position, own))
