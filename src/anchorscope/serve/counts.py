@@ -54,6 +54,11 @@ class Counts:
                 line |= {"question": answer.sample.question.question, "answer": answer.sample.answer.answer}
             self._audit.write(json.dumps(line, ensure_ascii=False) + "\n")
 
+    def close(self) -> None:
+        """End the log."""
+        if self._audit is not None:
+            self._audit.close()
+
     def record(self) -> dict[str, Any]:
         """For the status."""
         total = sum(self.verdicts.values())

@@ -113,6 +113,11 @@ class LiveDesk:
             else:
                 log.error("anchorscope: %s has other weights; restart the server to use it", name)
 
+    def close(self) -> None:
+        """The server stops."""
+        self._thread.shutdown(wait=False)
+        self.counts.close()
+
     def status(self) -> dict[str, Any]:
         """Detectors, counts, and how rows arrive."""
         book = self.book

@@ -30,6 +30,7 @@ class Verdicts:
     def __init__(self, app: App) -> None:
         self.app = app
         self.inside: Intercepted | None = None
+        self.desk: LiveDesk | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -43,6 +44,8 @@ class Verdicts:
                     except AnchorscopeError as error:
                         log.error("anchorscope: %s", error)
                         message = {"type": "lifespan.startup.failed", "message": f"anchorscope: {error}"}
+                if message["type"] == "lifespan.shutdown.complete" and self.desk is not None:
+                    self.desk.close()
                 await send(message)
 
             return await self.app(scope, receive, started)
@@ -76,7 +79,7 @@ class Verdicts:
             desk.judges[name] = passed.judge
             desk.parity[name] = passed.record()
             log.info("anchorscope: %s is ready: %s", name, passed)
-        self.inside = Intercepted(self.app, desk)
+        self.inside, self.desk = Intercepted(self.app, desk), desk
 
 
 class Engine:

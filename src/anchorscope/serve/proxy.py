@@ -99,6 +99,11 @@ class TextDesk:
         wants = bos == [tokenizer.bos_token_id] and list(ids[:1]) != bos
         return [*bos, *ids] if wants else list(ids)
 
+    def close(self) -> None:
+        """The proxy stops."""
+        self._thread.shutdown(wait=False)
+        self.counts.close()
+
     def status(self) -> dict[str, Any]:
         """The detector, and counts."""
         judge = self.judge
@@ -167,6 +172,7 @@ class Proxy:
                 await send(await self._started())
             elif message["type"] == "lifespan.shutdown":
                 await self.forward.client.aclose()
+                self.desk.close()
                 return await send({"type": "lifespan.shutdown.complete"})
 
     async def _started(self) -> Message:

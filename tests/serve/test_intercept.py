@@ -1,0 +1,346 @@
+"""Verdicts in responses of a made-up server: whole and streamed; what the client did not ask for; and every mishap."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from anchorscope.errors import DetectorError
+from anchorscope.serve.adapter import RequestName, check_version, name_of
+from anchorscope.serve.counts import Counts
+from anchorscope.serve.desk import LiveDesk
+from anchorscope.serve.intercept import Intercepted
+from anchorscope.serve.judge import Judge
+from anchorscope.serve.plan import plan_of
+from anchorscope.serve.wire import RowBook, encode, private_socket
+from serving import HEARD, LAYERS, WIDTH, MadeUpEngine, detector_of, save
+from tiny import tiny_tokenizer
+
+TOKENIZER = tiny_tokenizer()
+QUESTION = "Which river is near Hill?"
+ANSWER = " Danube"
+
+
+class Server:
+    """A made-up server with a made-up engine: it answers every prompt with the same words."""
+
+    def __init__(self, book: RowBook, engine: MadeUpEngine) -> None:
+        self.book, self.engine = book, engine
+        self.asked: list[dict[str, Any]] = []
+        self.lose_rows = False
+        self.reply: bytes | None = None
+        self.finish = "stop"
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/health":
+            return await self._send(send, 200, b"fine", b"text/plain")
+        data = json.loads((await receive())["body"])
+        self.asked.append(data)
+        if self.reply is not None:
+            return await self._send(send, 200, self.reply)
+        if data.get("model") == "missing":
+            return await self._send(send, 404, b'{"error":"no such model"}')
+        request = dict(scope["headers"])[b"x-request-id"].decode()
+        prompts = data["prompt"] if isinstance(data["prompt"], list) else [data["prompt"]]
+        ids = TOKENIZER(ANSWER + "\n", add_special_tokens=False).input_ids
+        choices = []
+        for number, prompt in enumerate(prompts):
+            prompt_ids = TOKENIZER(prompt, add_special_tokens=False).input_ids
+            for answer in range(data.get("n", 1)):
+                choice = {"index": len(choices), "text": ANSWER, "finish_reason": self.finish, "stop_reason": None}
+                if data.get("return_token_ids"):
+                    choice |= {"prompt_token_ids": prompt_ids, "token_ids": ids}
+                if "logprobs" in data:
+                    choice["logprobs"] = {"token_logprobs": [-0.5] * len(ids), "tokens": ["x"] * len(ids)}
+                choices.append(choice)
+                if not self.lose_rows:
+                    self._rows(f"{answer}_cmpl-{request}-{number}-0123abcd", prompt_ids, ids)
+        if data.get("stream"):
+            return await self._stream(send, choices)
+        return await self._send(send, 200, json.dumps({"id": request, "choices": choices}).encode())
+
+    def _rows(self, name: str, prompt: list[int], ids: list[int]) -> None:
+        states = np.random.default_rng(0).normal(size=(len(ids), LAYERS, WIDTH)).astype(np.float32)
+        self.engine.tap.arrived({name: len(prompt)})
+        for number, token in enumerate([prompt[-1], *ids[:-1]]):
+            position = len(prompt) - 1 + number
+            self.engine.step([(name, position, states[number][None], [token])])
+            row = self.engine.rows[name, position][None]
+            self.book.take(encode(self.book.fingerprint, 0, 1, [(name, position, 1)], row))
+
+    async def _stream(self, send: Any, choices: Sequence[dict[str, Any]]) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        for choice in choices:
+            half = len(choice["token_ids"]) // 2
+            first = {**choice, "text": ANSWER[:3], "token_ids": choice["token_ids"][:half], "finish_reason": None}
+            last = {**choice, "text": ANSWER[3:], "token_ids": choice["token_ids"][half:], "prompt_token_ids": None}
+            for part, cut in ((first, slice(half)), (last, slice(half, None))):
+                if choice.get("logprobs"):
+                    part["logprobs"] = {"token_logprobs": choice["logprobs"]["token_logprobs"][cut], "tokens": []}
+                event = b"data: " + json.dumps({"choices": [part]}).encode() + b"\n\n"
+                for piece in (event[:20], event[20:]):  # chunks of a connection end anywhere
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
+
+    async def _send(self, send: Any, status: int, body: bytes, kind: bytes = b"application/json") -> None:
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+class Client:
+    """Sends requests to an ASGI app."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    def post(self, data: Any, path: str = "/v1/completions") -> tuple[int, dict[bytes, bytes], bytes]:
+        body = data if isinstance(data, bytes) else json.dumps(data).encode()
+        return asyncio.run(self._ask("POST", path, body))
+
+    def get(self, path: str) -> tuple[int, dict[bytes, bytes], bytes]:
+        return asyncio.run(self._ask("GET", path, b""))
+
+    async def _ask(self, method: str, path: str, body: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
+        sent: list[dict[str, Any]] = []
+        parts = [{"type": "http.request", "body": body[:10], "more_body": True},
+                 {"type": "http.request", "body": body[10:], "more_body": False}]  # fmt: skip
+
+        async def receive() -> dict[str, Any]:
+            return parts.pop(0) if parts else {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        scope = {"type": "http", "method": method, "path": path, "headers": headers}
+        await self.app(scope, receive, send)
+        start = sent[0]
+        return start["status"], dict(start["headers"]), b"".join(m.get("body", b"") for m in sent[1:])
+
+
+class Stand:
+    """A server with verdicts, and a client."""
+
+    def __init__(self, tmp_path: Any, models: Sequence[str] = ("it",)) -> None:
+        path = save(detector_of(farthest=9.0), tmp_path / "guard")
+        self.judge = Judge.load("guard", path, TOKENIZER)
+        plan = plan_of({"guard": self.judge.detector})
+        self.book = RowBook(plan.fingerprint)
+        self.desk = LiveDesk(
+            {"guard": self.judge}, {"guard": path}, self.book, Counts(tmp_path / "audit.jsonl"), models
+        )
+        self.server = Server(self.book, MadeUpEngine(plan))
+        self.client = Client(Intercepted(self.server, self.desk))
+        self.prompt = self.judge.prompter(QUESTION).text
+
+    def asked(self, **fields: Any) -> dict[str, Any]:
+        return {"model": "it", "prompt": self.prompt, **fields}
+
+    def choices(self, **fields: Any) -> list[dict[str, Any]]:
+        status, _, body = self.client.post(self.asked(**fields))
+        assert status == 200
+        return json.loads(body)["choices"]
+
+
+@pytest.fixture
+def stand(tmp_path) -> Iterator[Stand]:
+    made = Stand(tmp_path)
+    yield made
+    made.desk.close()
+
+
+def test_a_whole_response_carries_its_verdict_and_nothing_else_new(stand):
+    status, headers, body = stand.client.post(stand.asked())
+    (choice,) = json.loads(body)["choices"]
+    assert status == 200
+    assert choice["anchorscope"]["decision"] in ("flag", "pass")
+    assert headers[b"x-anchorscope"].decode() == choice["anchorscope"]["decision"]
+    assert int(headers[b"content-length"]) == len(body)
+    assert not {"token_ids", "prompt_token_ids"} & choice.keys()
+    assert choice["logprobs"] is None
+    assert stand.server.asked[0]["return_token_ids"] is True
+    assert not stand.book.held  # nothing is left behind
+
+
+def test_a_client_keeps_what_it_asked_for(stand):
+    (choice,) = stand.choices(logprobs=0, return_token_ids=True)
+    assert choice["logprobs"]["token_logprobs"]
+    assert choice["token_ids"]
+
+
+def test_a_stream_carries_the_same_verdict_in_the_last_chunk(stand):
+    (whole,) = stand.choices()
+    status, headers, body = stand.client.post(stand.asked(stream=True))
+    events = [json.loads(line[6:]) for line in body.decode().split("\n\n") if line.startswith("data: {")]
+    verdicts = [event["choices"][0].get("anchorscope") for event in events]
+    assert (status, verdicts[0], verdicts[-1]) == (200, None, whole["anchorscope"])
+    assert body.endswith(b"data: [DONE]\n\n")
+    assert headers[b"x-anchorscope"] == b"in the last chunk"
+    assert all("token_ids" not in event["choices"][0] for event in events)
+
+
+def test_several_prompts_and_answers_each_have_their_own(stand):
+    choices = stand.choices(prompt=[stand.prompt, "Hello"], n=2)
+    decisions = [choice["anchorscope"]["decision"] for choice in choices]
+    assert decisions[0] == decisions[1] != "cannot say"
+    assert decisions[2:] == ["cannot say"] * 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"echo": True}, "echo"),
+        ({"use_beam_search": True}, "beam search"),
+        ({"suffix": "x"}, "suffix"),
+        ({"model": "an-adapter"}, "answered by an-adapter"),
+        ({"prompt": "Once upon a time"}, "another prompt"),
+    ],
+)
+def test_what_cannot_be_judged_says_so(stand, fields, reason):
+    for choice in stand.choices(**fields):
+        assert choice["anchorscope"]["decision"] == "cannot say"
+        assert reason in choice["anchorscope"]["reason"]
+
+
+def test_an_answer_that_was_cut_off_is_not_judged(stand):
+    stand.server.finish = "length"
+    ids = TOKENIZER(ANSWER, add_special_tokens=False).input_ids
+    prompt = TOKENIZER(stand.prompt, add_special_tokens=False).input_ids
+    choice = {"index": 0, "text": ANSWER, "finish_reason": "length", "prompt_token_ids": prompt, "token_ids": ids,
+              "logprobs": {"token_logprobs": [-1.0] * len(ids)}}  # fmt: skip
+    stand.server.reply = json.dumps({"choices": [choice]}).encode()
+    assert "max_tokens" in stand.choices()[0]["anchorscope"]["reason"]
+
+
+def test_rows_that_do_not_arrive_end_in_cannot_say(stand, monkeypatch):
+    monkeypatch.setattr(RowBook.rows, "__defaults__", (0.05,))
+    stand.server.lose_rows = True
+    (choice,) = stand.choices()
+    assert choice["anchorscope"]["reason"] == "its states did not arrive"
+    assert stand.book.late == 1
+
+
+def test_a_detector_that_fails_does_not_fail_the_request(stand, monkeypatch):
+    monkeypatch.setattr(Judge, "read", lambda self, made: 1 / 0)
+    (choice,) = stand.choices()
+    assert (choice["anchorscope"]["decision"], choice["anchorscope"]["reason"]) == ("cannot say", "the detector failed")
+
+
+@pytest.mark.parametrize("body", [b"not json", b"[1, 2]", b'"text"'])
+def test_requests_that_are_not_understood_go_through_untouched(stand, body):
+    seen = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        read = b""
+        while True:
+            message = await receive()
+            read += message["body"]
+            if not message["more_body"]:
+                break
+        seen.append(read)
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body", "body": b"no", "more_body": False})
+
+    status, headers, told = Client(Intercepted(app, stand.desk)).post(body)
+    assert (status, told, seen) == (400, b"no", [body])
+    assert b"x-anchorscope" not in headers
+
+
+@pytest.mark.parametrize("reply", [b"not json", b"[]", b'{"choices": 3}', b'{"choices": [{"index": "x"}]}'])
+def test_responses_that_are_not_understood_go_through_and_are_no_pass(stand, reply):
+    stand.server.reply = reply
+    status, headers, body = stand.client.post(stand.asked())
+    assert status == 200
+    assert headers[b"x-anchorscope"] == b"cannot say" or b"cannot say" in body
+
+
+def test_errors_and_other_paths_go_through(stand):
+    status, headers, _ = stand.client.post(stand.asked(model="missing"))
+    assert (status, b"x-anchorscope" in headers) == (404, False)
+    assert stand.client.get("/health")[2] == b"fine"
+
+
+def test_a_client_can_leave_verdicts_out(stand):
+    (choice,) = stand.choices(vllm_xargs={"anchorscope": "off"})
+    assert "anchorscope" not in choice
+    assert "return_token_ids" not in stand.server.asked[0]
+
+
+def test_status_and_audit_log_count_verdicts_without_texts(stand, tmp_path):
+    stand.choices()
+    stand.choices(prompt="Hello")
+    status = json.loads(stand.client.get("/anchorscope/status")[2])
+    assert sum(status["verdicts"]["guard"].values()) == 2
+    assert status["detectors"]["guard"]["version"] == stand.judge.version
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["decision"] for line in lines][1] == "cannot say"
+    assert not any(QUESTION in json.dumps(line) for line in lines)
+
+
+def test_a_detector_with_the_same_weights_is_loaded_again_and_another_is_not(stand, tmp_path, monkeypatch):
+    monkeypatch.setattr("anchorscope.serve.desk.LOOK", 0.0)
+    before = stand.choices()[0]["anchorscope"]
+    save(stand.judge.detector.at(0.9), tmp_path / "guard")
+    after = stand.choices()[0]["anchorscope"]
+    assert after["base_rate"] == 0.9
+    assert after["version"] != before["version"]
+    save(detector_of(HEARD, seed=5), tmp_path / "guard")
+    assert stand.choices()[0]["anchorscope"]["version"] == after["version"]
+
+
+# --- rows on their way
+
+
+def test_only_rows_of_this_plan_and_of_expected_requests_are_kept():
+    book = RowBook("plan")
+    book.held["r"] = {}
+    book.waiting["r"] = asyncio.Event()
+    row = np.array([[1.0, 2.0, 7.0]], np.float32)
+    book.take(encode("other", 0, 1, [("cmpl-r-0-0123abcd", 3, 1)], row))
+    book.take(b"not a message")
+    book.take(msgspec.msgpack.encode([1, 2]))
+    assert (book.foreign, book.held["r"]) == (3, {})
+    book.take(encode("plan", 0, 1, [("cmpl-other-0-0123abcd", 3, 1)], row))
+    assert book.unexpected == 1
+    book.take(encode("plan", 0, 1, [("cmpl-r-0-0123abcd", 3, 1)], row))
+    assert book.there("r", (0, 0), 3, 7)
+    assert not book.there("r", (0, 0), 3, 8)  # a rejected draft's
+
+
+def test_partial_rows_of_pipeline_stages_are_added_up():
+    book = RowBook("plan", stages=2)
+    book.held["r"], book.waiting["r"] = {}, asyncio.Event()
+    for stage in (0, 1):
+        row = np.array([[1.0 + stage, 7.0]], np.float32)
+        book.take(encode("plan", stage, 2, [("cmpl-r-0-0123abcd", 3, 1)], row))
+        assert book.there("r", (0, 0), 3, 7) == (stage == 1)
+    assert asyncio.run(book.rows("r", (0, 0), 3, [7])).tolist() == [[3.0]]
+
+
+def test_names_of_requests():
+    assert name_of("cmpl-abc-2-0123abcd") == RequestName("abc", 2, 0)
+    assert name_of("3_cmpl-abc-1-0123abcd") == RequestName("abc", 1, 3)
+    assert name_of("chatcmpl-abc-0123abcd") == RequestName("abc", 0, 0)
+    assert name_of("something else") is None
+
+
+def test_other_versions_of_vllm_are_refused():
+    check_version("0.32.0")
+    for version in ("0.31.2", "0.33.0", "1.0"):
+        with pytest.raises(DetectorError, match="was not tried"):
+            check_version(version)
+
+
+def test_the_socket_is_private():
+    from pathlib import Path
+
+    folder = Path(private_socket().removeprefix("ipc://")).parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.rmdir()
