@@ -127,7 +127,7 @@ verify-library:
 
 # --- speed and scale: leave the machine alone meanwhile
 .PHONY: verify-ray verify-cost verify-speed verify-bytes verify-prompts verify-saliency verify-house verify-accelerators
-.PHONY: gpu-day verify-context
+.PHONY: gpu-day verify-context verify-live
 
 verify-ray:
 	$(call measure,ray_against_one_process,DATA MODELS)
@@ -158,6 +158,10 @@ verify-accelerators:
 # answers with passages; RUN: a run of original and substituted passages (docs/context.md)
 verify-context:
 	$(call measure,context,DATA MODELS,RUN)
+
+# verdicts inside a vLLM server; DETECTOR and CONFIDENCE: detectors of SmolLM2-135M (combined, confidence)
+verify-live:
+	$(call measure,live,DATA MODELS,VLLM_PYTHON) --detector $(DETECTOR) --confidence $(CONFIDENCE)
 
 # an hour with a rented GPU (checks/gpu_day.md); DEVICE=cpu tries the steps without one
 DEVICE ?= cuda

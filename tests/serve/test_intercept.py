@@ -40,13 +40,17 @@ class Server:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/health":
             return await self._send(send, 200, b"fine", b"text/plain")
-        data = json.loads((await receive())["body"])
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        data = json.loads(body)
         self.asked.append(data)
         if self.reply is not None:
             return await self._send(send, 200, self.reply)
         if data.get("model") == "missing":
             return await self._send(send, 404, b'{"error":"no such model"}')
-        request = dict(scope["headers"])[b"x-request-id"].decode()
+        request = dict(scope["headers"]).get(b"x-request-id", b"").decode()
         prompts = data["prompt"] if isinstance(data["prompt"], list) else [data["prompt"]]
         ids = TOKENIZER(ANSWER + "\n", add_special_tokens=False).input_ids
         choices = []

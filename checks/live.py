@@ -1,0 +1,452 @@
+"""Verdicts inside a vLLM server: do they agree with the detector, what do they cost, and does anything pass unseen?
+
+    python checks/live.py --data DIR --models DIR --vllm-python PYTHON --detector my-detector --confidence other
+
+`--detector` is one fitted on SmolLM2-135M in float32 (`combined`), `--confidence` one of log-probabilities alone.
+Steps: `agreement` asks the same questions of the server and of `Detector.answer`, under chunked prefill, preemption,
+speculative decoding and in bfloat16; `cost` loads a server with and without verdicts in turns; `mixed` sends requests
+of every kind, some of them aborted, and counts verdicts that should not be; `refused` starts servers whose model is not
+the detector's; `failures` kills the engine and lets clients vanish; `client` uses the official client; `proxy` puts the
+proxy before a plain server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from anchorscope.cli.serve import MIDDLEWARE
+from anchorscope.detectors.session import Detector, JudgedAnswer
+from anchorscope.models.load import load_model
+from anchorscope.models.prompts import Prompter
+from anchorscope.questions.definition import PLAIN
+from anchorscope.questions.file_rows import FileRows
+from anchorscope.questions.row import to_question
+from anchorscope.serve.config import ServeConfig
+from anchorscope.serve.wire import private_socket
+from anchorscope.study import ModelSpec, PromptSpec
+from anchorscope.study.validation import build
+from helpers.models import loaded
+from helpers.steps import Check, Figures, Options
+from helpers.vllm_server import RefusedError, Reply, VllmServer, load
+from weights import unpacked
+
+check = Check(__doc__)
+EAGER = ("--enforce-eager",)
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "as it is": EAGER,
+    "compiled": (),
+    "compiled, from a warm cache": (),
+    "chunked prefill of 48 tokens": (*EAGER, "--max-num-batched-tokens", "48", "--max-num-seqs", "16"),
+    "preempted": (*EAGER, "--num-gpu-blocks-override", "20", "--no-enable-prefix-caching"),
+    "n-gram speculation": (
+        *EAGER,
+        "--speculative-config",
+        '{"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4, "prompt_lookup_min": 1}',
+    ),
+    "bfloat16": (*EAGER, "--dtype", "bfloat16"),
+}
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "answers": {"max_tokens": 25, "stop": ["\n"]},
+    "16 tokens": {"max_tokens": 16, "ignore_eos": True},
+    "128 tokens": {"max_tokens": 128, "ignore_eos": True},
+}
+
+
+def model_of(options: Options) -> Path:
+    """SmolLM2-135M as a folder."""
+    return unpacked("smollm2-135m", options.models)
+
+
+def questions_of(options: Options, count: int) -> list[str]:
+    """Questions of TriviaQA and PopQA, from all over the sets, the same at every call."""
+    found: list[str] = []
+    for name in ("triviaqa", "popqa"):
+        rows = [
+            to_question(row, PLAIN, [], str(number)).question
+            for number, row in FileRows(options.data / f"{name}.jsonl")
+        ]
+        found += rows[:: max(1, len(rows) // (count // 2 + 1))][: count // 2]
+    return found
+
+
+def prompts_of(detector: Detector, options: Options, questions: Sequence[str]) -> list[str]:
+    """As the detector's prompt puts them."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model_of(options))
+    prompter = Prompter(tokenizer, build(PromptSpec, **detector.about.prompt), False)
+    return [prompter(question).text for question in questions]
+
+
+def completion(model: Path, prompt: Any, **fields: Any) -> dict[str, Any]:
+    """A request for a greedy answer."""
+    return {"model": str(model), "prompt": prompt, "temperature": 0, **WORKLOADS["answers"], **fields}
+
+
+@check.step("data", "models", "vllm_python")
+def agreement(options: Options, work: Path) -> Figures:
+    """Decisions and scores of the server beside those of `Detector.answer`."""
+    detector, model = Detector.load(options.detector), model_of(options)
+    questions = questions_of(options, options.questions)
+    network, _ = loaded(model)
+    expected: list[JudgedAnswer] = []
+    for start in range(0, len(questions), 64):
+        expected += detector.answer(network, questions[start : start + 64])
+    prompts = prompts_of(detector, options, questions)
+    figures: Figures = {}
+    for name, flags in SETTINGS.items():
+        asked = prompts if name in ("as it is", "compiled") else prompts[: options.questions // 5]
+        try:
+            with VllmServer(options.vllm_python, model, work / "log", [options.detector], flags) as server:
+                began = time.monotonic()
+                replies = asyncio.run(load(server.url, [completion(model, prompt) for prompt in asked], 16))
+                took = time.monotonic() - began
+                said = server.said()
+        except RefusedError as refused:
+            figures[name] = {"refused": str(refused)[-400:]}
+            print(name, figures[name], flush=True)
+            continue
+        figures[name] = {**compared(expected, replies), "seconds": took, "preempted": said.count("preempt")}
+        print(name, figures[name], flush=True)
+    return figures
+
+
+def compared(expected: Sequence[JudgedAnswer], replies: Sequence[Reply]) -> Figures:
+    """How far replies agree with what the detector itself says."""
+    counts: Counter[str] = Counter()
+    apart: list[float] = []
+    odd: list[Any] = []
+    for own, reply in zip(expected, replies, strict=False):
+        choice = reply.body["choices"][0]
+        told, verdict = choice["anchorscope"], own.verdict
+        counts["asked"] += 1
+        same = choice["text"].strip() == own.answer
+        counts["same answer"] += same
+        counts["decided alike"] += told["decision"] == verdict.decision
+        counts["alike where the answer is the same"] += same and told["decision"] == verdict.decision
+        counts[f"server: {told['decision']}"] += 1
+        counts[f"detector: {verdict.decision}"] += 1
+        if told["decision"] != verdict.decision:
+            odd.append([own.question, own.answer, choice["text"], verdict.decision, verdict.reason, told["decision"],
+                        told["reason"]])  # fmt: skip
+        if same and told["score"] is not None and verdict.score is not None:
+            apart.append(abs(told["score"] - verdict.score))
+    figures: Figures = {**counts, "decided otherwise": odd[:10]}
+    if apart:
+        figures |= {"score, largest difference": max(apart), "score, median difference": statistics.median(apart)}
+    return figures
+
+
+@check.step("data", "models", "vllm_python", by_default=False)
+def cost(options: Options, work: Path) -> Figures:
+    """CPU time, throughput and latency with verdicts and without, in turns."""
+    detector, model = Detector.load(options.detector), model_of(options)
+    prompts = prompts_of(detector, options, questions_of(options, 400))
+    figures: Figures = {}
+    for mode, flags in (("eager", EAGER), ("compiled", ())):
+        python = options.vllm_python
+        with (
+            VllmServer(python, model, work / "plain.log", flags=flags) as plain,
+            VllmServer(python, model, work / "with.log", [options.detector], flags) as judged,
+        ):
+            figures[mode] = _in_turns(options, model, prompts, {"without": plain, "with": judged})
+    return figures
+
+
+def _in_turns(options: Options, model: Path, prompts: Sequence[str], servers: dict[str, VllmServer]) -> Figures:
+    draw = random.Random(0)
+    cells = [(name, at_once) for name in WORKLOADS for at_once in (1, 8, 32)]
+    measured: dict[tuple[str, int, str], list[tuple[float, float, list[float]]]] = {}
+    same: Counter[str] = Counter()
+    for turn in range(options.rounds + 1):  # the first warms up
+        for name, at_once in cells:
+            chosen = [draw.choice(prompts) for _ in range(max(at_once, 4 if name == "answers" else 1))]
+            texts: dict[str, list[str]] = {}
+            for who in draw.sample(list(servers), 2):
+                server = servers[who]
+                asked = [completion(model, prompt, **WORKLOADS[name]) for prompt in chosen]
+                for data in asked:
+                    if name != "answers":
+                        data.pop("stop", None)
+                cpu, start = server.cpu(), time.perf_counter()
+                replies = asyncio.run(load(server.url, asked, at_once))
+                wall = time.perf_counter() - start
+                texts[who] = [reply.body["choices"][0]["text"] for reply in replies]
+                if turn:
+                    took = server.cpu() - cpu, wall, [reply.seconds for reply in replies]
+                    measured.setdefault((name, at_once, who), []).append(took)
+            same["answers"] += len(chosen)
+            same["identical"] += sum(a == b for a, b in zip(*texts.values(), strict=True))
+        print("round", turn, dict(same), flush=True)
+    figures: Figures = {"greedy answers": dict(same)}
+    pooled: list[float] = []
+    for name, at_once in cells:
+        own, bare = (measured[name, at_once, who] for who in ("with", "without"))
+        cpu = [a[0] / b[0] for a, b in zip(own, bare, strict=True) if b[0] > 0]
+        pooled += cpu
+        figures[f"{name}, {at_once} at once"] = {
+            "CPU time, ratio": _median(cpu),
+            "throughput, ratio": _median([b[1] / a[1] for a, b in zip(own, bare, strict=True)]),
+            "p50, ratio": _ratio_of(own, bare, 50),
+            "p95, ratio": _ratio_of(own, bare, 95),
+        }
+    return {**figures, "CPU time, ratio, all": _median(pooled)}
+
+
+def _median(values: Sequence[float]) -> list[float]:
+    """The median with its 95 % interval, by resampling."""
+    drawn = np.median(np.random.default_rng(0).choice(values, (2000, len(values))), axis=1)
+    return [round(float(value), 3) for value in (np.median(values), *np.quantile(drawn, (0.025, 0.975)))]
+
+
+def _ratio_of(own: Sequence[Any], bare: Sequence[Any], percentile: int) -> float:
+    sides = [np.percentile([second for turn in side for second in turn[2]], percentile) for side in (own, bare)]
+    return round(float(sides[0] / sides[1]), 3)
+
+
+@check.step("data", "models", "vllm_python")
+def mixed(options: Options, work: Path) -> Figures:
+    """Requests of every kind, a tenth of them aborted: requests that failed, passes that should not be, memory."""
+    detector, model = Detector.load(options.detector), model_of(options)
+    prompts = prompts_of(detector, options, questions_of(options, 2000))
+    draw = random.Random(1)
+    figures: Figures = {"requests": 0}
+    counts: Counter[str] = Counter()
+    with VllmServer(options.vllm_python, model, work / "log", [options.detector], EAGER) as server:
+        memory = [server.megabytes()]
+        for _ in range(10):
+            asked = [_any_request(draw, model, prompts) for _ in range(options.requests // 10)]
+            replies = asyncio.run(load(server.url, asked, 32))
+            for data, reply in zip(asked, replies, strict=True):
+                counts.update(_outcomes(data, reply))
+            memory.append(server.megabytes())
+            print(dict(counts), [round(each) for each in memory], flush=True)
+        time.sleep(2)
+        import httpx
+
+        status = httpx.get(f"{server.url}/anchorscope/status").json()
+        figures |= {"counts": dict(counts), "memory in MB": [round(each) for each in memory], "status": status["rows"]}
+        figures |= {"verdicts": status["verdicts"], "reasons": status["reasons"]}
+        figures["errors in the log"] = server.said().count("Traceback")
+    return figures
+
+
+def _any_request(draw: random.Random, model: Path, prompts: Sequence[str]) -> dict[str, Any]:
+    """A request of some kind; `expect` says what must not happen."""
+    own = completion(model, draw.choice(prompts))
+    kind = draw.choices(list(KINDS), [weight for weight, _ in KINDS.values()])[0]
+    return {**own, **KINDS[kind][1](draw, prompts), "kind": kind}
+
+
+KINDS: dict[str, tuple[int, Any]] = {
+    "plain": (40, lambda draw, prompts: {}),
+    "streamed": (15, lambda draw, prompts: {"stream": True}),
+    "aborted": (10, lambda draw, prompts: {"stream": True, "max_tokens": 200, "stop": None, "ignore_eos": True,
+                                           "leave_after": draw.uniform(0.05, 1.0)}),
+    "several answers": (5, lambda draw, prompts: {"n": 3, "temperature": 1.0}),
+    "several prompts": (5, lambda draw, prompts: {"prompt": [draw.choice(prompts), draw.choice(prompts)]}),
+    "echo": (3, lambda draw, prompts: {"echo": True}),
+    "cut off": (4, lambda draw, prompts: {"max_tokens": 1}),
+    "another prompt": (4, lambda draw, prompts: {"prompt": "Once upon a time there was"}),
+    "several lines": (4, lambda draw, prompts: {"stop": None, "max_tokens": 30, "ignore_eos": True}),
+    "stop string": (3, lambda draw, prompts: {"stop": ["e"]}),
+    "off": (3, lambda draw, prompts: {"vllm_xargs": {"anchorscope": "off"}}),
+    "chat": (3, lambda draw, prompts: {"path": "/v1/chat/completions", "prompt": None, "stop": None,
+                                       "messages": [{"role": "user", "content": "Who wrote Emma?"}]}),
+    "wrong": (1, lambda draw, prompts: {"temperature": -3}),
+}  # fmt: skip
+NEVER = {"echo", "cut off", "another prompt", "several lines", "chat"}
+"""Kinds of which nothing can be said."""
+
+
+def _outcomes(data: dict[str, Any], reply: Reply) -> list[str]:
+    """What became of a request: what has to be counted."""
+    kind = data["kind"]
+    if kind == "aborted":
+        return ["aborted"]
+    if kind == "wrong":
+        return [f"wrong request: status {reply.status}"]
+    if reply.status != 200:
+        return [f"FAILED: {kind}, status {reply.status}"]
+    found = []
+    for choice in reply.body.get("choices", ()):
+        told = choice.get("anchorscope")
+        if kind == "off":
+            found.append("off" if told is None else "UNASKED VERDICT")
+        elif told is None:
+            found.append(f"SILENT: {kind}")
+        elif kind in NEVER and told["decision"] != "cannot say":
+            found.append(f"SILENT PASS: {kind}")
+        elif told["decision"] == "cannot say" and not told["reason"]:
+            found.append("NO REASON")
+        else:
+            found.append(told["decision"])
+        if "token_ids" in choice or choice.get("logprobs"):
+            found.append("LEFT IN")
+    return found
+
+
+@check.step("data", "models", "vllm_python")
+def refused(options: Options, work: Path) -> Figures:
+    """Servers that must not start: another revision, coarse weights, swapped layers, and a graph without hooks."""
+    model = model_of(options)
+    figures: Figures = {}
+    for name, change in CHANGES.items():
+        folder = work / "changed"
+        shutil.rmtree(folder, ignore_errors=True)
+        _changed(model, folder, change)
+        dtypes = ("float32", "bfloat16") if name == "4 bits" else ("float32",)
+        for dtype in dtypes:
+            flags = (*EAGER, "--dtype", dtype)
+            started = _starts(VllmServer(options.vllm_python, folder, work / "log", [options.detector], flags))
+            figures[f"{name}, {dtype}"] = started
+            print(name, dtype, started, flush=True)
+    # the middleware without the worker: nobody sends states
+    config = ServeConfig(ServeConfig.named([options.detector]), private_socket())
+    flags = ("--middleware", MIDDLEWARE, "--additional-config", json.dumps(config.record()), *EAGER)
+    figures["hooks missing"] = _starts(VllmServer(options.vllm_python, model, work / "log", flags=flags))
+    return figures
+
+
+def _starts(server: VllmServer) -> str:
+    try:
+        with server:
+            return "STARTED"
+    except RefusedError as error:
+        return f"refused: {str(error)[-300:]}"
+
+
+def _noisy(weights: dict[str, torch.Tensor]) -> None:
+    """Every weight moved by a hundredth of its spread, as another revision might be."""
+    generator = torch.Generator().manual_seed(0)
+    for tensor in weights.values():
+        tensor += 0.02 * tensor.std() * torch.randn(tensor.shape, generator=generator)
+
+
+def _coarse(weights: dict[str, torch.Tensor]) -> None:
+    """Every weight of a layer rounded to four bits, in groups of 32."""
+    for name, tensor in weights.items():
+        if "layers" in name and tensor.dim() == 2:
+            groups = tensor.view(-1, 32)
+            step = groups.abs().amax(1, keepdim=True) / 7
+            groups.copy_((groups / step).round() * step)
+
+
+def _swapped(weights: dict[str, torch.Tensor]) -> None:
+    """Two layers in each other's place."""
+    for name in [name for name in weights if ".layers.10." in name]:
+        other = name.replace(".layers.10.", ".layers.11.")
+        weights[name], weights[other] = weights[other].clone(), weights[name].clone()
+
+
+CHANGES = {"another revision": _noisy, "4 bits": _coarse, "swapped layers": _swapped}
+
+
+def _changed(model: Path, folder: Path, change: Any) -> None:
+    """A copy of a model whose weights are changed."""
+    network = load_model(ModelSpec(id=str(model), dtype="float32")).network
+    weights = network.state_dict()
+    with torch.no_grad():
+        change(weights)
+        network.load_state_dict(weights)
+    network.save_pretrained(folder)
+    for file in model.glob("*"):
+        if file.suffix in (".json", ".txt", ".jinja") and not (folder / file.name).exists():
+            shutil.copy(file, folder)
+
+
+@check.step("data", "models", "vllm_python")
+def failures(options: Options, work: Path) -> Figures:
+    """Slow and vanishing clients; then the engine is killed: no verdict is made up, and no client waits for ever."""
+    detector, model = Detector.load(options.detector), model_of(options)
+    prompts = prompts_of(detector, options, questions_of(options, 200))
+    figures: Figures = {}
+    with VllmServer(options.vllm_python, model, work / "log", [options.detector], EAGER) as server:
+        gone = [completion(model, prompt, stream=True, leave_after=0.2) for prompt in prompts[:100]]
+        asyncio.run(load(server.url, gone, 32))
+        replies = asyncio.run(load(server.url, [completion(model, prompt) for prompt in prompts[:50]], 8))
+        figures["after 100 vanished clients"] = dict(
+            Counter(r.body["choices"][0]["anchorscope"]["decision"] for r in replies)
+        )
+        import httpx
+
+        figures["requests left behind"] = httpx.get(f"{server.url}/anchorscope/status").json()["rows"]["waiting"]
+
+        async def killed() -> list[Reply]:
+            asked = [completion(model, prompt, max_tokens=200, stop=None, ignore_eos=True) for prompt in prompts[:16]]
+            task = asyncio.create_task(load(server.url, asked, 16, timeout=60))
+            await asyncio.sleep(1.5)
+            os.kill(server.engine(), signal.SIGKILL)
+            return await task
+
+        start = time.monotonic()
+        replies = asyncio.run(killed())
+        figures["engine killed"] = {
+            "seconds until all clients knew": round(time.monotonic() - start, 1),
+            "statuses": dict(Counter(str(reply.status) for reply in replies)),
+            "passes": sum(
+                choice.get("anchorscope", {}).get("decision") == "pass"
+                for reply in replies
+                for choice in reply.body.get("choices", ())
+            ),
+        }
+    return figures
+
+
+@check.step("data", "models", "vllm_python")
+def client(options: Options, work: Path) -> Figures:
+    """The official client, streamed and not: its own code, in vLLM's environment."""
+    detector, model = Detector.load(options.detector), model_of(options)
+    prompts = prompts_of(detector, options, questions_of(options, 20))
+    with VllmServer(options.vllm_python, model, work / "log", [options.detector], EAGER) as server:
+        asked = json.dumps({"url": f"{server.url}/v1", "model": str(model), "prompts": prompts})
+        code = Path(__file__).with_name("helpers") / "openai_client.py"
+        done = subprocess.run(
+            [options.vllm_python, str(code)], input=asked, capture_output=True, text=True, check=True, timeout=600
+        )
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+@check.step("data", "models", "vllm_python")
+def proxy(options: Options, work: Path) -> Figures:
+    """The proxy before a plain server, beside the same detector inside a server and in the library."""
+    detector, model = Detector.load(options.confidence), model_of(options)
+    questions = questions_of(options, options.questions // 5)
+    network, _ = loaded(model)
+    expected = detector.answer(network, questions)
+    prompts = prompts_of(detector, options, questions)
+    asked = [completion(model, prompt) for prompt in prompts]
+    python = options.vllm_python
+    with (
+        VllmServer(python, model, work / "plain.log", flags=EAGER) as plain,
+        VllmServer(python, model, work / "proxy.log", [options.confidence], endpoint=plain.url) as between,
+    ):
+        replies = asyncio.run(load(between.url, asked, 8))
+        streamed = asyncio.run(load(between.url, [{**data, "stream": True} for data in asked[:40]], 8))
+    return {"whole": compared(expected, replies), "streamed": compared(expected[:40], streamed)}
+
+
+check.option("--detector", "Serve this detector, fitted on SmolLM2-135M in float32", metavar="PATH", type=Path)
+check.option("--confidence", "Serve this one, of log-probabilities alone, by the proxy", metavar="PATH", type=Path)
+check.option("--questions", "Ask this many questions", 1_000)
+check.option("--requests", "Send this many mixed requests", 10_000)
+check.option("--rounds", "Measure the cost this often", 8)
+
+if __name__ == "__main__":
+    check()
