@@ -32,6 +32,7 @@ import torch
 from anchorscope.cli.serve import MIDDLEWARE
 from anchorscope.detectors.session import Detector, JudgedAnswer
 from anchorscope.models.load import load_model
+from anchorscope.models.opened import open_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.questions.definition import PLAIN
 from anchorscope.questions.file_rows import FileRows
@@ -40,7 +41,6 @@ from anchorscope.serve.config import ServeConfig
 from anchorscope.serve.wire import private_socket
 from anchorscope.study import ModelSpec, PromptSpec
 from anchorscope.study.validation import build
-from helpers.models import loaded
 from helpers.steps import Check, Figures, Options
 from helpers.vllm_server import RefusedError, Reply, VllmServer, load
 from weights import unpacked
@@ -103,7 +103,7 @@ def agreement(options: Options, work: Path) -> Figures:
     """Decisions and scores of the server beside those of `Detector.answer`."""
     detector, model = Detector.load(options.detector), model_of(options)
     questions = questions_of(options, options.questions)
-    network, _ = loaded(model)
+    network = open_model(str(model), dtype="float32")
     expected: list[JudgedAnswer] = []
     for start in range(0, len(questions), 64):
         expected += detector.answer(network, questions[start : start + 64])
@@ -317,7 +317,7 @@ def refused(options: Options, work: Path) -> Figures:
             figures[f"{name}, {dtype}"] = started
             print(name, dtype, started, flush=True)
     # the middleware without the worker: nobody sends states
-    config = ServeConfig(ServeConfig.named([options.detector]), private_socket())
+    config = ServeConfig(ServeConfig.named([options.detector]), private_socket("without"))
     flags = ("--middleware", MIDDLEWARE, "--additional-config", json.dumps(config.record()), *EAGER)
     figures["hooks missing"] = _starts(VllmServer(options.vllm_python, model, work / "log", flags=flags))
     return figures
@@ -428,7 +428,7 @@ def proxy(options: Options, work: Path) -> Figures:
     """The proxy before a plain server, beside the same detector inside a server and in the library."""
     detector, model = Detector.load(options.confidence), model_of(options)
     questions = questions_of(options, options.questions // 5)
-    network, _ = loaded(model)
+    network = open_model(str(model), dtype="float32")
     expected = detector.answer(network, questions)
     prompts = prompts_of(detector, options, questions)
     asked = [completion(model, prompt) for prompt in prompts]

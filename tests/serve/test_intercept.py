@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -342,9 +343,12 @@ def test_other_versions_of_vllm_are_refused():
             check_version(version)
 
 
-def test_the_socket_is_private():
-    from pathlib import Path
-
-    folder = Path(private_socket().removeprefix("ipc://")).parent
+def test_the_socket_is_private_and_the_same_for_the_same_server(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    address = private_socket("plan-8000")
+    folder = Path(address.removeprefix("ipc://")).parent
     assert folder.stat().st_mode & 0o777 == 0o700
-    folder.rmdir()
+    assert private_socket("plan-8000") == address
+    folder.chmod(0o755)
+    with pytest.raises(DetectorError, match="opened by others"):
+        private_socket("plan-8000")

@@ -68,7 +68,7 @@ def serve(
         raise DetectorError("anchorscope serve needs vLLM", "Run: pip install 'anchorscope[vllm]'")
     config = ServeConfig(
         config.detectors,
-        private_socket(),
+        private_socket(f"{plan.fingerprint}-{port}"),
         plan.fingerprint,
         str(audit.resolve()) if audit is not None else None,
         audit_texts,

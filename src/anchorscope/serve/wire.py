@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
+import stat
 import tempfile
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.errors import DetectorError
 from anchorscope.serve.adapter import RequestName, name_of
 
 if TYPE_CHECKING:
@@ -31,11 +34,18 @@ MOST_QUEUED = 10_000  # steps whose rows wait to be sent: beyond it they are dro
 Row = NDArray[np.float32]
 
 
-def private_socket() -> str:
-    """The address of a socket in a new folder that no other user can open: mkdtemp makes it with mode 0700."""
+def private_socket(name: str) -> str:
+    """The address of a socket in a folder that no other user can open.
+
+    It is the same for the same name: it stands in vLLM's configuration, whose hash decides on the compile cache.
+    """
     base = os.environ.get("XDG_RUNTIME_DIR")
-    folder = tempfile.mkdtemp(prefix="anchorscope-", dir=base if base and os.access(base, os.W_OK) else None)
-    return f"ipc://{folder}/rows"
+    folder = Path(base if base and os.access(base, os.W_OK) else tempfile.gettempdir()) / f"anchorscope-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) != 0o700:
+        raise DetectorError(f"{folder} can be opened by others", f"Run: chmod 700 {folder}, or remove it.")
+    return f"ipc://{folder}/{name}"
 
 
 def encode(fingerprint: str, stage: int, stages: int, parts: Sequence[Part], rows: Row) -> bytes:
