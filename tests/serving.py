@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -128,3 +131,34 @@ class MadeUpEngine:
                 for number in range(part.rows):
                     self.rows[part.request, part.begin + number] = made[1][at + number].numpy()
                 at += part.rows
+
+
+class Client:
+    """Sends requests to an ASGI app."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    def post(self, data: Any, path: str = "/v1/completions") -> tuple[int, dict[bytes, bytes], bytes]:
+        body = data if isinstance(data, bytes) else json.dumps(data).encode()
+        return asyncio.run(self._ask("POST", path, body))
+
+    def get(self, path: str) -> tuple[int, dict[bytes, bytes], bytes]:
+        return asyncio.run(self._ask("GET", path, b""))
+
+    async def _ask(self, method: str, path: str, body: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
+        sent: list[dict[str, Any]] = []
+        parts = [{"type": "http.request", "body": body[:10], "more_body": True},
+                 {"type": "http.request", "body": body[10:], "more_body": False}]  # fmt: skip
+
+        async def receive() -> dict[str, Any]:
+            return parts.pop(0) if parts else {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        scope = {"type": "http", "method": method, "path": path, "headers": headers}
+        await self.app(scope, receive, send)
+        start = sent[0]
+        return start["status"], dict(start["headers"]), b"".join(m.get("body", b"") for m in sent[1:])

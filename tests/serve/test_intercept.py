@@ -20,7 +20,7 @@ from anchorscope.serve.intercept import Intercepted
 from anchorscope.serve.judge import Judge
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.wire import RowBook, encode, private_socket
-from serving import HEARD, LAYERS, WIDTH, MadeUpEngine, detector_of, save
+from serving import HEARD, LAYERS, WIDTH, Client, MadeUpEngine, detector_of, save
 from tiny import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
@@ -97,37 +97,6 @@ class Server:
         headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-class Client:
-    """Sends requests to an ASGI app."""
-
-    def __init__(self, app: Any) -> None:
-        self.app = app
-
-    def post(self, data: Any, path: str = "/v1/completions") -> tuple[int, dict[bytes, bytes], bytes]:
-        body = data if isinstance(data, bytes) else json.dumps(data).encode()
-        return asyncio.run(self._ask("POST", path, body))
-
-    def get(self, path: str) -> tuple[int, dict[bytes, bytes], bytes]:
-        return asyncio.run(self._ask("GET", path, b""))
-
-    async def _ask(self, method: str, path: str, body: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
-        sent: list[dict[str, Any]] = []
-        parts = [{"type": "http.request", "body": body[:10], "more_body": True},
-                 {"type": "http.request", "body": body[10:], "more_body": False}]  # fmt: skip
-
-        async def receive() -> dict[str, Any]:
-            return parts.pop(0) if parts else {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        scope = {"type": "http", "method": method, "path": path, "headers": headers}
-        await self.app(scope, receive, send)
-        start = sent[0]
-        return start["status"], dict(start["headers"]), b"".join(m.get("body", b"") for m in sent[1:])
 
 
 class Stand:
