@@ -6,8 +6,8 @@
 Steps: `agreement` asks the same questions of the server and of `Detector.answer`, under chunked prefill, preemption,
 speculative decoding and in bfloat16; `cost` loads a server with and without verdicts in turns; `mixed` sends requests
 of every kind, some of them aborted, and counts verdicts that should not be; `refused` starts servers whose model is not
-the detector's; `failures` kills the engine and lets clients vanish; `client` uses the official client; `proxy` puts the
-proxy before a plain server.
+the detector's; `failures` kills the engine and lets clients vanish; `client` uses the official client; `chat` serves
+`--chat`, fitted with a chat prompt; `proxy` puts the proxy before a plain server.
 """
 
 from __future__ import annotations
@@ -84,12 +84,17 @@ def questions_of(options: Options, count: int) -> list[str]:
     return found
 
 
-def prompts_of(detector: Detector, options: Options, questions: Sequence[str]) -> list[str]:
-    """As the detector's prompt puts them."""
+def prompter_of(detector: Detector, options: Options) -> Prompter:
+    """Puts questions as the detector's training questions were put."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model_of(options))
-    prompter = Prompter(tokenizer, build(PromptSpec, **detector.about.prompt), False)
+    return Prompter(tokenizer, build(PromptSpec, **detector.about.prompt), False)
+
+
+def prompts_of(detector: Detector, options: Options, questions: Sequence[str]) -> list[str]:
+    """As the detector's prompt puts them."""
+    prompter = prompter_of(detector, options)
     return [prompter(question).text for question in questions]
 
 
@@ -135,14 +140,15 @@ def compared(expected: Sequence[JudgedAnswer], replies: Sequence[Reply]) -> Figu
         choice = reply.body["choices"][0]
         told, verdict = choice["anchorscope"], own.verdict
         counts["asked"] += 1
-        same = choice["text"].strip() == own.answer
+        text = choice["message"]["content"] if "message" in choice else choice["text"]
+        same = text.strip() == own.answer
         counts["same answer"] += same
         counts["decided alike"] += told["decision"] == verdict.decision
         counts["alike where the answer is the same"] += same and told["decision"] == verdict.decision
         counts[f"server: {told['decision']}"] += 1
         counts[f"detector: {verdict.decision}"] += 1
         if told["decision"] != verdict.decision:
-            odd.append([own.question, own.answer, choice["text"], verdict.decision, verdict.reason, told["decision"],
+            odd.append([own.question, own.answer, text, verdict.decision, verdict.reason, told["decision"],
                         told["reason"]])  # fmt: skip
         if same and told["score"] is not None and verdict.score is not None:
             apart.append(abs(told["score"] - verdict.score))
@@ -150,6 +156,25 @@ def compared(expected: Sequence[JudgedAnswer], replies: Sequence[Reply]) -> Figu
     if apart:
         figures |= {"score, largest difference": max(apart), "score, median difference": statistics.median(apart)}
     return figures
+
+
+@check.step("data", "models", "vllm_python")
+def chat(options: Options, work: Path) -> Figures:
+    """A detector with a chat prompt and a system prompt: the server's chats beside `Detector.answer`, streamed too."""
+    if options.chat is None:
+        return {"left out": "no detector was given by --chat"}
+    detector, model = Detector.load(options.chat), model_of(options)
+    questions = questions_of(options, options.questions // 5)
+    expected = detector.answer(open_model(str(model), dtype="float32"), questions)
+    prompter = prompter_of(detector, options)
+    with VllmServer(options.vllm_python, model, work / "log", [options.chat], EAGER) as server:
+        asked = [
+            {"path": "/v1/chat/completions", "model": str(model), "messages": prompter.turns(question),
+             "temperature": 0, "max_tokens": 25, "stop": ["\n"]} for question in questions
+        ]  # fmt: skip
+        replies = asyncio.run(load(server.url, asked, 8))
+        streamed = asyncio.run(load(server.url, [{**data, "stream": True} for data in asked[:40]], 8))
+    return {"whole": compared(expected, replies), "streamed": compared(expected[:40], streamed)}
 
 
 @check.step("data", "models", "vllm_python", by_default=False)
@@ -444,6 +469,7 @@ def proxy(options: Options, work: Path) -> Figures:
 
 check.option("--detector", "Serve this detector, fitted on SmolLM2-135M in float32", metavar="PATH", type=Path)
 check.option("--confidence", "Serve this one, of log-probabilities alone, by the proxy", metavar="PATH", type=Path)
+check.option("--chat", "Serve this one, fitted with a chat prompt", metavar="PATH", type=Path)
 check.option("--questions", "Ask this many questions", 1_000)
 check.option("--requests", "Send this many mixed requests", 10_000)
 check.option("--rounds", "Measure the cost this often", 8)

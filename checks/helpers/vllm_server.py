@@ -190,7 +190,8 @@ async def _streamed(client: httpx.AsyncClient, data: Mapping[str, Any], path: st
             if line.startswith("data: {"):
                 for choice in json.loads(line[6:]).get("choices", ()):
                     index = choice["index"]
-                    text[index] = text.get(index, "") + (choice.get("text") or "")
+                    part = choice.get("text") or (choice.get("delta") or {}).get("content") or ""
+                    text[index] = text.get(index, "") + part
                     last[index] = choice
         choices = [{**choice, "text": text[index]} for index, choice in sorted(last.items())]
         return Reply(response.status_code, time.perf_counter() - start, {"choices": choices}, response.headers)
