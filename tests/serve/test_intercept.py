@@ -17,7 +17,7 @@ from anchorscope.serve.adapter import RequestName, check_version, name_of
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.desk import LiveDesk
 from anchorscope.serve.intercept import Intercepted
-from anchorscope.serve.judge import Judge
+from anchorscope.serve.judge import OTHER_TEXT, Judge
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.wire import RowBook, encode, private_socket
 from serving import HEARD, LAYERS, WIDTH, Client, MadeUpEngine, detector_of, save
@@ -57,7 +57,7 @@ class Server:
         choices = []
         for number, prompt in enumerate(prompts):
             prompt_ids = TOKENIZER(prompt, add_special_tokens=False).input_ids
-            for answer in range(data.get("n", 1)):
+            for answer in range(int(data.get("n", 1))):
                 choice = {"index": len(choices), "text": ANSWER, "finish_reason": self.finish, "stop_reason": None}
                 if data.get("return_token_ids"):
                     choice |= {"prompt_token_ids": prompt_ids, "token_ids": ids}
@@ -77,7 +77,7 @@ class Server:
             position = len(prompt) - 1 + number
             self.engine.step([(name, position, states[number][None], [token])])
             row = self.engine.rows[name, position][None]
-            self.book.take(encode(self.book.fingerprint, 0, 1, [(name, position, 1)], row))
+            self.book.take(encode(self.book.fingerprint, 0, 1, position, [(name, position, 1)], row))
 
     async def _stream(self, send: Any, choices: Sequence[dict[str, Any]]) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
@@ -241,6 +241,43 @@ def test_errors_and_other_paths_go_through(stand):
     assert stand.client.get("/health")[2] == b"fine"
 
 
+def test_a_request_that_cannot_be_judged_goes_through_as_it_was(stand):
+    stand.client.post(stand.asked(echo=True))
+    assert stand.server.asked[0] == stand.asked(echo=True)
+
+
+def test_odd_texts_and_numbers_do_no_harm(stand):
+    body = json.dumps(stand.asked(user="half a pair: \ud800")).encode()
+    assert stand.client.post(body)[0] == 200
+    assert "whole number" in stand.choices(n="1")[0]["anchorscope"]["reason"]
+
+
+def test_the_text_that_the_client_sees_is_the_one_that_is_judged(stand):
+    prompt = TOKENIZER(stand.prompt, add_special_tokens=False).input_ids
+    ids = TOKENIZER(ANSWER + "\n", add_special_tokens=False).input_ids
+    choice = {"index": 0, "text": ANSWER[:4], "finish_reason": "stop", "prompt_token_ids": prompt, "token_ids": ids,
+              "logprobs": {"token_logprobs": [-1.0] * len(ids)}}  # fmt: skip
+    stand.server.reply = json.dumps({"choices": [choice]}).encode()
+    assert stand.choices()[0]["anchorscope"]["reason"] == OTHER_TEXT
+
+
+def test_a_client_keeps_its_name_of_the_request(stand):
+    async def ask() -> bytes:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": json.dumps(stand.asked()).encode(), "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": [(b"X-Request-Id", b"mine")]}
+        await Intercepted(stand.server, stand.desk)(scope, receive, send)
+        return sent[1]["body"]
+
+    assert json.loads(asyncio.run(ask()))["id"] == "mine"
+
+
 def test_a_client_can_leave_verdicts_out(stand):
     (choice,) = stand.choices(vllm_xargs={"anchorscope": "off"})
     assert "anchorscope" not in choice
@@ -272,30 +309,83 @@ def test_a_detector_with_the_same_weights_is_loaded_again_and_another_is_not(sta
 # --- rows on their way
 
 
+def rows_of(*tokens: int) -> np.ndarray:
+    return np.array([[1.0 + token, token] for token in tokens], np.float32)
+
+
+def book_for(*positions: Any, stages: int = 1) -> RowBook:
+    """A book that took rows of a request: step, first position, tokens."""
+    book = RowBook("plan", stages)
+    book.expect("r")
+    for step, begin, tokens in positions:
+        book.take(encode("plan", 0, stages, step, [("cmpl-r-0-0123abcd", begin, len(tokens))], rows_of(*tokens)))
+    return book
+
+
 def test_only_rows_of_this_plan_and_of_expected_requests_are_kept():
-    book = RowBook("plan")
-    book.held["r"] = {}
-    book.waiting["r"] = asyncio.Event()
-    row = np.array([[1.0, 2.0, 7.0]], np.float32)
-    book.take(encode("other", 0, 1, [("cmpl-r-0-0123abcd", 3, 1)], row))
+    book = book_for()
+    book.take(encode("other", 0, 1, 1, [("cmpl-r-0-0123abcd", 3, 1)], rows_of(7)))
     book.take(b"not a message")
     book.take(msgspec.msgpack.encode([1, 2]))
-    assert (book.foreign, book.held["r"]) == (3, {})
-    book.take(encode("plan", 0, 1, [("cmpl-other-0-0123abcd", 3, 1)], row))
+    assert (book.foreign, book.held["r"].rows) == (3, {})
+    book.take(encode("plan", 0, 1, 1, [("cmpl-other-0-0123abcd", 3, 1)], rows_of(7)))
     assert book.unexpected == 1
-    book.take(encode("plan", 0, 1, [("cmpl-r-0-0123abcd", 3, 1)], row))
-    assert book.there("r", (0, 0), 3, 7)
-    assert not book.there("r", (0, 0), 3, 8)  # a rejected draft's
+    book.take(encode("plan", 0, 1, 1, [("cmpl-r-0-0123abcd", 3, 1)], rows_of(7)))
+    assert book.complete("r", (0, 0), 3, [7])
+    assert not book.complete("r", (0, 0), 3, [8])
+    assert not book.complete("r", (0, 0), 3, [7, 9])
+
+
+def test_a_rejected_draft_is_not_taken_for_the_token_that_came_later():
+    # step 1 reads 5 and drafts 6, 7; the 6 is rejected, and step 2 reads an 8 in its place. A 7 follows it by chance
+    book = book_for((1, 3, [5, 6, 7]), (2, 4, [8]))
+    assert book.complete("r", (0, 0), 3, [5, 8])
+    assert not book.complete("r", (0, 0), 3, [5, 8, 7])  # the row of the 7 was read behind the 6
+    book.take(encode("plan", 0, 1, 3, [("cmpl-r-0-0123abcd", 5, 1)], rows_of(7)))
+    assert book.complete("r", (0, 0), 3, [5, 8, 7])
+
+
+def test_accepted_drafts_count():
+    assert book_for((1, 3, [5, 6, 7])).complete("r", (0, 0), 3, [5, 6, 7])
+
+
+def test_what_is_read_again_after_a_preemption_changes_nothing():
+    book = book_for((1, 3, [5]), (2, 4, [6]), (3, 5, [7]))
+    again = np.array([[float("nan"), 6]], np.float32)
+    book.take(encode("plan", 0, 1, 9, [("cmpl-r-0-0123abcd", 4, 1)], again))
+    assert book.complete("r", (0, 0), 3, [5, 6, 7])
+    assert np.isfinite(asyncio.run(book.rows("r", (0, 0), 3, [5, 6, 7]))).all()
+
+
+def test_a_long_answer_does_not_fill_the_memory():
+    book = RowBook("plan", longest=10)
+    book.expect("r")
+    for position in range(1000):
+        book.take(encode("plan", 0, 1, position, [("cmpl-r-0-0123abcd", position, 1)], rows_of(1)))
+    assert len(book.held["r"].rows[0, 0]) == 11
+    assert asyncio.run(book.rows("r", (0, 0), 0, [1] * 12)) is None
 
 
 def test_partial_rows_of_pipeline_stages_are_added_up():
     book = RowBook("plan", stages=2)
-    book.held["r"], book.waiting["r"] = {}, asyncio.Event()
+    book.expect("r")
     for stage in (0, 1):
         row = np.array([[1.0 + stage, 7.0]], np.float32)
-        book.take(encode("plan", stage, 2, [("cmpl-r-0-0123abcd", 3, 1)], row))
-        assert book.there("r", (0, 0), 3, 7) == (stage == 1)
+        book.take(encode("plan", stage, 2, 1, [("cmpl-r-0-0123abcd", 3, 1)], row))
+        assert book.complete("r", (0, 0), 3, [7]) == (stage == 1)
     assert asyncio.run(book.rows("r", (0, 0), 3, [7])).tolist() == [[3.0]]
+
+
+def test_all_answers_of_a_request_share_one_deadline():
+    book = book_for()
+
+    async def both() -> float:
+        start = asyncio.get_running_loop().time()
+        for key in ((0, 0), (0, 1), (0, 2)):
+            assert await book.rows("r", key, 3, [7], wait=0.1) is None
+        return asyncio.get_running_loop().time() - start
+
+    assert asyncio.run(both()) < 0.25
 
 
 def test_names_of_requests():

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from anchorscope.detectors.detector import KnownAnswer
 from anchorscope.detectors.reader import SEVERAL_LINES
 from anchorscope.errors import DetectorError
 from anchorscope.serve.judge import NO_ROWS, NOT_READ, OTHER_PROMPT, Completed, Judge, by_column
-from anchorscope.serve.parity import weighed
+from anchorscope.serve.parity import at_fitting, weighed
 from anchorscope.serve.plan import plan_of, refusal
 from anchorscope.study.terms import StateName
 from serving import HEARD, LAYERS, WIDTH, MadeUpEngine, detector_of, judged_on_whole_states, save
@@ -74,7 +76,7 @@ def test_some_of_these_answers_are_unlike_and_some_are_not():
         ({"prompt_ids": []}, OTHER_PROMPT),
         ({"text": " Danube\nand the Rhine"}, SEVERAL_LINES),
         ({"ids": TOKENIZER(" Danube", add_special_tokens=False).input_ids, "last_read": False}, NOT_READ),
-        ({"ids": []}, "no exact answer"),
+        ({"ids": [], "text": ""}, "no exact answer"),
         ({"logprobs": []}, "its log-probabilities did not arrive"),
     ],
 )
@@ -97,6 +99,24 @@ def test_prompts_are_read_back_with_and_without_a_passage(judge):
         question, found, again = judge.prompter.read_back(prompt.ids)
         assert (question, found, again.ids) == (QUESTION, context, prompt.ids)
     assert judge.prompter.read_back([*judge.prompter(QUESTION).ids, 7]) is None
+
+
+def test_examples_of_the_client_are_no_passage(judge):
+    cue = judge.prompter.spec.cue
+    line = judge.prompter.spec.question.replace("{question}", "Who?")
+    assert judge.prompter.read_back(judge.prompter(QUESTION, f"{line}\n{cue} Ann\n").ids) is None
+
+
+def test_a_distance_that_is_not_known_is_never_a_pass():
+    detector = detector_of(farthest=99.0)
+    judge = Judge("it", detector, TOKENIZER)
+    read = judge.read(completed(judge))
+    rows = np.zeros((1 + read.tokens, len(plan_of({"it": detector}).columns)))
+    columns = plan_of({"it": detector}).columns
+    assert judge.judged(read, by_column(columns, rows)).decision != "cannot say"
+    rows[:, -1] = np.nan  # the distance of the answer's mean state
+    assert columns[-1].kind == "far"
+    assert judge.judged(read, by_column(columns, rows)).decision == "cannot say"
 
 
 def test_a_response_says_which_detector_and_what_it_promises(judge, tmp_path):
@@ -173,6 +193,11 @@ def test_engines_that_misread_states_are_refused(judge, now, dtype):
     before = scores()
     with pytest.raises(DetectorError, match="differ from those"):
         weighed(judge, before, now(before), 32, dtype)
+
+
+def test_known_answers_of_a_recalibrated_detector_are_recalibrated_too(judge):
+    moved = replace(judge, detector=replace(judge.detector, shift=(0.9, 0.8)))
+    assert at_fitting(moved, KnownAnswer("q", [1], 2.0)) == pytest.approx(2.6)
 
 
 def test_an_engine_that_answers_otherwise_is_refused(judge):

@@ -41,7 +41,7 @@ def serve(
             "detectors can be served so.",
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="With --endpoint, listen on this address.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Listen on this address.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Listen on this port.", min=1, max=65535)] = 8000,
     audit: Annotated[
         Path | None,
@@ -75,11 +75,12 @@ def serve(
     )
     flags = ["--worker-cls", WORKER, "--middleware", MIDDLEWARE, "--additional-config", json.dumps(config.record())]
     more = list(context.args)
-    if "--dtype" not in more:
+    if not any(option.split("=")[0] == "--dtype" for option in more):
         more += ["--dtype", str(next(iter(loaded.values())).about.model["dtype"])]
     out.print("To start vLLM yourself, add these flags to its own:", style="dim")
     typer.echo(shlex.join(flags))
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--port", str(port)]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--host", host]
+    command += ["--port", str(port)]
     command += [*flags, *more]
     if show:
         return None

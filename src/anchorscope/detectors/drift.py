@@ -62,7 +62,8 @@ class Moments:
 
     def unlike(self, inputs: Inputs) -> NDArray[np.bool_]:
         """(sample): whether a sample is farther out than nearly all training samples."""
-        return np.asarray(self.distance(inputs) > self.farthest) if self.mean else np.zeros(len(inputs), bool)
+        # a distance that is not a number is no sign of likeness
+        return np.asarray(~(self.distance(inputs) <= self.farthest)) if self.mean else np.zeros(len(inputs), bool)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """By name."""

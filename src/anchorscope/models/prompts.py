@@ -83,6 +83,10 @@ class Prompter:
         if not cut:
             context, asked = "", line.removeprefix(before)
         question = asked.removesuffix(after) if after else asked
+        # a turn or an example of the client's own is neither a passage nor a question
+        marks = [self.spec.cue, *([before] if before.strip() else []), *self.tokenizer.all_special_tokens]
+        if any(mark and mark in text for mark in marks for text in (context, question)):
+            return None
         prompt = self(question, context or None)
         return (question, context or None, prompt) if prompt.ids == list(ids) else None
 

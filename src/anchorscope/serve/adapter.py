@@ -58,8 +58,22 @@ def ends_of(runner: Any) -> Any:
     return runner.query_start_loc.cpu[1 : count + 1] - 1 if count else None
 
 
-def batch_of(runner: Any, scheduled: Any) -> StepBatch:
-    """What the last forward was about."""
+def check_settings(config: Any) -> None:
+    """Refuse settings of vLLM under which rows would be lost or misread."""
+    parallel = config.parallel_config
+    mode: Any = getattr(config.compilation_config, "cudagraph_mode", None)
+    mixed = mode.mixed_mode() if hasattr(mode, "mixed_mode") else None
+    for wrong, what, instead in (
+        (getattr(parallel, "data_parallel_size", 1) > 1, "data parallelism", "Start a server for each replica."),
+        (getattr(parallel, "enable_dbo", False), "dual batch overlap", "Leave --enable-dbo out."),
+        (getattr(mixed, "name", "") == "FULL", "full CUDA graphs of mixed batches", "Leave cudagraph_mode out."),
+    ):
+        if wrong:
+            raise DetectorError(f"verdicts were not tried with {what}", instead)
+
+
+def batch_of(runner: Any, scheduled: Any, rows: int) -> StepBatch:
+    """What the last forward was about. `rows`: tokens that went through the model's code, where it was called."""
     held = runner.input_batch
     names = [name for name in held.req_ids if name is not None]
     counts = [scheduled.num_scheduled_tokens[name] for name in names]
@@ -68,7 +82,7 @@ def batch_of(runner: Any, scheduled: Any) -> StepBatch:
         names,
         held.num_computed_tokens_cpu[: len(names)].tolist(),
         counts,
-        sum(counts) if hidden is None else len(hidden),
+        max(sum(counts), rows, 0 if hidden is None else len(hidden)),
         runner.input_ids.gpu,
     )
 

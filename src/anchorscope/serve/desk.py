@@ -84,8 +84,8 @@ class LiveDesk:
         model = asked.data.get("model")
         if model is not None and self.models and model not in self.models:
             return f"it was answered by {model}, and the detector belongs to {self.models[0]}"
-        if choice.tools:
-            return "the answer is a call of a tool"
+        if choice.why_not:
+            return choice.why_not
         if not choice.prompt_ids:
             return "the tokens of its prompt are not known"
         return ""
@@ -103,7 +103,7 @@ class LiveDesk:
             before = self.judges[name]
             try:
                 new = Judge.load(name, path, before.tokenizer)
-                same = plan_of({name: new.detector}).fingerprint == plan_of({name: before.detector}).fingerprint
+                same = _weights(name, new) == _weights(name, before)
             except (AnchorscopeError, OSError) as error:
                 log.error("anchorscope: %s was not loaded again: %s", name, error)
                 continue
@@ -136,6 +136,14 @@ class LiveDesk:
                 "unexpected": book.unexpected,
             },
         }
+
+
+def _weights(name: str, judge: Judge) -> tuple[object, ...]:
+    """All of a detector that a server must not change while it runs."""
+    detector = judge.detector
+    numbers = getattr(detector.fitted, "numbers", {}), getattr(detector.fitted, "bias", 0.0)
+    plan = plan_of({name: detector}).fingerprint if judge.states else ""
+    return plan, *numbers, detector.about, [tuple(answer) for answer in detector.known_answers]
 
 
 def _changed(path: str) -> int | None:

@@ -52,9 +52,10 @@ class Intercepted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        if scope["type"] == "http" and scope["path"] == STATUS and scope.get("method") == "GET":
+        path = str(scope.get("path", "")).removeprefix(str(scope.get("root_path") or ""))
+        if scope["type"] == "http" and path == STATUS and scope.get("method") == "GET":
             return await _answer_json(send, self.desk.status())
-        if scope["type"] != "http" or scope.get("method") != "POST" or scope["path"] not in PATHS:
+        if scope["type"] != "http" or scope.get("method") != "POST" or path not in PATHS:
             return await self.app(scope, receive, send)
         read: list[Message] = []
         body, more = b"", True
@@ -65,15 +66,17 @@ class Intercepted:
                 break
             body += message.get("body", b"")
             more = bool(message.get("more_body"))
-        asked = None if more else _asked(body, PATHS[scope["path"]])
+        asked = None if more else _asked(body, PATHS[path])
 
         async def again() -> Message:
             return read.pop(0) if read else await receive()
 
         if asked is None or asked.off:
             return await self.app(scope, again, send)
-        exchange = _Exchange(self.desk, asked, send)
-        changed = as_json(asked.with_more(self.desk.ids, self.desk.logprobs))
+        given = {name.lower(): value for name, value in scope["headers"]}
+        exchange = _Exchange(self.desk, asked, send, given.get(b"x-request-id", b"").decode("latin-1"))
+        # only ASCII: a request may hold halves of surrogate pairs
+        changed = json.dumps(asked.with_more(self.desk.ids, self.desk.logprobs)).encode()
         read[:] = [{"type": "http.request", "body": changed, "more_body": False}]
         names = (b"content-length", b"x-request-id", b"accept-encoding")
         headers = [(name, value) for name, value in scope["headers"] if name.lower() not in names]
@@ -103,18 +106,23 @@ async def _answer_json(send: Send, record: Any) -> None:
 class _Exchange:
     """One request's response on its way to the client."""
 
-    def __init__(self, desk: Desk, asked: Asked, send: Send) -> None:
-        self.desk, self.asked, self.send = desk, asked, send
+    def __init__(self, desk: Desk, asked: Asked, send: Send, named: str = "") -> None:
+        """`named`: what the client calls its request."""
+        self.desk, self.asked, self.send, self.named = desk, asked, send, named
         self.request = uuid.uuid4().hex
         self.start: Message | None = None
         self.kind = "other"
         self.pending = b""
         self.choices: dict[int, Choice] = {}
+        self.broken = False
 
     async def sent(self, message: Message) -> None:
         """What the inner app sends."""
         if message["type"] == "http.response.start":
             self.start = message
+            if self.named:
+                own, theirs = self.request.encode(), self.named.encode("latin-1")
+                message["headers"] = [(name, value.replace(own, theirs)) for name, value in message["headers"]]
             found = {name.lower(): value for name, value in message["headers"]}
             kind = found.get(b"content-type", b"")
             streamed = kind.startswith(b"text/event-stream")
@@ -141,7 +149,7 @@ class _Exchange:
                 state = self.choices.setdefault(choice.get("index", 0), Choice())
                 self.asked.take(made, choice, state, self.desk.logprobs)
                 choice[FIELD] = await self.desk.verdict(self.asked, self.request, choice.get("index", 0), state)
-            self.asked.tidy(made)
+            self._tidy(made)
             decision = worst([choice[FIELD]["decision"] for choice in made.get("choices", ())])
             body = as_json(made)
         except Exception:
@@ -170,14 +178,25 @@ class _Exchange:
             for choice in made.get("choices", ()):
                 index = choice.get("index", 0)
                 state = self.choices.setdefault(index, Choice())
+                if self.broken:
+                    state.why_not = "a part of the response could not be read"
                 if not state.prompt_ids:  # only the first choice of a prompt may bring its tokens
                     first = self.choices.get(index - index % self.asked.answers)
                     state.prompt_ids = list(first.prompt_ids) if first is not None else []
                 self.asked.take(made, choice, state, self.desk.logprobs)
                 if choice.get("finish_reason"):
                     choice[FIELD] = await self.desk.verdict(self.asked, self.request, index, state)
-            self.asked.tidy(made)
+            self._tidy(made)
             return b"data: " + as_json(made)
         except Exception:
             log.exception("anchorscope: a chunk could not be read")
+            self.broken = True
+            for state in self.choices.values():
+                state.why_not = "a part of the response could not be read"
             return event
+
+    def _tidy(self, made: Any) -> None:
+        """Take out what the client did not ask for, and give it its own name of the request."""
+        self.asked.tidy(made)
+        if self.named and isinstance(made.get("id"), str):
+            made["id"] = made["id"].replace(self.request, self.named)

@@ -28,6 +28,7 @@ from anchorscope.study.validation import build
 
 OTHER_PROMPT = "it was asked with another prompt than the detector's"
 NOT_READ = "its last token was not read: it was cut off at max_tokens or at a stop string"
+OTHER_TEXT = "its tokens are not the text that the client sees"
 NO_ROWS = "its states did not arrive"
 
 
@@ -40,8 +41,8 @@ class Completed(NamedTuple):
     """The tokens that were made."""
     logprobs: Sequence[float]
     """Their log-probabilities, where they were asked for."""
-    text: str
-    """What the client sees."""
+    text: str | None = None
+    """What the client sees; None where nobody does."""
     last_read: bool = True
     """Whether the model read the last of these tokens: not where it was cut off."""
 
@@ -150,12 +151,14 @@ class Judge:
             return ReadAnswer(OTHER_PROMPT)
         question, context, prompt = asked
         tokens = next((number for number, token in enumerate(made.ids) if self._is_end(token)), len(made.ids))
-        if "\n" in made.text.strip():
+        if made.text is not None and "\n" in made.text.strip():
             return ReadAnswer(SEVERAL_LINES)
         if tokens == len(made.ids) and not made.last_read:
             return ReadAnswer(NOT_READ)
         ids = list(made.ids[:tokens])
         text = self.tokenizer.decode(ids, skip_special_tokens=True).strip()
+        if made.text is not None and text != made.text.strip():
+            return ReadAnswer(OTHER_TEXT)
         sample = self.maker(Question.asked(question, [], context), text, ids, list(made.logprobs[:tokens]), prompt)
         if self.logprobs and len(made.logprobs) < tokens:
             return ReadAnswer("its log-probabilities did not arrive")
@@ -172,6 +175,11 @@ class Judge:
     def score(self, sample: Sample, rows: Mapping[Column, Any] | None) -> float:
         """The score alone, whether or not anything may be said of the answer."""
         return float(self.small.logits(self._inputs(sample, rows))[0])
+
+    def distance(self, sample: Sample, rows: Mapping[Column, Any] | None) -> float:
+        """How far the answer's states lie from the training states; 0 for a detector that looks at none."""
+        moments = self.small.moments
+        return float(moments.distance(self._inputs(sample, rows))[0]) if moments.mean else 0.0
 
     def _inputs(self, sample: Sample, rows: Mapping[Column, Any] | None) -> Inputs:
         """What the detector over a row's numbers sees."""

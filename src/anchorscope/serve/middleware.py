@@ -66,9 +66,10 @@ class Verdicts:
         tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
         judges = {name: Judge.load(name, detector, tokenizer) for name, detector in config.detectors.items()}
         for judge in judges.values():
-            judge.prompter  # noqa: B018 — refuses another tokenizer or template
+            _compare_chats(judge)
         plan = plan_of({name: judge.detector for name, judge in judges.items()})
-        book = RowBook(plan.fingerprint, vllm.parallel_config.pipeline_parallel_size)
+        longest = max(judge.detector.moments.tokens for judge in judges.values())
+        book = RowBook(plan.fingerprint, vllm.parallel_config.pipeline_parallel_size, min(longest, 4096) + 8)
         self._tasks.append(asyncio.create_task(listen(book, config.socket)))
         names = [model.name for model in state.openai_serving_models.base_model_paths]
         audit = Path(config.audit) if config.audit else None
@@ -80,6 +81,20 @@ class Verdicts:
             desk.parity[name] = passed.record()
             log.info("anchorscope: %s is ready: %s", name, passed)
         self.inside, self.desk = Intercepted(self.app, desk), desk
+
+
+def _compare_chats(judge: Judge) -> None:
+    """Refuse another tokenizer or template; warn of one that lays out chats otherwise today, such as by a date."""
+    prompter = judge.prompter
+    if prompter.spec.style == "chat":
+        turns = prompter.turns("Who?")
+        text = judge.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        if text != prompter("Who?").text:
+            log.warning(
+                "anchorscope: the chat template lays out other prompts than those that %s was fitted with, so most "
+                "verdicts will be cannot say. Does it write today's date? Give it by chat_template_kwargs.",
+                judge.name,
+            )
 
 
 class Engine:

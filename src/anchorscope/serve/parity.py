@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.detectors.detector import KnownAnswer
 from anchorscope.detectors.reader import LONGEST
 from anchorscope.errors import DetectorError
 from anchorscope.serve.judge import Completed, Judge, by_column
@@ -99,7 +100,7 @@ async def gate(judge: Judge, engine: Answering, book: RowBook, columns: Sequence
         book.expect(request)
         try:
             made = await engine.answer(request, prompt.ids, LONGEST + 1, stops)
-            completed = Completed(prompt.ids, made.ids, made.logprobs, "", made.ended)
+            completed = Completed(prompt.ids, made.ids, made.logprobs, None, made.ended)
             read = judge.read(completed)
             if read.reason or read.sample is None or list(read.sample.answer.answer_ids) != list(answer.ids):
                 continue
@@ -114,11 +115,19 @@ async def gate(judge: Judge, engine: Answering, book: RowBook, columns: Sequence
                         "cache.",
                     )
             score = judge.score(read.sample, by_column(columns, rows))
+            if not np.isfinite(judge.distance(read.sample, by_column(columns, rows))):
+                raise DetectorError("the engine's mean states are not known", "Report this with the server's log.")
         finally:
             book.forget(request)
-        before.append(answer.score)
+        before.append(at_fitting(judge, answer))
         now.append(score)
     return weighed(judge, np.array(before), np.array(now), len(known), dtype)
+
+
+def at_fitting(judge: Judge, answer: KnownAnswer) -> float:
+    """The score of a known answer, as the detector's own model would have it: after a recalibration, too."""
+    factor, offset = judge.detector.shift
+    return factor * answer.score + offset
 
 
 def weighed(judge: Judge, before: NDArray[np.float64], now: NDArray[np.float64], asked: int, dtype: str) -> Passed:

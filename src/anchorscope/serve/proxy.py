@@ -18,11 +18,14 @@ from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.questions.record import Question
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.intercept import App, Intercepted, Message, Receive, Scope, Send
-from anchorscope.serve.judge import NOT_READ, OTHER_PROMPT, Judge, ReadAnswer
-from anchorscope.serve.parity import weighed
+from anchorscope.serve.judge import NOT_READ, OTHER_PROMPT, OTHER_TEXT, Judge, ReadAnswer
+from anchorscope.serve.parity import at_fitting, weighed
 from anchorscope.serve.responses import Asked, Choice
 
 log = logging.getLogger("vllm.anchorscope")
+RENDERED = ("tools", "functions", "documents", "chat_template", "chat_template_kwargs", "continue_final_message",
+            "add_generation_prompt", "response_format")  # fmt: skip
+"""Fields of a chat by which an endpoint may lay out another prompt than this proxy does."""
 HOP = {b"host", b"connection", b"transfer-encoding", b"keep-alive", b"upgrade"}  # headers between two hosts alone
 
 
@@ -38,6 +41,8 @@ class TextDesk:
                 "Serve the model by vLLM with anchorscope serve MODEL, or fit the detector confidence.",
             )
         self.judge, self.counts = judge, counts
+        self.model: str | None = None
+        """The name that the endpoint gives the model, once it is known."""
         self.parity: dict[str, Any] = {}
         self._thread = ThreadPoolExecutor(1, "anchorscope")
 
@@ -62,7 +67,7 @@ class TextDesk:
 
     def read(self, asked: Asked, prompt: int, choice: Choice) -> ReadAnswer:
         """Find the answer and the log-probabilities of its tokens."""
-        if why := asked.why_not or ("the answer is a call of a tool" if choice.tools else ""):
+        if why := asked.why_not or choice.why_not or self._why_not(asked):
             return ReadAnswer(why)
         found = self.judge.prompter.read_back(self.prompt_ids(asked, prompt))
         if found is None:
@@ -71,14 +76,36 @@ class TextDesk:
         text = choice.text.strip()
         if "\n" in text:
             return ReadAnswer(SEVERAL_LINES)
-        tokens = next((i for i, token in enumerate(choice.tokens) if "\n" in token), len(choice.tokens))
-        if tokens == len(choice.tokens) and choice.finish != "stop":
+        tokens = self._answer_tokens(choice, text)
+        if choice.finish != "stop":
             return ReadAnswer(NOT_READ)
+        if tokens is None:
+            return ReadAnswer(OTHER_TEXT)
         logprobs = choice.logprobs[:tokens]
         if not logprobs or any(value is None for value in logprobs):
             return ReadAnswer("its log-probabilities did not arrive")
         sample = self.judge.maker(Question.asked(question, [], context), text, None, logprobs, laid)
         return ReadAnswer(unreadable(sample), sample)
+
+    @staticmethod
+    def _answer_tokens(choice: Choice, text: str) -> int | None:
+        """How many tokens make up the text: those behind it, such as an end of the text, are not the answer's."""
+        whole = ""
+        found = None
+        for number, token in enumerate(choice.tokens, 1):
+            whole += token
+            if whole.strip() == text and "\n" not in token:
+                found = number
+                if len(whole.rstrip()) == len(whole):
+                    break
+        return found
+
+    def _why_not(self, asked: Asked) -> str:
+        model = asked.data.get("model")
+        if self.model is not None and model != self.model:
+            return f"it was answered by {model}, and the detector belongs to {self.model}"
+        other = [name for name in RENDERED if asked.data.get(name) not in (None, [], {}, "")]
+        return f"{OTHER_PROMPT}: {', '.join(other)}" if other else ""
 
     def prompt_ids(self, asked: Asked, number: int) -> list[int]:
         """The tokens of a prompt, as the model's tokenizer has them; empty where there are none."""
@@ -129,6 +156,9 @@ class Forward:
             body += message.get("body", b"")
             if message["type"] == "http.disconnect" or not message.get("more_body"):
                 break
+        if not scope["path"].startswith("/"):  # an absolute address would lead elsewhere
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            return await send({"type": "http.response.body", "body": b"", "more_body": False})
         query = scope.get("query_string", b"").decode()
         url = scope["path"] + (f"?{query}" if query else "")
         headers = [(name, value) for name, value in scope["headers"] if name.lower() not in HOP]
@@ -196,7 +226,7 @@ class Proxy:
         before, now = [], []
         try:
             listed = await client.get("/v1/models", headers=headers)
-            model = listed.json()["data"][0]["id"]
+            model = self.desk.model = str(listed.json()["data"][0]["id"])
             for answer in known:
                 asked = self._known(answer.question, model)
                 path = "/v1/chat/completions" if asked.chat else "/v1/completions"
@@ -206,7 +236,7 @@ class Proxy:
                 read = self.desk.read(asked, 0, choice)
                 same = read.sample is not None and list(read.sample.answer.answer_ids) == list(answer.ids)
                 if same and not read.reason and read.sample is not None:
-                    before.append(answer.score)
+                    before.append(at_fitting(judge, answer))
                     now.append(judge.score(read.sample, None))
         except (httpx.HTTPError, KeyError, IndexError, ValueError) as error:
             raise DetectorError(

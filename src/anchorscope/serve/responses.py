@@ -36,8 +36,8 @@ class Choice:
     """Why it ended."""
     stopped_at: Any = None
     """The stop string or token that ended it."""
-    tools: bool = False
-    """Whether it calls a tool."""
+    why_not: str = ""
+    """Why nothing can be said of it: it calls a tool, or has a part that cannot be read."""
 
     @property
     def last_read(self) -> bool:
@@ -58,7 +58,7 @@ class Asked:
     def answers(self) -> int:
         """The number of answers to each prompt."""
         n = self.data.get("n")
-        return n if isinstance(n, int) and n > 0 else 1
+        return n if type(n) is int and n > 0 else 1
 
     @property
     def off(self) -> bool:
@@ -77,6 +77,8 @@ class Asked:
         ):
             if self.data.get(name):
                 return f"cannot be judged: {what}"
+        if type(self.data.get("n")) not in (int, type(None)):
+            return "cannot be judged: n is not a whole number"
         return ""
 
     @property
@@ -91,7 +93,9 @@ class Asked:
         return asked is not None and asked is not False
 
     def with_more(self, ids: bool, logprobs: bool) -> dict[str, Any]:
-        """The request with what a verdict needs."""
+        """The request with what a verdict needs; as it was, where there can be none."""
+        if self.why_not:
+            return dict(self.data)
         more: dict[str, Any] = {"return_token_ids": True} if ids else {}
         if logprobs and not self.keeps_logprobs:
             more |= {"logprobs": True, "top_logprobs": 0} if self.chat else {"logprobs": 0}
@@ -113,9 +117,14 @@ class Asked:
             into.tokens += given.get("tokens") or []
         message = (choice.get("message") or choice.get("delta") or {}) if self.chat else {}
         into.text += (message.get("content") or "") if self.chat else choice.get("text") or ""
-        into.tools = into.tools or bool(message.get("tool_calls") or message.get("function_call"))
+        if message.get("tool_calls") or message.get("function_call"):
+            into.why_not = "the answer is a call of a tool"
+        if message.get("reasoning") or message.get("reasoning_content"):
+            into.why_not = "the model reasoned before it answered"
         into.finish = choice.get("finish_reason") or into.finish
         into.stopped_at = choice.get("stop_reason", into.stopped_at)
+        if self.why_not:
+            return
         if not self.keeps_ids:
             choice.pop("token_ids", None)
             choice.pop("prompt_token_ids", None)
@@ -124,7 +133,7 @@ class Asked:
 
     def tidy(self, whole: dict[str, Any]) -> None:
         """Take out of a whole response, or of a chunk, what stands beside its choices."""
-        if not self.keeps_ids:
+        if not self.keeps_ids and not self.why_not:
             whole.pop("prompt_token_ids", None)
 
 

@@ -13,8 +13,9 @@ import stat
 import tempfile
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,11 +49,12 @@ def private_socket(name: str) -> str:
     return f"ipc://{folder}/{name}"
 
 
-def encode(fingerprint: str, stage: int, stages: int, parts: Sequence[Part], rows: Row) -> bytes:
-    """A message."""
+def encode(fingerprint: str, stage: int, stages: int, step: int, parts: Sequence[Part], rows: Row) -> bytes:
+    """A message: the rows of one step of the engine."""
     import msgspec
 
-    record = (VERSION, fingerprint, stage, stages, rows.shape[1], [tuple(part) for part in parts], rows.tobytes())
+    named = [tuple(part) for part in parts]
+    record = (VERSION, fingerprint, stage, stages, step, rows.shape[1], named, rows.tobytes())
     data: bytes = msgspec.msgpack.encode(record)
     return data
 
@@ -68,7 +70,7 @@ class Sender:
         self.socket.setsockopt(zmq.SNDHWM, 100_000)
         self.socket.bind(f"{address}-{stage}")
         self.queue: queue.Queue[tuple[list[Part], torch.Tensor, Any]] = queue.Queue(MOST_QUEUED)
-        self.rows = self.dropped = 0
+        self.rows = self.dropped = self.steps = 0
         threading.Thread(target=self._run, daemon=True, name="anchorscope").start()
 
     def put(self, parts: list[Part], rows: torch.Tensor) -> None:
@@ -93,27 +95,53 @@ class Sender:
             if event is not None:
                 event.synchronize()
             self.rows += len(rows)
-            self.socket.send(encode(self.fingerprint, self.stage, self.stages, parts, rows.numpy()))
+            self.steps += 1
+            self.socket.send(encode(self.fingerprint, self.stage, self.stages, self.steps, parts, rows.numpy()))
+
+
+class HeldRow(NamedTuple):
+    """A row that has arrived."""
+
+    row: Row
+    """Its numbers; the last is the token."""
+    step: int
+    """The step of the engine that it is from."""
+    draft: bool
+    """Whether its token was read behind another of the same step, and may have been rejected."""
+
+
+@dataclass
+class _Expected:
+    """What has arrived of one request."""
+
+    rows: dict[tuple[int, int], dict[int, dict[int, HeldRow]]] = field(default_factory=dict)
+    """By prompt and answer, by position, by pipeline stage."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when something arrives."""
+    end: float | None = None
+    """When nobody waits for it any more: the same for all answers of a request."""
 
 
 class RowBook:
-    """Rows of requests that are expected, by position; partial rows of pipeline stages are added up."""
+    """Rows of requests that are expected, by position; partial rows of pipeline stages are added up.
 
-    def __init__(self, fingerprint: str, stages: int = 1) -> None:
-        self.fingerprint, self.stages = fingerprint, stages
-        self.held: dict[str, dict[tuple[int, int], dict[int, dict[int, Row]]]] = {}
-        self.waiting: dict[str, asyncio.Event] = {}
+    A row is kept once it is settled: what is read again after a preemption is the same. A draft's row is replaced by
+    what comes after it. It counts only if the token before it is not from a later step, since then it was rejected.
+    """
+
+    def __init__(self, fingerprint: str, stages: int = 1, longest: int = 1024) -> None:
+        """`longest`: rows that are kept of an answer. Longer answers are not judged."""
+        self.fingerprint, self.stages, self.longest = fingerprint, stages, longest
+        self.held: dict[str, _Expected] = {}
         self.unexpected = self.foreign = self.messages = self.late = 0
 
     def expect(self, request: str) -> None:
         """Rows of this request are kept from now on."""
-        self.held[request] = {}
-        self.waiting[request] = asyncio.Event()
+        self.held[request] = _Expected()
 
     def forget(self, request: str) -> None:
         """Nothing of this request is kept any more."""
         self.held.pop(request, None)
-        self.waiting.pop(request, None)
 
     def take(self, data: bytes) -> None:
         """Read a message. One of another version or plan is counted and left."""
@@ -121,7 +149,7 @@ class RowBook:
 
         self.messages += 1
         try:
-            version, fingerprint, stage, stages, width, parts, raw = msgspec.msgpack.decode(data)
+            version, fingerprint, stage, stages, step, width, parts, raw = msgspec.msgpack.decode(data)
             rows = np.frombuffer(raw, np.float32).reshape(-1, width)
         except (ValueError, TypeError):
             self.foreign += 1
@@ -131,43 +159,62 @@ class RowBook:
             return
         at = 0
         for internal, begin, count in parts:
-            self._put(name_of(internal), stage, begin, rows[at : at + count])
+            self._put(name_of(internal), stage, step, begin, rows[at : at + count])
             at += count
 
-    def _put(self, name: RequestName | None, stage: int, begin: int, rows: Row) -> None:
+    def _put(self, name: RequestName | None, stage: int, step: int, begin: int, rows: Row) -> None:
         held = self.held.get(name.request) if name is not None else None
         if name is None or held is None:
             self.unexpected += len(rows)
             return
-        own = held.setdefault((name.prompt, name.answer), {})
+        own = held.rows.setdefault((name.prompt, name.answer), {})
+        first = min(own, default=begin)
         for number, row in enumerate(rows):
-            own.setdefault(begin + number, {})[stage] = row
-        self.waiting[name.request].set()
+            position = begin + number
+            if position > first + self.longest:
+                break
+            before = own.setdefault(position, {}).get(stage)
+            if before is None or before.draft or before.row[-1] != row[-1]:
+                own[position][stage] = HeldRow(row.copy(), step, number > 0)  # a copy: not its whole message is held
+        held.news.set()
 
-    def there(self, request: str, key: tuple[int, int], position: int, token: int) -> bool:
-        """Whether the row of this position is whole, and of this token."""
-        stages = self.held.get(request, {}).get(key, {}).get(position)
-        return stages is not None and len(stages) == self.stages and all(int(r[-1]) == token for r in stages.values())
+    def complete(self, request: str, key: tuple[int, int], first: int, tokens: Sequence[int]) -> bool:
+        """Whether the rows from position `first` on are there, and of these tokens."""
+        held = self.held.get(request)
+        own = held.rows.get(key, {}) if held is not None else {}
+        before = -1
+        for position, token in enumerate(tokens, first):
+            stages = own.get(position)
+            if stages is None or len(stages) < self.stages:
+                return False
+            rows = stages.values()
+            if any(int(each.row[-1]) != token or (each.draft and each.step < before) for each in rows):
+                return False
+            before = max(each.step for each in rows)
+        return True
 
     async def rows(
         self, request: str, key: tuple[int, int], first: int, tokens: Sequence[int], wait: float = WAIT
     ) -> Row | None:
         """(position, column) from position `first` on, where these tokens were read; None where they do not arrive."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + wait
-        while not all(self.there(request, key, first + n, token) for n, token in enumerate(tokens)):
-            news = self.waiting.get(request)
-            left = end - loop.time()
-            if news is None or left <= 0:
+        held = self.held.get(request)
+        if held is None or len(tokens) > self.longest:
+            return None
+        held.end = held.end or loop.time() + wait
+        while not self.complete(request, key, first, tokens):
+            left = held.end - loop.time()
+            if left <= 0 or request not in self.held:
                 self.late += 1
                 return None
-            news.clear()
+            held.news.clear()
             try:
-                await asyncio.wait_for(news.wait(), left)
+                await asyncio.wait_for(held.news.wait(), left)
             except TimeoutError:
                 continue
-        own = self.held[request][key]
-        return np.stack([np.sum(list(own[first + n].values()), axis=0)[:-1] for n in range(len(tokens))])
+        own = held.rows[key]
+        places = range(first, first + len(tokens))
+        return np.stack([np.sum([each.row for each in own[place].values()], axis=0)[:-1] for place in places])
 
 
 async def listen(book: RowBook, address: str) -> None:

@@ -10,7 +10,7 @@ from vllm.logger import init_logger
 from vllm.platforms import current_platform
 
 from anchorscope.models.sites import sites_of
-from anchorscope.serve.adapter import batch_of, check_runner, check_version, ends_of, new_requests
+from anchorscope.serve.adapter import batch_of, check_runner, check_settings, check_version, ends_of, new_requests
 from anchorscope.serve.config import ServeConfig
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.tap import Tap
@@ -32,6 +32,7 @@ class DetectorWorker(_Worker):  # type: ignore[misc]
         super().load_model(*args, **options)
         check_version(vllm.__version__)
         check_runner(self.model_runner)
+        check_settings(self.vllm_config)
         config = ServeConfig.of(self.vllm_config.additional_config)
         plan = plan_of(config.load())
         model = self.model_runner.get_model()
@@ -53,17 +54,20 @@ class DetectorWorker(_Worker):  # type: ignore[misc]
         logger.info("anchorscope reads %d numbers of every token", len(plan.columns))
 
     def _begin(self, module: Any, args: Any, options: Any) -> None:
+        places = options.get("positions", args[1] if len(args) > 1 else None)
+        self.anchorscope_rows = 0 if places is None else int(places.shape[-1])
         self.anchorscope_tap.begin(ends_of(self.model_runner))
 
     def execute_model(self, scheduler_output: Any) -> Any:
         """One step of the engine. An error in reading costs verdicts, never the answer."""
+        self.anchorscope_rows = 0
         output = super().execute_model(scheduler_output)
         try:
             tap = self.anchorscope_tap
             tap.arrived(new_requests(scheduler_output))
             tap.left(list(scheduler_output.finished_req_ids))
             if scheduler_output.total_num_scheduled_tokens:
-                made = tap.step(batch_of(self.model_runner, scheduler_output))
+                made = tap.step(batch_of(self.model_runner, scheduler_output, self.anchorscope_rows))
                 if made is not None and self.anchorscope_sender is not None:
                     self.anchorscope_sender.put(*made)
         except Exception:
