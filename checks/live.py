@@ -42,7 +42,7 @@ from anchorscope.serve.wire import private_socket
 from anchorscope.study import ModelSpec, PromptSpec
 from anchorscope.study.validation import build
 from helpers.steps import Check, Figures, Options
-from helpers.vllm_server import RefusedError, Reply, VllmServer, load
+from helpers.vllm_server import RefusedError, Reply, VllmServer, free_port, load
 from weights import unpacked
 
 check = Check(__doc__)
@@ -114,10 +114,11 @@ def agreement(options: Options, work: Path) -> Figures:
         expected += detector.answer(network, questions[start : start + 64])
     prompts = prompts_of(detector, options, questions)
     figures: Figures = {}
+    port = free_port()
     for name, flags in SETTINGS.items():
         asked = prompts if name in ("as it is", "compiled") else prompts[: options.questions // 5]
         try:
-            with VllmServer(options.vllm_python, model, work / "log", [options.detector], flags) as server:
+            with VllmServer(options.vllm_python, model, work / "log", [options.detector], flags, port=port) as server:
                 began = time.monotonic()
                 replies = asyncio.run(load(server.url, [completion(model, prompt) for prompt in asked], 16))
                 took = time.monotonic() - began
@@ -126,7 +127,12 @@ def agreement(options: Options, work: Path) -> Figures:
             figures[name] = {"refused": str(refused)[-400:]}
             print(name, figures[name], flush=True)
             continue
-        figures[name] = {**compared(expected, replies), "seconds": took, "preempted": said.count("preempt")}
+        figures[name] = {
+            **compared(expected, replies),
+            "seconds": took,
+            "preempted": said.count("preempt"),
+            "compiled code found again": said.count("Directly load the compiled graph"),
+        }
         print(name, figures[name], flush=True)
     return figures
 

@@ -87,6 +87,7 @@ def _twins(store: Store, model: str, closed: Path | None) -> Twins:
         "lost without the passage": lost["knockout_context"],
         "lost without the evidence": lost["knockout_evidence"],
         "lost beyond the control": lost["matched_evidence"] - lost["control_evidence"],
+        **({"lost with the twin passage": lost["swapped_context"]} if "swapped_context" in lost else {}),
         "lost without the question": lost["knockout"],
         "log-probability, less is more": -support["clean"],
         "tokens of the answer": np.array([float(len(rows[i].logprobs)) for i in known]),
@@ -157,7 +158,7 @@ def compared(twins: Twins, embedder: Path | None = None) -> Figures:
         if np.isfinite(values).all():
             area = mean_auroc(followed, values[None, :, None].astype(np.float32), drawn)[:, 0]
             low, high = (float(end) for end in interval(centred(area[:, None], 1.0)[:, 0]))
-            areas[name] = [round(float(area[0]), 3), round(low, 3), round(high, 3)]
+            areas[name] = [round(float(area[0]), 3), round(max(low, 0.0), 3), round(min(high, 1.0), 3)]
     return {**counts, "auroc": areas, "promise": _promised(twins)}
 
 

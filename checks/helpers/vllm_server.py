@@ -38,8 +38,10 @@ class VllmServer:
         flags: Sequence[str] = (),
         endpoint: str | None = None,
         environment: Mapping[str, str] | None = None,
+        port: int | None = None,
     ) -> None:
-        self.port = free_port()
+        """`port`: the same one gives the same configuration, so that compiled code is found again."""
+        self.port = port or free_port()
         self.log, self.model = log, model
         asked = [part for detector in detectors for part in ("--detector", str(detector))]
         if endpoint is not None:
