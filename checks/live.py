@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import torch
 
@@ -52,7 +53,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "compiled": (),
     "compiled, from a warm cache": (),
     "chunked prefill of 48 tokens": (*EAGER, "--max-num-batched-tokens", "48", "--max-num-seqs", "16"),
-    "preempted": (*EAGER, "--num-gpu-blocks-override", "20", "--no-enable-prefix-caching"),
+    "preempted": (*EAGER, "--block-size", "32", "--num-gpu-blocks-override", "26", "--no-enable-prefix-caching"),
     "n-gram speculation": (
         *EAGER,
         "--speculative-config",
@@ -122,6 +123,8 @@ def agreement(options: Options, work: Path) -> Figures:
                 began = time.monotonic()
                 replies = asyncio.run(load(server.url, [completion(model, prompt) for prompt in asked], 16))
                 took = time.monotonic() - began
+                counted = httpx.get(f"{server.url}/metrics").text.splitlines()
+                preempted = sum(float(x.split()[-1]) for x in counted if x.startswith("vllm:num_preemptions_total"))
                 said = server.said()
         except RefusedError as refused:
             figures[name] = {"refused": str(refused)[-400:]}
@@ -130,8 +133,8 @@ def agreement(options: Options, work: Path) -> Figures:
         figures[name] = {
             **compared(expected, replies),
             "seconds": took,
-            "preempted": said.count("preempt"),
-            "compiled code found again": said.count("Directly load the compiled graph"),
+            "preempted": preempted,
+            "compiled code found again": said.count("Directly load"),
         }
         print(name, figures[name], flush=True)
     return figures
@@ -268,8 +271,6 @@ def mixed(options: Options, work: Path) -> Figures:
             memory.append(server.megabytes())
             print(dict(counts), [round(each) for each in memory], flush=True)
         time.sleep(2)
-        import httpx
-
         status = httpx.get(f"{server.url}/anchorscope/status").json()
         figures |= {"counts": dict(counts), "memory in MB": [round(each) for each in memory], "status": status["rows"]}
         figures |= {"verdicts": status["verdicts"], "reasons": status["reasons"]}
@@ -414,8 +415,6 @@ def failures(options: Options, work: Path) -> Figures:
         figures["after 100 vanished clients"] = dict(
             Counter(r.body["choices"][0]["anchorscope"]["decision"] for r in replies)
         )
-        import httpx
-
         figures["requests left behind"] = httpx.get(f"{server.url}/anchorscope/status").json()["rows"]["waiting"]
 
         async def killed() -> list[Reply]:

@@ -109,11 +109,12 @@ class MadeUpEngine:
 
     plan: Plan
     seats: int = 16
+    drafts: int = 0
 
     def __post_init__(self) -> None:
         self.model = MadeUpModel()
         sites = Sites(layers="layers", attn="attn", mlp="mlp")
-        self.tap = Tap(self.plan, sites, self.model, self.seats, torch.float32, torch.device("cpu"))
+        self.tap = Tap(self.plan, sites, self.model, self.seats, torch.float32, torch.device("cpu"), self.drafts)
         self.rows: dict[tuple[str, int], NDArray[np.float32]] = {}
 
     def step(self, parts: Sequence[tuple[str, int, NDArray[np.float32], Sequence[int]]], padding: int = 0) -> None:
@@ -121,7 +122,7 @@ class MadeUpEngine:
         states = np.concatenate([*(states for _, _, states, _ in parts), np.zeros((padding, LAYERS, WIDTH))])
         counts = [len(states) for _, _, states, _ in parts]
         tokens = torch.tensor([token for *_, own in parts for token in own] + [0] * padding)
-        self.tap.begin(torch.tensor(counts).cumsum(0) - 1)
+        self.tap.begin(torch.tensor([0, *counts]).cumsum(0))
         self.model(states.astype(np.float32))
         batch = StepBatch([p[0] for p in parts], [p[1] for p in parts], counts, len(tokens), tokens)
         made = self.tap.step(batch)

@@ -86,6 +86,18 @@ def test_rejected_drafts_leave_nothing_in_the_mean(engine):
     check(engine, "a", states, tokens, 4, 9)
 
 
+def test_drafts_beside_a_long_prompt_are_all_read():
+    engine = MadeUpEngine(plan_of({"it": detector_of()}), seats=8, drafts=3)
+    states, other = states_of(7, 12), states_of(8, 40)
+    tokens, others = list(range(12)), list(range(40))
+    engine.tap.arrived({"a": 4, "b": 40})
+    engine.step([("a", 0, states[:4], tokens[:4])])
+    engine.step([("b", 0, other[:30], others[:30]), ("a", 4, states[4:8], tokens[4:8])])  # more tokens than seats
+    engine.step([("a", 8, states[8:10], tokens[8:10]), ("b", 30, other[30:], others[30:])])
+    check(engine, "a", states, tokens, 4, 9)
+    check(engine, "b", other, others, 40, 39)
+
+
 def test_a_preempted_request_is_read_again_from_its_beginning(engine):
     states, tokens = states_of(5, 30), list(range(30))
     engine.tap.arrived({"a": 20})

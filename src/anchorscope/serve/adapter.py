@@ -52,10 +52,10 @@ def check_runner(runner: Any) -> None:
         )
 
 
-def ends_of(runner: Any) -> Any:
-    """The row of each request's last token in the forward that begins; None without a batch, as in a warm-up."""
+def bounds_of(runner: Any) -> Any:
+    """The first row of each request in the forward that begins, and their end; None without a batch (a warm-up)."""
     count = runner.input_batch.num_reqs
-    return runner.query_start_loc.cpu[1 : count + 1] - 1 if count else None
+    return runner.query_start_loc.cpu[: count + 1] if count else None
 
 
 def check_settings(config: Any) -> None:

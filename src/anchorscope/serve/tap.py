@@ -8,6 +8,7 @@ rejected drafts need no further care. The mean state of an answer is a running s
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -144,9 +145,10 @@ class Tap:
         seats: int,
         dtype: torch.dtype,
         device: torch.device,
+        drafts: int = 0,
     ) -> None:
-        """`seats`: the largest number of tokens that are decoded at once, drafts included."""
-        self.plan, self.seats = plan, seats
+        """`seats`: the largest number of tokens that are decoded at once, drafts included; `drafts`: of a request."""
+        self.plan, self.seats, self.kept = plan, seats, 1 + drafts
         self.rows = torch.zeros(seats, dtype=torch.long, device=device)
         self.requests: dict[str, _Request] = {}
         self.free = list(range(seats))
@@ -171,11 +173,22 @@ class Tap:
                 here.append(number)
             self.sites.append(_SiteTap(own, here, kept, seats, device))
 
-    def begin(self, ends: torch.Tensor | None) -> None:
-        """Before a forward: the row of each request's last token, which alone is kept where not all tokens fit."""
-        if ends is not None and len(ends) <= self.seats:
+    def begin(self, bounds: torch.Tensor | None) -> None:
+        """Before a forward: the rows of each request's last tokens, which alone are kept where not all tokens fit.
+
+        `bounds`: the first row of each request, and the number of rows behind them.
+        """
+        if bounds is None:
+            return
+        if self.kept == 1:
+            last = bounds[1:].to(torch.long) - 1
+        else:
+            edges = bounds.tolist()
+            pairs = itertools.pairwise(edges)
+            last = torch.tensor([row for start, end in pairs for row in range(max(start, end - self.kept), end)])
+        if len(last) <= self.seats:
             self.rows.zero_()  # a stale index of a larger batch would be out of range, and kill the engine
-            self.rows[: len(ends)].copy_(ends.to(torch.long), non_blocking=True)
+            self.rows[: len(last)].copy_(last, non_blocking=True)
 
     def arrived(self, prompts: Mapping[str, int]) -> None:
         """Requests that begin, with the number of tokens of their prompts."""
@@ -210,17 +223,18 @@ class Tap:
         parts: list[Part] = []
         at: list[int] = []
         flat: list[int] = []
-        offset = 0
-        for number, (name, start, count) in enumerate(zip(batch.requests, batch.starts, batch.counts, strict=True)):
+        offset = packed = 0
+        for name, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
             known = self.requests.get(name)
+            last = count if every else min(count, self.kept)  # of its tokens, how many are kept
+            packed += last
             if known is not None:
-                begin = max(start, known.prompt - 1)
-                begin = begin if every else max(begin, start + count - 1)
-                if begin < start + count:
-                    parts.append(Part(name, begin, start + count - begin))
-                    own = range(offset + begin - start, offset + count)
-                    flat.extend(own)
-                    at.extend(own if every else [number])
+                begin = max(start + count - last, known.prompt - 1)
+                size = start + count - begin
+                if size > 0:
+                    parts.append(Part(name, begin, size))
+                    flat.extend(range(offset + count - size, offset + count))
+                    at.extend(range(packed - size, packed))
             offset += count
         return parts, at, flat
 

@@ -10,7 +10,7 @@ from vllm.logger import init_logger
 from vllm.platforms import current_platform
 
 from anchorscope.models.sites import sites_of
-from anchorscope.serve.adapter import batch_of, check_runner, check_settings, check_version, ends_of, new_requests
+from anchorscope.serve.adapter import batch_of, bounds_of, check_runner, check_settings, check_version, new_requests
 from anchorscope.serve.config import ServeConfig
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.tap import Tap
@@ -45,6 +45,7 @@ class DetectorWorker(_Worker):  # type: ignore[misc]
             self.vllm_config.scheduler_config.max_num_seqs * (1 + drafts),
             self.vllm_config.model_config.dtype,
             self.device,
+            drafts,
         )
         model.register_forward_pre_hook(self._begin, with_kwargs=True)
         stages = get_pp_group()
@@ -56,7 +57,7 @@ class DetectorWorker(_Worker):  # type: ignore[misc]
     def _begin(self, module: Any, args: Any, options: Any) -> None:
         places = options.get("positions", args[1] if len(args) > 1 else None)
         self.anchorscope_rows = 0 if places is None else int(places.shape[-1])
-        self.anchorscope_tap.begin(ends_of(self.model_runner))
+        self.anchorscope_tap.begin(bounds_of(self.model_runner))
 
     def execute_model(self, scheduler_output: Any) -> Any:
         """One step of the engine. An error in reading costs verdicts, never the answer."""
