@@ -334,7 +334,7 @@ def _outcomes(data: dict[str, Any], reply: Reply) -> list[str]:
             found.append("NO REASON")
         else:
             found.append(told["decision"])
-        if "token_ids" in choice or choice.get("logprobs"):
+        if choice.get("token_ids") or choice.get("logprobs"):
             found.append("LEFT IN")
     return found
 
