@@ -120,6 +120,8 @@ def agreement(options: Options, work: Path) -> Figures:
     figures: Figures = {}
     port = free_port()
     for name, flags in SETTINGS.items():
+        if options.settings and name not in options.settings.split(","):
+            continue
         asked = prompts if name in ("as it is", "compiled") else prompts[: options.questions // 5]
         try:
             with VllmServer(options.vllm_python, model, work / "log", [options.detector], flags, port=port) as server:
@@ -483,6 +485,7 @@ check.option("--confidence", "Serve this one, of log-probabilities alone, by the
 check.option("--chat", "Serve this one, fitted with a chat prompt", metavar="PATH", type=Path)
 check.option("--questions", "Ask this many questions", 1_000)
 check.option("--requests", "Send this many mixed requests", 10_000)
+check.option("--settings", "Compare in these settings, such as bfloat16 (all)", "")
 check.option("--modes", "Measure the cost in these modes", "eager,compiled")
 check.option("--rounds", "Measure the cost this often", 8)
 

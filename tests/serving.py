@@ -20,7 +20,7 @@ from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.record import Verdict
 from anchorscope.detectors.session import Detector, template_hash
 from anchorscope.models.prompts import Prompter
-from anchorscope.serve.plan import Plan
+from anchorscope.serve.plan import WorkerPlan
 from anchorscope.serve.tap import StepBatch, Tap
 from anchorscope.spans.samples import Sample
 from anchorscope.study import PromptSpec, Sites
@@ -107,7 +107,7 @@ class MadeUpModel(torch.nn.Module):
 class MadeUpEngine:
     """Steps of a made-up engine: which tokens of which request go through, and the rows that leave its worker."""
 
-    plan: Plan
+    plan: WorkerPlan
     seats: int = 16
     drafts: int = 0
 

@@ -17,7 +17,7 @@ from anchorscope.serve.adapter import RequestName, check_version, name_of
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.desk import LiveDesk
 from anchorscope.serve.intercept import Intercepted
-from anchorscope.serve.judge import OTHER_TEXT, Judge
+from anchorscope.serve.judge import OTHER_TEXT, LiveJudge
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.wire import RowBook, encode, private_socket
 from serving import HEARD, LAYERS, WIDTH, Client, MadeUpEngine, detector_of, save
@@ -104,7 +104,7 @@ class Stand:
 
     def __init__(self, tmp_path: Any, models: Sequence[str] = ("it",)) -> None:
         path = save(detector_of(farthest=9.0), tmp_path / "guard")
-        self.judge = Judge.load("guard", path, TOKENIZER)
+        self.judge = LiveJudge.load("guard", path, TOKENIZER)
         plan = plan_of({"guard": self.judge.detector})
         self.book = RowBook(plan.fingerprint)
         self.desk = LiveDesk(
@@ -202,7 +202,7 @@ def test_rows_that_do_not_arrive_end_in_cannot_say(stand, monkeypatch):
 
 
 def test_a_detector_that_fails_does_not_fail_the_request(stand, monkeypatch):
-    monkeypatch.setattr(Judge, "read", lambda self, made: 1 / 0)
+    monkeypatch.setattr(LiveJudge, "read", lambda self, made: 1 / 0)
     (choice,) = stand.choices()
     assert (choice["anchorscope"]["decision"], choice["anchorscope"]["reason"]) == ("cannot say", "the detector failed")
 

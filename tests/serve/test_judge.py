@@ -11,7 +11,7 @@ import pytest
 from anchorscope.detectors.detector import KnownAnswer
 from anchorscope.detectors.reader import SEVERAL_LINES
 from anchorscope.errors import DetectorError
-from anchorscope.serve.judge import NO_ROWS, NOT_READ, OTHER_PROMPT, Completed, Judge, by_column
+from anchorscope.serve.judge import NO_ROWS, NOT_READ, OTHER_PROMPT, Completed, LiveJudge, by_column
 from anchorscope.serve.parity import at_fitting, weighed
 from anchorscope.serve.plan import plan_of, refusal
 from anchorscope.study.terms import StateName
@@ -23,11 +23,11 @@ TOKENIZER = tiny_tokenizer()
 
 
 @pytest.fixture
-def judge() -> Judge:
-    return Judge("it", detector_of(), TOKENIZER)
+def judge() -> LiveJudge:
+    return LiveJudge("it", detector_of(), TOKENIZER)
 
 
-def completed(judge: Judge, text: str = " Danube", behind: str = "\n", **fields) -> Completed:
+def completed(judge: LiveJudge, text: str = " Danube", behind: str = "\n", **fields) -> Completed:
     prompt = judge.prompter(QUESTION)
     ids = TOKENIZER(text + behind, add_special_tokens=False).input_ids
     made = Completed(prompt.ids, ids, list(np.linspace(-2, -0.1, len(ids))), text)
@@ -38,7 +38,7 @@ def completed(judge: Judge, text: str = " Danube", behind: str = "\n", **fields)
 @pytest.mark.parametrize("states", [HEARD, HEARD[:1], HEARD[1:2]])
 def test_a_verdict_is_that_of_the_detector_on_whole_states(seed, states):
     detector = detector_of(states, farthest=0.25)
-    judge = Judge("it", detector, TOKENIZER)
+    judge = LiveJudge("it", detector, TOKENIZER)
     read = judge.read(completed(judge, " the Danube river"))
     assert read.reason == ""
     random = np.random.default_rng(seed)
@@ -58,7 +58,7 @@ def test_a_verdict_is_that_of_the_detector_on_whole_states(seed, states):
 def test_some_of_these_answers_are_unlike_and_some_are_not():
     """So that the test above says something of both."""
     detector = detector_of(farthest=0.25)
-    judge = Judge("it", detector, TOKENIZER)
+    judge = LiveJudge("it", detector, TOKENIZER)
     sample = judge.read(completed(judge, " the Danube river")).sample
     decisions = set()
     for seed in range(12):
@@ -109,7 +109,7 @@ def test_examples_of_the_client_are_no_passage(judge):
 
 def test_a_distance_that_is_not_known_is_never_a_pass():
     detector = detector_of(farthest=99.0)
-    judge = Judge("it", detector, TOKENIZER)
+    judge = LiveJudge("it", detector, TOKENIZER)
     read = judge.read(completed(judge))
     rows = np.zeros((1 + read.tokens, len(plan_of({"it": detector}).columns)))
     columns = plan_of({"it": detector}).columns
@@ -120,7 +120,7 @@ def test_a_distance_that_is_not_known_is_never_a_pass():
 
 
 def test_a_response_says_which_detector_and_what_it_promises(judge, tmp_path):
-    loaded = Judge.load("guard", save(judge.detector, tmp_path / "guard"), TOKENIZER)
+    loaded = LiveJudge.load("guard", save(judge.detector, tmp_path / "guard"), TOKENIZER)
     told = loaded.told(loaded.judged(loaded.read(completed(loaded)), None))
     assert set(told) == {
         "decision", "reason", "p_wrong", "threshold", "base_rate", "score", "promise", "detector", "version",

@@ -17,7 +17,7 @@ from anchorscope.detectors.session import Detector
 from anchorscope.errors import DetectorError
 from anchorscope.models.prompts import answer_ids
 from anchorscope.serve.counts import Counts
-from anchorscope.serve.judge import Judge
+from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.proxy import Proxy, TextDesk
 from serving import HEARD, NUMBERS, Client, detector_of
 from tiny import tiny_tokenizer
@@ -51,7 +51,7 @@ class Endpoint:
 
 def detector() -> Detector:
     made = detector_of([], NUMBERS)
-    judge = Judge("it", made, TOKENIZER)
+    judge = LiveJudge("it", made, TOKENIZER)
     ids = answer_ids(judge.prompter, judge.prompter(QUESTIONS[0]), "Danube")
     known = []
     for question in QUESTIONS:
@@ -62,7 +62,7 @@ def detector() -> Detector:
 
 
 def proxy_before(endpoint: Any) -> Proxy:
-    proxy = Proxy("http://endpoint/v1", TextDesk(Judge("it", detector(), TOKENIZER), Counts()))
+    proxy = Proxy("http://endpoint/v1", TextDesk(LiveJudge("it", detector(), TOKENIZER), Counts()))
     proxy.forward.client = httpx.AsyncClient(base_url="http://endpoint", transport=httpx.MockTransport(endpoint))
     return proxy
 
@@ -109,5 +109,5 @@ def test_an_endpoint_that_is_gone_is_said_so():
 
 def test_detectors_of_states_are_refused():
     with pytest.raises(DetectorError, match="hidden states"):
-        TextDesk(Judge("it", detector_of(HEARD), TOKENIZER), Counts())
+        TextDesk(LiveJudge("it", detector_of(HEARD), TOKENIZER), Counts())
     assert np.isfinite(detector().known_answers[0].score)

@@ -25,7 +25,7 @@ from anchorscope.study.terms import CONDITIONS, ReadPoint
 from anchorscope.traces.activations import Activations, activations_path
 from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.choose import choose
-from anchorscope.traces.conditions import CUTS
+from anchorscope.traces.conditions import CUTS, LAID_OUT
 from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.record import TRACES
 from anchorscope.traces.sweep import trace_samples
@@ -101,7 +101,7 @@ def slowly(run: Run, condition: str, positions: Sequence[str], sample) -> dict[s
         return read_plain(run.model, ids, places, SITES)
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("condition", LAID_OUT)
 def test_stored_activations_are_those_of_one_slow_pass_each(run: Run, condition):
     stored = Activations(run.cell)
     positions = [*POSITIONS, "prompt_last"] if condition == "clean" else POSITIONS
@@ -121,7 +121,7 @@ def test_conditions_are_not_all_the_same(run: Run):
     """Else the comparison above would say little."""
     stored = Activations(run.cell)
     clean = stored.layer("clean", LAST, 2)
-    for condition in CONDITIONS[1:]:
+    for condition in LAID_OUT[1:]:
         assert np.abs(stored.layer(condition, LAST, 2) - clean).max() > 1e-3
     assert any(sample.spans.context for sample in run.samples)
 

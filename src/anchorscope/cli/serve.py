@@ -103,14 +103,14 @@ def _proxy(
         from anchorscope.models.load import load_tokenizer
         from anchorscope.models.source import find_model
         from anchorscope.serve.counts import Counts
-        from anchorscope.serve.judge import Judge
+        from anchorscope.serve.judge import LiveJudge
         from anchorscope.serve.proxy import Proxy, TextDesk, serve_proxy
         from anchorscope.study import ModelSpec
 
         spec = ModelSpec(id=model)
         tokenizer = load_tokenizer(spec, find_model(spec, Path()))
     ((name, path),) = config.detectors.items()
-    judge = Judge.load(name, path, tokenizer)
+    judge = LiveJudge.load(name, path, tokenizer)
     judge.prompter  # noqa: B018 — refuses another tokenizer or template
     app = Proxy(endpoint, TextDesk(judge, Counts(audit, audit_texts)), os.environ.get("OPENAI_API_KEY"))
     out.print(f"Verdicts of {name} on http://{host}:{port}/v1", style="dim")

@@ -12,9 +12,9 @@ from typing import Any
 
 from anchorscope.errors import AnchorscopeError
 from anchorscope.serve.counts import Counts
-from anchorscope.serve.judge import Completed, Judge, ReadAnswer, by_column
+from anchorscope.serve.judge import Completed, LiveJudge, ReadAnswer, by_column
 from anchorscope.serve.plan import Column, plan_of
-from anchorscope.serve.responses import Asked, Choice
+from anchorscope.serve.responses import AnswerChoice, ApiRequest
 from anchorscope.serve.wire import RowBook
 
 log = logging.getLogger("vllm.anchorscope")
@@ -28,7 +28,7 @@ class LiveDesk:
 
     def __init__(
         self,
-        judges: Mapping[str, Judge],
+        judges: Mapping[str, LiveJudge],
         paths: Mapping[str, str],
         book: RowBook,
         counts: Counts,
@@ -51,13 +51,15 @@ class LiveDesk:
         """They are no longer."""
         self.book.forget(request)
 
-    async def verdict(self, asked: Asked, request: str, index: int, choice: Choice) -> dict[str, Any]:
+    async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdicts of all detectors: the first one's, with the others beside it."""
         self._look()
         told = [await self._one(judge, asked, request, index, choice) for judge in self.judges.values()]
         return {**told[0], "others": told[1:]} if len(told) > 1 else told[0]
 
-    async def _one(self, judge: Judge, asked: Asked, request: str, index: int, choice: Choice) -> dict[str, Any]:
+    async def _one(
+        self, judge: LiveJudge, asked: ApiRequest, request: str, index: int, choice: AnswerChoice
+    ) -> dict[str, Any]:
         start = time.perf_counter()
         loop = asyncio.get_running_loop()
         answer, took = ReadAnswer(""), 0.0
@@ -80,7 +82,7 @@ class LiveDesk:
         self.counts.add(judge.name, judge.version, request, answer, verdict, took)
         return judge.told(verdict)
 
-    def _why_not(self, asked: Asked, choice: Choice) -> str:
+    def _why_not(self, asked: ApiRequest, choice: AnswerChoice) -> str:
         model = asked.data.get("model")
         if model is not None and self.models and model not in self.models:
             return f"it was answered by {model}, and the detector belongs to {self.models[0]}"
@@ -102,7 +104,7 @@ class LiveDesk:
             self._seen[name] = changed
             before = self.judges[name]
             try:
-                new = Judge.load(name, path, before.tokenizer)
+                new = LiveJudge.load(name, path, before.tokenizer)
                 same = _weights(name, new) == _weights(name, before)
             except (AnchorscopeError, OSError) as error:
                 log.error("anchorscope: %s was not loaded again: %s", name, error)
@@ -138,7 +140,7 @@ class LiveDesk:
         }
 
 
-def _weights(name: str, judge: Judge) -> tuple[object, ...]:
+def _weights(name: str, judge: LiveJudge) -> tuple[object, ...]:
     """All of a detector that a server must not change while it runs."""
     detector = judge.detector
     numbers = getattr(detector.fitted, "numbers", {}), getattr(detector.fitted, "bias", 0.0)

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
-from anchorscope.serve.responses import FIELD, HEADER, MOST_BYTES, PATHS, Asked, Choice, as_json, worst
+from anchorscope.serve.responses import FIELD, HEADER, MOST_BYTES, PATHS, AnswerChoice, ApiRequest, as_json, worst
 
 log = logging.getLogger("vllm.anchorscope")
 STATUS = "/anchorscope/status"
@@ -37,7 +37,7 @@ class Desk(Protocol):
     def forget(self, request: str) -> None:
         """The request is over."""
 
-    async def verdict(self, asked: Asked, request: str, index: int, choice: Choice) -> dict[str, Any]:
+    async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdict on one choice, as the response has it. It does not raise."""
 
     def status(self) -> dict[str, Any]:
@@ -88,12 +88,12 @@ class Intercepted:
             self.desk.forget(exchange.request)
 
 
-def _asked(body: bytes, chat: bool) -> Asked | None:
+def _asked(body: bytes, chat: bool) -> ApiRequest | None:
     try:
         data = json.loads(body)
     except ValueError:
         return None
-    return Asked(data, chat) if isinstance(data, dict) else None
+    return ApiRequest(data, chat) if isinstance(data, dict) else None
 
 
 async def _answer_json(send: Send, record: Any) -> None:
@@ -106,14 +106,14 @@ async def _answer_json(send: Send, record: Any) -> None:
 class _Exchange:
     """One request's response on its way to the client."""
 
-    def __init__(self, desk: Desk, asked: Asked, send: Send, named: str = "") -> None:
+    def __init__(self, desk: Desk, asked: ApiRequest, send: Send, named: str = "") -> None:
         """`named`: what the client calls its request."""
         self.desk, self.asked, self.send, self.named = desk, asked, send, named
         self.request = uuid.uuid4().hex
         self.start: Message | None = None
         self.kind = "other"
         self.pending = b""
-        self.choices: dict[int, Choice] = {}
+        self.choices: dict[int, AnswerChoice] = {}
         self.broken = False
 
     async def sent(self, message: Message) -> None:
@@ -146,7 +146,7 @@ class _Exchange:
         try:
             made = json.loads(body)
             for choice in made.get("choices", ()):
-                state = self.choices.setdefault(choice.get("index", 0), Choice())
+                state = self.choices.setdefault(choice.get("index", 0), AnswerChoice())
                 self.asked.take(made, choice, state, self.desk.logprobs)
                 choice[FIELD] = await self.desk.verdict(self.asked, self.request, choice.get("index", 0), state)
             self._tidy(made)
@@ -177,7 +177,7 @@ class _Exchange:
             made = json.loads(event[6:])
             for choice in made.get("choices", ()):
                 index = choice.get("index", 0)
-                state = self.choices.setdefault(index, Choice())
+                state = self.choices.setdefault(index, AnswerChoice())
                 if self.broken:
                     state.why_not = "a part of the response could not be read"
                 if not state.prompt_ids:  # only the first choice of a prompt may bring its tokens

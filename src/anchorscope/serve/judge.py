@@ -62,7 +62,7 @@ class ReadAnswer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Judge:
+class LiveJudge:
     """One detector at a server."""
 
     name: str
@@ -77,7 +77,7 @@ class Judge:
     """Whether its promise holds here: not after a recalibration."""
 
     @classmethod
-    def load(cls, name: str, path: str | Path, tokenizer: Any) -> Judge:
+    def load(cls, name: str, path: str | Path, tokenizer: Any) -> LiveJudge:
         """A saved detector."""
         files = [Path(f"{path}{ending}") for ending in (".json", ".safetensors")]
         detector = Detector.load(path)
@@ -219,7 +219,7 @@ class Judge:
             "version": self.version,
         }
 
-    def recalibrated(self, slope: float, offset: float) -> Judge:
+    def recalibrated(self, slope: float, offset: float) -> LiveJudge:
         """For an engine whose scores are a line of those at fitting: the promise is void until it is chosen again."""
         factor, shift = self.detector.shift
         detector = replace(self.detector, shift=(factor * slope, shift * slope + offset))

@@ -16,7 +16,7 @@ from anchorscope.serve.config import ServeConfig
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.desk import LiveDesk
 from anchorscope.serve.intercept import App, Intercepted, Message, Receive, Scope, Send
-from anchorscope.serve.judge import Judge
+from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.parity import EngineAnswer, gate
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.wire import RowBook, listen
@@ -64,7 +64,7 @@ class Verdicts:
 
         path, revision = vllm.model_config.tokenizer, vllm.model_config.tokenizer_revision
         tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
-        judges = {name: Judge.load(name, detector, tokenizer) for name, detector in config.detectors.items()}
+        judges = {name: LiveJudge.load(name, detector, tokenizer) for name, detector in config.detectors.items()}
         for judge in judges.values():
             _compare_chats(judge)
         plan = plan_of({name: judge.detector for name, judge in judges.items()})
@@ -74,7 +74,7 @@ class Verdicts:
         names = [model.name for model in state.openai_serving_models.base_model_paths]
         audit = Path(config.audit) if config.audit else None
         desk = LiveDesk(judges, config.detectors, book, Counts(audit, config.audit_texts), names)
-        engine = Engine(state.engine_client, desk.logprobs)
+        engine = GateEngine(state.engine_client, desk.logprobs)
         for name, judge in judges.items():
             passed = await gate(judge, engine, book, desk.columns, str(vllm.model_config.dtype).removeprefix("torch."))
             desk.judges[name] = passed.judge
@@ -83,7 +83,7 @@ class Verdicts:
         self.inside, self.desk = Intercepted(self.app, desk), desk
 
 
-def _compare_chats(judge: Judge) -> None:
+def _compare_chats(judge: LiveJudge) -> None:
     """Refuse another tokenizer or template; warn of one that lays out chats otherwise today, such as by a date."""
     prompter = judge.prompter
     if prompter.spec.style == "chat":
@@ -97,7 +97,7 @@ def _compare_chats(judge: Judge) -> None:
             )
 
 
-class Engine:
+class GateEngine:
     """vLLM's engine, for the known questions of the parity gate."""
 
     def __init__(self, client: Any, logprobs: bool) -> None:

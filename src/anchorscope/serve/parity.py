@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from anchorscope.detectors.detector import KnownAnswer
 from anchorscope.detectors.reader import LONGEST
 from anchorscope.errors import DetectorError
-from anchorscope.serve.judge import Completed, Judge, by_column
+from anchorscope.serve.judge import Completed, LiveJudge, by_column
 from anchorscope.serve.plan import Column
 from anchorscope.serve.wire import RowBook
 
@@ -51,7 +51,7 @@ class Answering(Protocol):
 class Passed:
     """What the gate found of a detector that may be served."""
 
-    judge: Judge
+    judge: LiveJudge
     """As it is served."""
     asked: int
     """Known questions."""
@@ -84,7 +84,7 @@ class Passed:
         return {name: getattr(self, name) for name in names}
 
 
-async def gate(judge: Judge, engine: Answering, book: RowBook, columns: Sequence[Column], dtype: str) -> Passed:
+async def gate(judge: LiveJudge, engine: Answering, book: RowBook, columns: Sequence[Column], dtype: str) -> Passed:
     """Let the engine answer the known questions; a detector that does not fit it is refused."""
     known = judge.detector.known_answers
     if not known:
@@ -124,13 +124,13 @@ async def gate(judge: Judge, engine: Answering, book: RowBook, columns: Sequence
     return weighed(judge, np.array(before), np.array(now), len(known), dtype)
 
 
-def at_fitting(judge: Judge, answer: KnownAnswer) -> float:
+def at_fitting(judge: LiveJudge, answer: KnownAnswer) -> float:
     """The score of a known answer, as the detector's own model would have it: after a recalibration, too."""
     factor, offset = judge.detector.shift
     return factor * answer.score + offset
 
 
-def weighed(judge: Judge, before: NDArray[np.float64], now: NDArray[np.float64], asked: int, dtype: str) -> Passed:
+def weighed(judge: LiveJudge, before: NDArray[np.float64], now: NDArray[np.float64], asked: int, dtype: str) -> Passed:
     """From scores at fitting and scores of the engine, of the same answers, to a detector that may be served."""
     fitted = str(judge.detector.about.model["dtype"])
     name, model = judge.name, judge.detector.about.name

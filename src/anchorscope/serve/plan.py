@@ -71,7 +71,7 @@ class SiteColumns:
 
 
 @dataclass(frozen=True)
-class Plan:
+class WorkerPlan:
     """What is computed of every token, for one detector or several."""
 
     sites: Mapping[str, SiteColumns]
@@ -110,7 +110,7 @@ def refusal(detector: FittedDetector) -> str:
     return ""
 
 
-def plan_of(detectors: Mapping[str, FittedDetector]) -> Plan:
+def plan_of(detectors: Mapping[str, FittedDetector]) -> WorkerPlan:
     """What a worker computes for some detectors of one model, by name."""
     shapes = {(detector.about.layers, detector.about.width) for detector in detectors.values()}
     if len(shapes) != 1:
@@ -145,7 +145,7 @@ def plan_of(detectors: Mapping[str, FittedDetector]) -> Plan:
                 for part in (0, 1)
             ),
         )
-    return Plan(sites, layers, width)
+    return WorkerPlan(sites, layers, width)
 
 
 def far_state(state: StateName) -> StateName:

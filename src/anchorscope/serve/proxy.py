@@ -18,9 +18,9 @@ from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.questions.record import Question
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.intercept import App, Intercepted, Message, Receive, Scope, Send
-from anchorscope.serve.judge import NOT_READ, OTHER_PROMPT, OTHER_TEXT, Judge, ReadAnswer
+from anchorscope.serve.judge import NOT_READ, OTHER_PROMPT, OTHER_TEXT, LiveJudge, ReadAnswer
 from anchorscope.serve.parity import at_fitting, weighed
-from anchorscope.serve.responses import Asked, Choice
+from anchorscope.serve.responses import AnswerChoice, ApiRequest
 
 log = logging.getLogger("vllm.anchorscope")
 RENDERED = ("tools", "functions", "documents", "chat_template", "chat_template_kwargs", "continue_final_message",
@@ -34,7 +34,7 @@ class TextDesk:
 
     ids, logprobs = False, True
 
-    def __init__(self, judge: Judge, counts: Counts) -> None:
+    def __init__(self, judge: LiveJudge, counts: Counts) -> None:
         if judge.states:
             raise DetectorError(
                 f"the detector {judge.name} looks at hidden states, which an endpoint does not give",
@@ -52,7 +52,7 @@ class TextDesk:
     def forget(self, request: str) -> None:
         """Likewise."""
 
-    async def verdict(self, asked: Asked, request: str, index: int, choice: Choice) -> dict[str, Any]:
+    async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdict on one choice."""
         start, judge, answer = time.perf_counter(), self.judge, ReadAnswer("")
         try:
@@ -65,7 +65,7 @@ class TextDesk:
         self.counts.add(judge.name, judge.version, request, answer, verdict, time.perf_counter() - start)
         return judge.told(verdict)
 
-    def read(self, asked: Asked, prompt: int, choice: Choice) -> ReadAnswer:
+    def read(self, asked: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
         """Find the answer and the log-probabilities of its tokens."""
         if why := asked.why_not or choice.why_not or self._why_not(asked):
             return ReadAnswer(why)
@@ -88,7 +88,7 @@ class TextDesk:
         return ReadAnswer(unreadable(sample), sample)
 
     @staticmethod
-    def _answer_tokens(choice: Choice, text: str) -> int | None:
+    def _answer_tokens(choice: AnswerChoice, text: str) -> int | None:
         """How many tokens make up the text: those behind it, such as an end of the text, are not the answer's."""
         whole = ""
         found = None
@@ -100,14 +100,14 @@ class TextDesk:
                     break
         return found
 
-    def _why_not(self, asked: Asked) -> str:
+    def _why_not(self, asked: ApiRequest) -> str:
         model = asked.data.get("model")
         if self.model is not None and model != self.model:
             return f"it was answered by {model}, and the detector belongs to {self.model}"
         other = [name for name in RENDERED if asked.data.get(name) not in (None, [], {}, "")]
         return f"{OTHER_PROMPT}: {', '.join(other)}" if other else ""
 
-    def prompt_ids(self, asked: Asked, number: int) -> list[int]:
+    def prompt_ids(self, asked: ApiRequest, number: int) -> list[int]:
         """The tokens of a prompt, as the model's tokenizer has them; empty where there are none."""
         tokenizer = self.judge.tokenizer
         if asked.chat:
@@ -138,7 +138,7 @@ class TextDesk:
         return {"detectors": {judge.name: about}, "parity": self.parity, **self.counts.record()}
 
 
-class Forward:
+class Forwarder:
     """An ASGI app that hands every request on to another server."""
 
     def __init__(self, endpoint: str, timeout: float = 600.0) -> None:
@@ -188,7 +188,7 @@ class Proxy:
     """The whole proxy: it holds the endpoint against the detector's known answers, then forwards and judges."""
 
     def __init__(self, endpoint: str, desk: TextDesk, key: str | None = None) -> None:
-        self.forward = Forward(endpoint)
+        self.forward = Forwarder(endpoint)
         self.desk, self.key = desk, key
         self.inside: App = Intercepted(self.forward, desk)
 
@@ -231,7 +231,7 @@ class Proxy:
                 asked = self._known(answer.question, model)
                 path = "/v1/chat/completions" if asked.chat else "/v1/completions"
                 made = (await client.post(path, json=asked.with_more(False, True), headers=headers)).json()
-                choice = Choice()
+                choice = AnswerChoice()
                 asked.take(made, made["choices"][0], choice, True)
                 read = self.desk.read(asked, 0, choice)
                 same = read.sample is not None and list(read.sample.answer.answer_ids) == list(answer.ids)
@@ -247,14 +247,14 @@ class Proxy:
         self.desk.judge, self.desk.parity = passed.judge, {judge.name: passed.record()}
         log.info("anchorscope: %s is ready: %s", judge.name, passed)
 
-    def _known(self, question: str, model: str) -> Asked:
+    def _known(self, question: str, model: str) -> ApiRequest:
         """A known question as a request of a client."""
         prompter = self.desk.judge.prompter
         sampling = {"model": model, "temperature": 0, "max_tokens": LONGEST + 1}
         if prompter.spec.style == "chat":
-            return Asked({**sampling, "messages": prompter.turns(question)}, True)
+            return ApiRequest({**sampling, "messages": prompter.turns(question)}, True)
         text = prompter(question).text
-        return Asked({**sampling, "prompt": text, "stop": ["\n"]}, False)
+        return ApiRequest({**sampling, "prompt": text, "stop": ["\n"]}, False)
 
 
 def serve_proxy(app: Any, host: str, port: int) -> None:

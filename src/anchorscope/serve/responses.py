@@ -19,7 +19,7 @@ MOST_BYTES = 64 << 20  # of a request that is read; longer ones go through untou
 
 
 @dataclass
-class Choice:
+class AnswerChoice:
     """One answer, as far as it has come."""
 
     prompt_ids: list[int] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ApiRequest:
     """A request, and what has to be changed in it."""
 
     data: Mapping[str, Any]
@@ -101,7 +101,7 @@ class Asked:
             more |= {"logprobs": True, "top_logprobs": 0} if self.chat else {"logprobs": 0}
         return {**self.data, **more}
 
-    def take(self, whole: dict[str, Any], choice: dict[str, Any], into: Choice, logprobs: bool) -> None:
+    def take(self, whole: dict[str, Any], choice: dict[str, Any], into: AnswerChoice, logprobs: bool) -> None:
         """Add what came of a choice; what the client did not ask for is taken out of the response."""
         prompt = choice.get("prompt_token_ids") or whole.get("prompt_token_ids")
         if prompt:

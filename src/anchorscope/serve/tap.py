@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from anchorscope.serve.plan import Plan, SiteColumns
+from anchorscope.serve.plan import SiteColumns, WorkerPlan
 from anchorscope.study import Sites
 
 FLOOR = 1e-12  # as in detectors/drift.py
@@ -139,7 +139,7 @@ class Tap:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: WorkerPlan,
         sites: Sites,
         model: torch.nn.Module,
         seats: int,
