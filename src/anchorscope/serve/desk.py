@@ -83,14 +83,8 @@ class LiveDesk:
         return judge.told(verdict)
 
     def _why_not(self, asked: ApiRequest, choice: AnswerChoice) -> str:
-        model = asked.data.get("model")
-        if model is not None and self.models and model not in self.models:
-            return f"it was answered by {model}, and the detector belongs to {self.models[0]}"
-        if choice.why_not:
-            return choice.why_not
-        if not choice.prompt_ids:
-            return "the tokens of its prompt are not known"
-        return ""
+        unknown = "" if choice.prompt_ids else "the tokens of its prompt are not known"
+        return asked.of_another(self.models) or choice.why_not or unknown
 
     def _look(self) -> None:
         """Load a detector again whose file has changed, if the worker computes the same for it."""
@@ -124,10 +118,7 @@ class LiveDesk:
         """Detectors, counts, and how rows arrive."""
         book = self.book
         return {
-            "detectors": {
-                name: {"version": judge.version, "promise_holds": judge.promised, "card": str(judge.detector.card)}
-                for name, judge in self.judges.items()
-            },
+            "detectors": {name: judge.about for name, judge in self.judges.items()},
             "parity": self.parity,
             **self.counts.record(),
             "rows": {

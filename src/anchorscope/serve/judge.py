@@ -18,7 +18,7 @@ from anchorscope.detectors.session import Detector, template_hash
 from anchorscope.errors import DetectorError
 from anchorscope.models.prompts import Prompter
 from anchorscope.questions.record import Question
-from anchorscope.serve.plan import Column, far_state, plan_of, projected, wants_logprobs, wants_states
+from anchorscope.serve.plan import Column, far_state, projected, wants_logprobs, wants_states
 from anchorscope.serve.wire import Row
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
@@ -108,10 +108,10 @@ class LiveJudge:
         about = self.detector.about
         return SampleMaker(self.prompter, build(SpansSpec, exact_question=about.exact_question), about.seed)
 
-    @cached_property
-    def columns(self) -> list[Column]:
-        """The columns of a row that are this detector's, where it is served alone."""
-        return plan_of({self.name: self.detector}).columns
+    @property
+    def about(self) -> dict[str, Any]:
+        """For the server's status."""
+        return {"version": self.version, "promise_holds": self.promised, "card": str(self.detector.card)}
 
     @property
     def states(self) -> bool:

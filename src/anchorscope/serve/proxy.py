@@ -101,9 +101,8 @@ class TextDesk:
         return found
 
     def _why_not(self, asked: ApiRequest) -> str:
-        model = asked.data.get("model")
-        if self.model is not None and model != self.model:
-            return f"it was answered by {model}, and the detector belongs to {self.model}"
+        if why := asked.of_another([self.model] if self.model is not None else []):
+            return why
         other = [name for name in RENDERED if asked.data.get(name) not in (None, [], {}, "")]
         return f"{OTHER_PROMPT}: {', '.join(other)}" if other else ""
 
@@ -133,9 +132,7 @@ class TextDesk:
 
     def status(self) -> dict[str, Any]:
         """The detector, and counts."""
-        judge = self.judge
-        about = {"version": judge.version, "promise_holds": judge.promised, "card": str(judge.detector.card)}
-        return {"detectors": {judge.name: about}, "parity": self.parity, **self.counts.record()}
+        return {"detectors": {self.judge.name: self.judge.about}, "parity": self.parity, **self.counts.record()}
 
 
 class Forwarder:

@@ -6,7 +6,7 @@ It knows neither vLLM nor detectors, so that the middleware and the proxy share 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +80,13 @@ class ApiRequest:
         if type(self.data.get("n")) not in (int, type(None)):
             return "cannot be judged: n is not a whole number"
         return ""
+
+    def of_another(self, models: Sequence[str]) -> str:
+        """Why an answer of another model than these, such as an adapter, is not judged; empty where it may be."""
+        model = self.data.get("model")
+        if model is None or not models or model in models:
+            return ""
+        return f"it was answered by {model}, and the detector belongs to {models[0]}"
 
     @property
     def keeps_ids(self) -> bool:
