@@ -350,7 +350,7 @@ def refused(options: Options, work: Path) -> Figures:
         folder = work / "changed"
         shutil.rmtree(folder, ignore_errors=True)
         _changed(model, folder, change)
-        dtypes = ("float32", "bfloat16") if name == "4 bits" else ("float32",)
+        dtypes = ("float32",) if name == "swapped layers" else ("float32", "bfloat16")
         for dtype in dtypes:
             flags = (*EAGER, "--dtype", dtype)
             started = _starts(VllmServer(options.vllm_python, folder, work / "log", [options.detector], flags))
