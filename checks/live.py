@@ -239,10 +239,10 @@ def _in_turns(options: Options, model: Path, prompts: Sequence[str], servers: di
     pooled: list[float] = []
     for name, at_once in cells:
         own, bare = (measured[name, at_once, who] for who in ("with", "without"))
-        cpu = [a[0] / b[0] for a, b in zip(own, bare, strict=True) if b[0] > 0]
-        pooled += cpu
+        ratios = [a[0] / b[0] for a, b in zip(own, bare, strict=True) if b[0] > 0]
+        pooled += ratios
         figures[f"{name}, {at_once} at once"] = {
-            "CPU time, ratio": _median(cpu),
+            "CPU time, ratio": _median(ratios),
             "throughput, ratio": _median([b[1] / a[1] for a, b in zip(own, bare, strict=True)]),
             "p50, ratio": _ratio_of(own, bare, 50),
             "p95, ratio": _ratio_of(own, bare, 95),
@@ -352,8 +352,8 @@ def refused(options: Options, work: Path) -> Figures:
         _changed(model, folder, change)
         dtypes = ("float32",) if name == "swapped layers" else ("float32", "bfloat16")
         for dtype in dtypes:
-            flags = (*EAGER, "--dtype", dtype)
-            started = _starts(VllmServer(options.vllm_python, folder, work / "log", [options.detector], flags))
+            precise = (*EAGER, "--dtype", dtype)
+            started = _starts(VllmServer(options.vllm_python, folder, work / "log", [options.detector], precise))
             figures[f"{name}, {dtype}"] = started
             print(name, dtype, started, flush=True)
     # the middleware without the worker: nobody sends states
