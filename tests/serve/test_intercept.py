@@ -15,9 +15,9 @@ import pytest
 from anchorscope.errors import DetectorError
 from anchorscope.serve.adapter import RequestName, check_version, name_of
 from anchorscope.serve.counts import Counts
-from anchorscope.serve.desk import LiveDesk
 from anchorscope.serve.intercept import Intercepted
 from anchorscope.serve.judge import OTHER_TEXT, LiveJudge
+from anchorscope.serve.live_desk import LiveDesk
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.wire import RowBook, encode, private_socket
 from serving import HEARD, LAYERS, WIDTH, Client, MadeUpEngine, detector_of, save
@@ -296,7 +296,7 @@ def test_status_and_audit_log_count_verdicts_without_texts(stand, tmp_path):
 
 
 def test_a_detector_with_the_same_weights_is_loaded_again_and_another_is_not(stand, tmp_path, monkeypatch):
-    monkeypatch.setattr("anchorscope.serve.desk.LOOK", 0.0)
+    monkeypatch.setattr("anchorscope.serve.live_desk.LOOK", 0.0)
     before = stand.choices()[0]["anchorscope"]
     save(stand.judge.detector.at(0.9), tmp_path / "guard")
     after = stand.choices()[0]["anchorscope"]

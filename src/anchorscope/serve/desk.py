@@ -1,147 +1,87 @@
-"""Who judges answers at a server: the detectors, the rows that arrive, and what is counted."""
+"""Who judges answers at a server, whatever the server is."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
-from anchorscope.errors import AnchorscopeError
 from anchorscope.serve.counts import Counts
-from anchorscope.serve.judge import Completed, LiveJudge, ReadAnswer, by_column
-from anchorscope.serve.plan import Column, plan_of
+from anchorscope.serve.judge import LiveJudge, ReadAnswer
+from anchorscope.serve.plan import Column
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
-from anchorscope.serve.wire import RowBook
 
 log = logging.getLogger("vllm.anchorscope")
-LOOK = 5.0  # seconds between two looks at the detectors' files
+T = TypeVar("T")
+Rows: TypeAlias = Callable[[ReadAnswer], Awaitable[Mapping[Column, Any] | None]]
+"""Waits for the rows of an answer; None where they did not arrive."""
 
 
-class LiveDesk:
-    """Judges answers of an engine that sends rows."""
+class Desk(ABC):
+    """Judges the answers of a server. A verdict never fails a request."""
 
-    ids = True
+    ids: bool
+    """Whether token ids are needed."""
+    logprobs: bool
+    """Whether log-probabilities are needed."""
 
-    def __init__(
-        self,
-        judges: Mapping[str, LiveJudge],
-        paths: Mapping[str, str],
-        book: RowBook,
-        counts: Counts,
-        models: Sequence[str] = (),
-    ) -> None:
-        """`models`: the names of the model itself; an answer of another, such as an adapter, is not judged."""
-        self.judges, self.paths, self.book, self.counts, self.models = dict(judges), dict(paths), book, counts, models
-        self.columns: list[Column] = plan_of({name: judge.detector for name, judge in judges.items()}).columns
-        self.logprobs = any(judge.logprobs for judge in judges.values())
+    def __init__(self, counts: Counts) -> None:
+        self.counts = counts
         self.parity: dict[str, Any] = {}
         self._thread = ThreadPoolExecutor(1, "anchorscope")  # one: tokenizers are not safe across threads
-        self._seen = {name: _changed(path) for name, path in self.paths.items()}
-        self._looked = time.monotonic()
 
-    def expect(self, request: str) -> None:
-        """Rows of this request are kept."""
-        self.book.expect(request)
+    def expect(self, request: str) -> None:  # noqa: B027
+        """An answer to this request will be judged."""
 
-    def forget(self, request: str) -> None:
-        """They are no longer."""
-        self.book.forget(request)
+    def forget(self, request: str) -> None:  # noqa: B027
+        """The request is over."""
 
+    @abstractmethod
     async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
-        """The verdicts of all detectors: the first one's, with the others beside it."""
-        self._look()
-        told = [await self._one(judge, asked, request, index, choice) for judge in self.judges.values()]
-        return {**told[0], "others": told[1:]} if len(told) > 1 else told[0]
+        """The verdict on one choice, as the response has it. It does not raise."""
 
-    async def _one(
-        self, judge: LiveJudge, asked: ApiRequest, request: str, index: int, choice: AnswerChoice
+    @abstractmethod
+    def status(self) -> dict[str, Any]:
+        """What the server's status says."""
+
+    async def told(
+        self, judge: LiveJudge, request: str, read: Callable[[], ReadAnswer], rows: Rows | None = None
     ) -> dict[str, Any]:
-        start = time.perf_counter()
-        loop = asyncio.get_running_loop()
-        answer, took = ReadAnswer(""), 0.0
+        """The verdict as a client sees it. `read` finds the answer, `rows` waits for what the engine sends of it.
+
+        The time that is counted leaves out the wait for rows.
+        """
+        start, waited = time.perf_counter(), 0.0
+        answer = ReadAnswer("")
         try:
-            why = asked.why_not or self._why_not(asked, choice)
-            made = Completed(choice.prompt_ids, choice.ids, choice.logprobs, choice.text, choice.last_read)
-            answer = ReadAnswer(why) if why else await loop.run_in_executor(self._thread, judge.read, made)
-            rows = None
-            took = time.perf_counter() - start
-            if not answer.reason and judge.states:
-                key = (index // asked.answers, index % asked.answers)
-                tokens = [choice.prompt_ids[-1], *choice.ids[: answer.tokens]]
-                rows = await self.book.rows(request, key, len(choice.prompt_ids) - 1, tokens)
-            start = time.perf_counter()
-            verdict = await loop.run_in_executor(self._thread, judge.judged, answer, by_column(self.columns, rows))
+            answer = await self._apart(read)
+            values = None
+            if rows is not None and judge.states and not answer.reason:
+                began = time.perf_counter()
+                values = await rows(answer)
+                waited = time.perf_counter() - began
+            verdict = await self._apart(judge.judged, answer, values)
         except Exception:
             log.exception("anchorscope: the detector %s failed", judge.name)
             verdict = judge.detector.cannot_say("the detector failed")
-        took += time.perf_counter() - start
+        took = time.perf_counter() - start - waited
         self.counts.add(judge.name, judge.version, request, answer, verdict, took)
         return judge.told(verdict)
 
-    def _why_not(self, asked: ApiRequest, choice: AnswerChoice) -> str:
-        unknown = "" if choice.prompt_ids else "the tokens of its prompt are not known"
-        return asked.of_another(self.models) or choice.why_not or unknown
-
-    def _look(self) -> None:
-        """Load a detector again whose file has changed, if the worker computes the same for it."""
-        if time.monotonic() - self._looked < LOOK:
-            return
-        self._looked = time.monotonic()
-        for name, path in self.paths.items():
-            changed = _changed(path)
-            if changed == self._seen[name] or changed is None:
-                continue
-            self._seen[name] = changed
-            before = self.judges[name]
-            try:
-                new = LiveJudge.load(name, path, before.tokenizer)
-                same = _weights(name, new) == _weights(name, before)
-            except (AnchorscopeError, OSError) as error:
-                log.error("anchorscope: %s was not loaded again: %s", name, error)
-                continue
-            if same and before.promised:
-                self.judges[name] = new
-                log.info("anchorscope: %s was loaded again, version %s", name, new.version)
-            else:
-                log.error("anchorscope: %s has other weights; restart the server to use it", name)
+    async def _apart(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function in the desk's thread, so that the server goes on."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def close(self) -> None:
-        """The server stops."""
+        """End the thread and the log."""
         self._thread.shutdown(wait=False)
         self.counts.close()
 
-    def status(self) -> dict[str, Any]:
-        """Detectors, counts, and how rows arrive."""
-        book = self.book
-        return {
-            "detectors": {name: judge.about for name, judge in self.judges.items()},
-            "parity": self.parity,
-            **self.counts.record(),
-            "rows": {
-                "messages": book.messages,
-                "waiting": len(book.held),
-                "late": book.late,
-                "foreign": book.foreign,
-                "unexpected": book.unexpected,
-            },
-        }
-
-
-def _weights(name: str, judge: LiveJudge) -> tuple[object, ...]:
-    """All of a detector that a server must not change while it runs."""
-    detector = judge.detector
-    numbers = getattr(detector.fitted, "numbers", {}), getattr(detector.fitted, "bias", 0.0)
-    plan = plan_of({name: detector}).fingerprint if judge.states else ""
-    return plan, *numbers, detector.about, [tuple(answer) for answer in detector.known_answers]
-
-
-def _changed(path: str) -> int | None:
-    """When a detector was last written: its record is written last."""
-    try:
-        return Path(f"{path}.json").stat().st_mtime_ns
-    except OSError:
-        return None
+    def about(self, judges: Mapping[str, LiveJudge]) -> dict[str, Any]:
+        """The part of the status that every desk has: detectors, their comparison at start-up, and counts."""
+        detectors = {name: judge.about for name, judge in judges.items()}
+        return {"detectors": detectors, "parity": self.parity, **self.counts.record()}

@@ -9,8 +9,9 @@ import json
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from typing import Any
 
+from anchorscope.serve.desk import Desk
 from anchorscope.serve.responses import FIELD, HEADER, MOST_BYTES, PATHS, AnswerChoice, ApiRequest, as_json, worst
 
 log = logging.getLogger("vllm.anchorscope")
@@ -21,27 +22,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-
-class Desk(Protocol):
-    """Who judges answers."""
-
-    ids: bool
-    """Whether token ids are needed."""
-    logprobs: bool
-    """Whether log-probabilities are needed."""
-
-    def expect(self, request: str) -> None:
-        """An answer to this request will be judged."""
-
-    def forget(self, request: str) -> None:
-        """The request is over."""
-
-    async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
-        """The verdict on one choice, as the response has it. It does not raise."""
-
-    def status(self) -> dict[str, Any]:
-        """What the server's status says."""
 
 
 class Intercepted:

@@ -14,9 +14,9 @@ from typing import Any
 from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.serve.config import ServeConfig
 from anchorscope.serve.counts import Counts
-from anchorscope.serve.desk import LiveDesk
 from anchorscope.serve.intercept import App, Intercepted, Message, Receive, Scope, Send
 from anchorscope.serve.judge import LiveJudge
+from anchorscope.serve.live_desk import LiveDesk
 from anchorscope.serve.parity import EngineAnswer, gate
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.wire import RowBook, listen

@@ -7,16 +7,14 @@ detector's.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from anchorscope.detectors.reader import LONGEST, SEVERAL_LINES, unreadable
 from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.questions.record import Question
 from anchorscope.serve.counts import Counts
+from anchorscope.serve.desk import Desk
 from anchorscope.serve.intercept import App, Intercepted, Message, Receive, Scope, Send
 from anchorscope.serve.judge import NOT_READ, OTHER_PROMPT, OTHER_TEXT, LiveJudge, ReadAnswer
 from anchorscope.serve.parity import at_fitting, weighed
@@ -29,7 +27,7 @@ RENDERED = ("tools", "functions", "documents", "chat_template", "chat_template_k
 HOP = {b"host", b"connection", b"transfer-encoding", b"keep-alive", b"upgrade"}  # headers between two hosts alone
 
 
-class TextDesk:
+class TextDesk(Desk):
     """Judges answers by their log-probabilities."""
 
     ids, logprobs = False, True
@@ -40,30 +38,14 @@ class TextDesk:
                 f"the detector {judge.name} looks at hidden states, which an endpoint does not give",
                 "Serve the model by vLLM with anchorscope serve MODEL, or fit the detector confidence.",
             )
-        self.judge, self.counts = judge, counts
+        super().__init__(counts)
+        self.judge = judge
         self.model: str | None = None
         """The name that the endpoint gives the model, once it is known."""
-        self.parity: dict[str, Any] = {}
-        self._thread = ThreadPoolExecutor(1, "anchorscope")
-
-    def expect(self, request: str) -> None:
-        """Nothing has to be kept."""
-
-    def forget(self, request: str) -> None:
-        """Likewise."""
 
     async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdict on one choice."""
-        start, judge, answer = time.perf_counter(), self.judge, ReadAnswer("")
-        try:
-            loop = asyncio.get_running_loop()
-            answer = await loop.run_in_executor(self._thread, self.read, asked, index // asked.answers, choice)
-            verdict = judge.judged(answer, None)
-        except Exception:
-            log.exception("anchorscope: the detector %s failed", judge.name)
-            verdict = judge.detector.cannot_say("the detector failed")
-        self.counts.add(judge.name, judge.version, request, answer, verdict, time.perf_counter() - start)
-        return judge.told(verdict)
+        return await self.told(self.judge, request, lambda: self.read(asked, index // asked.answers, choice))
 
     def read(self, asked: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
         """Find the answer and the log-probabilities of its tokens."""
@@ -125,14 +107,9 @@ class TextDesk:
         wants = bos == [tokenizer.bos_token_id] and list(ids[:1]) != bos
         return [*bos, *ids] if wants else list(ids)
 
-    def close(self) -> None:
-        """The proxy stops."""
-        self._thread.shutdown(wait=False)
-        self.counts.close()
-
     def status(self) -> dict[str, Any]:
         """The detector, and counts."""
-        return {"detectors": {self.judge.name: self.judge.about}, "parity": self.parity, **self.counts.record()}
+        return self.about({self.judge.name: self.judge})
 
 
 class Forwarder:

@@ -1,0 +1,129 @@
+"""The desk inside vLLM's server: several detectors, the rows that arrive, and detectors that change while it runs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anchorscope.errors import AnchorscopeError
+from anchorscope.serve.counts import Counts
+from anchorscope.serve.desk import Desk
+from anchorscope.serve.judge import Completed, LiveJudge, ReadAnswer, by_column
+from anchorscope.serve.plan import Column, plan_of
+from anchorscope.serve.responses import AnswerChoice, ApiRequest
+from anchorscope.serve.wire import RowBook
+
+log = logging.getLogger("vllm.anchorscope")
+LOOK = 5.0  # seconds between two looks at the detectors' files
+
+
+class LiveDesk(Desk):
+    """Judges answers of an engine that sends rows."""
+
+    ids = True
+
+    def __init__(
+        self,
+        judges: Mapping[str, LiveJudge],
+        paths: Mapping[str, str],
+        book: RowBook,
+        counts: Counts,
+        models: Sequence[str] = (),
+    ) -> None:
+        """`models`: the names of the model itself; an answer of another, such as an adapter, is not judged."""
+        super().__init__(counts)
+        self.judges, self.paths, self.book, self.models = dict(judges), dict(paths), book, models
+        self.columns: list[Column] = plan_of({name: judge.detector for name, judge in judges.items()}).columns
+        self.logprobs = any(judge.logprobs for judge in judges.values())
+        self._seen = {name: _changed(path) for name, path in self.paths.items()}
+        self._looked = time.monotonic()
+
+    def expect(self, request: str) -> None:
+        """Rows of this request are kept."""
+        self.book.expect(request)
+
+    def forget(self, request: str) -> None:
+        """They are no longer."""
+        self.book.forget(request)
+
+    async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
+        """The verdicts of all detectors: the first one's, with the others beside it."""
+        self._look()
+        told = [await self._one(judge, asked, request, index, choice) for judge in self.judges.values()]
+        return {**told[0], "others": told[1:]} if len(told) > 1 else told[0]
+
+    async def _one(
+        self, judge: LiveJudge, asked: ApiRequest, request: str, index: int, choice: AnswerChoice
+    ) -> dict[str, Any]:
+        def read() -> ReadAnswer:
+            if why := asked.why_not or self._why_not(asked, choice):
+                return ReadAnswer(why)
+            return judge.read(Completed(choice.prompt_ids, choice.ids, choice.logprobs, choice.text, choice.last_read))
+
+        async def rows(answer: ReadAnswer) -> dict[Column, Any] | None:
+            key = (index // asked.answers, index % asked.answers)
+            tokens = [choice.prompt_ids[-1], *choice.ids[: answer.tokens]]
+            found = await self.book.rows(request, key, len(choice.prompt_ids) - 1, tokens)
+            return by_column(self.columns, found)
+
+        return await self.told(judge, request, read, rows)
+
+    def _why_not(self, asked: ApiRequest, choice: AnswerChoice) -> str:
+        unknown = "" if choice.prompt_ids else "the tokens of its prompt are not known"
+        return asked.of_another(self.models) or choice.why_not or unknown
+
+    def _look(self) -> None:
+        """Load a detector again whose file has changed, if the worker computes the same for it."""
+        if time.monotonic() - self._looked < LOOK:
+            return
+        self._looked = time.monotonic()
+        for name, path in self.paths.items():
+            changed = _changed(path)
+            if changed == self._seen[name] or changed is None:
+                continue
+            self._seen[name] = changed
+            before = self.judges[name]
+            try:
+                new = LiveJudge.load(name, path, before.tokenizer)
+                same = _weights(name, new) == _weights(name, before)
+            except (AnchorscopeError, OSError) as error:
+                log.error("anchorscope: %s was not loaded again: %s", name, error)
+                continue
+            if same and before.promised:
+                self.judges[name] = new
+                log.info("anchorscope: %s was loaded again, version %s", name, new.version)
+            else:
+                log.error("anchorscope: %s has other weights; restart the server to use it", name)
+
+    def status(self) -> dict[str, Any]:
+        """Detectors, counts, and how rows arrive."""
+        book = self.book
+        return {
+            **self.about(self.judges),
+            "rows": {
+                "messages": book.messages,
+                "waiting": len(book.held),
+                "late": book.late,
+                "foreign": book.foreign,
+                "unexpected": book.unexpected,
+            },
+        }
+
+
+def _weights(name: str, judge: LiveJudge) -> tuple[object, ...]:
+    """All of a detector that a server must not change while it runs."""
+    detector = judge.detector
+    numbers = getattr(detector.fitted, "numbers", {}), getattr(detector.fitted, "bias", 0.0)
+    plan = plan_of({name: detector}).fingerprint if judge.states else ""
+    return plan, *numbers, detector.about, [tuple(answer) for answer in detector.known_answers]
+
+
+def _changed(path: str) -> int | None:
+    """When a detector was last written: its record is written last."""
+    try:
+        return Path(f"{path}.json").stat().st_mtime_ns
+    except OSError:
+        return None
