@@ -6,8 +6,9 @@
 Steps: `agreement` asks the same questions of the server and of `Detector.answer`, under chunked prefill, preemption,
 speculative decoding and in bfloat16; `cost` loads a server with and without verdicts in turns; `mixed` sends requests
 of every kind, some of them aborted, and counts verdicts that should not be; `refused` starts servers whose model is not
-the detector's; `failures` kills the engine and lets clients vanish; `client` uses the official client; `chat` serves
-`--chat`, fitted with a chat prompt; `proxy` puts the proxy before a plain server.
+the detector's; `failures` kills the engine and lets clients vanish; `reload` replaces a detector while its
+server runs; `client` uses the official client; `chat` serves `--chat`, fitted with a chat prompt; `proxy` puts the
+proxy before a plain server.
 """
 
 from __future__ import annotations
@@ -27,12 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
-import torch
 
 from anchorscope.cli.serve import MIDDLEWARE
 from anchorscope.detectors.session import Detector, JudgedAnswer
-from anchorscope.models.load import load_model
 from anchorscope.models.opened import open_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.questions.definition import PLAIN
@@ -40,13 +38,17 @@ from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.row import to_question
 from anchorscope.serve.config import ServeConfig
 from anchorscope.serve.wire import private_socket
-from anchorscope.study import ModelSpec, PromptSpec
+from anchorscope.study import PromptSpec
 from anchorscope.study.validation import build
+from helpers.changed_models import CHANGES, change_model
+from helpers.server_cost import in_turns
+from helpers.server_requests import any_request, completion, outcomes
 from helpers.steps import Check, Figures, Options
 from helpers.vllm_server import RefusedError, Reply, VllmServer, free_port, load
 from weights import unpacked
 
 check = Check(__doc__)
+TENTHS = 10
 EAGER = ("--enforce-eager",)
 SETTINGS: dict[str, tuple[str, ...]] = {
     "as it is": EAGER,
@@ -61,14 +63,6 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     ),
     "bfloat16": (*EAGER, "--dtype", "bfloat16"),
 }
-WORKLOADS: dict[str, dict[str, Any]] = {
-    "answers": {"max_tokens": 25, "stop": ["\n"]},
-    "16 tokens": {"max_tokens": 16, "ignore_eos": True},
-    "128 tokens": {"max_tokens": 128, "ignore_eos": True},
-}
-
-
-LONG = ("128 tokens", 32)
 
 
 def model_of(options: Options) -> Path:
@@ -100,11 +94,6 @@ def prompts_of(detector: Detector, options: Options, questions: Sequence[str]) -
     """As the detector's prompt puts them."""
     prompter = prompter_of(detector, options)
     return [prompter(question).text for question in questions]
-
-
-def completion(model: Path, prompt: Any, **fields: Any) -> dict[str, Any]:
-    """A request for a greedy answer."""
-    return {"model": str(model), "prompt": prompt, "temperature": 0, **WORKLOADS["answers"], **fields}
 
 
 @check.step("data", "models", "vllm_python")
@@ -203,62 +192,9 @@ def cost(options: Options, work: Path) -> Figures:
             VllmServer(python, model, work / "plain.log", flags=flags) as plain,
             VllmServer(python, model, work / "with.log", [options.detector], flags) as judged,
         ):
-            figures[mode] = _in_turns(options, model, prompts, {"without": plain, "with": judged})
+            figures[mode] = in_turns(options.rounds, model, prompts, {"without": plain, "with": judged})
             print(mode, figures[mode], flush=True)
     return figures
-
-
-def _in_turns(options: Options, model: Path, prompts: Sequence[str], servers: dict[str, VllmServer]) -> Figures:
-    draw = random.Random(0)
-    cells = [(name, at_once) for name in WORKLOADS for at_once in (1, 8, 32)]
-    measured: dict[tuple[str, int, str], list[tuple[float, float, list[float]]]] = {}
-    same: Counter[str] = Counter()
-    for turn in range(options.rounds + 1):  # the first warms up
-        for name, at_once in cells:
-            if (name, at_once) == LONG and turn % 2 == 0:  # it takes as long as all others: every second round
-                continue
-            chosen = [draw.choice(prompts) for _ in range(max(at_once, 4 if name == "answers" else 1))]
-            texts: dict[str, list[str]] = {}
-            for who in draw.sample(list(servers), 2):
-                server = servers[who]
-                asked = [completion(model, prompt, **WORKLOADS[name]) for prompt in chosen]
-                for data in asked:
-                    if name != "answers":
-                        data.pop("stop", None)
-                cpu, start = server.cpu(), time.perf_counter()
-                replies = asyncio.run(load(server.url, asked, at_once))
-                wall = time.perf_counter() - start
-                texts[who] = [reply.body["choices"][0]["text"] for reply in replies]
-                if turn:
-                    took = server.cpu() - cpu, wall, [reply.seconds for reply in replies]
-                    measured.setdefault((name, at_once, who), []).append(took)
-            same["answers"] += len(chosen)
-            same["identical"] += sum(a == b for a, b in zip(*texts.values(), strict=True))
-        print("round", turn, dict(same), flush=True)
-    figures: Figures = {"greedy answers": dict(same)}
-    pooled: list[float] = []
-    for name, at_once in cells:
-        own, bare = (measured[name, at_once, who] for who in ("with", "without"))
-        ratios = [a[0] / b[0] for a, b in zip(own, bare, strict=True) if b[0] > 0]
-        pooled += ratios
-        figures[f"{name}, {at_once} at once"] = {
-            "CPU time, ratio": _median(ratios),
-            "throughput, ratio": _median([b[1] / a[1] for a, b in zip(own, bare, strict=True)]),
-            "p50, ratio": _ratio_of(own, bare, 50),
-            "p95, ratio": _ratio_of(own, bare, 95),
-        }
-    return {**figures, "CPU time, ratio, all": _median(pooled)}
-
-
-def _median(values: Sequence[float]) -> list[float]:
-    """The median with its 95 % interval, by resampling."""
-    drawn = np.median(np.random.default_rng(0).choice(values, (2000, len(values))), axis=1)
-    return [round(float(value), 3) for value in (np.median(values), *np.quantile(drawn, (0.025, 0.975)))]
-
-
-def _ratio_of(own: Sequence[Any], bare: Sequence[Any], percentile: int) -> float:
-    sides = [np.percentile([second for turn in side for second in turn[2]], percentile) for side in (own, bare)]
-    return round(float(sides[0] / sides[1]), 3)
 
 
 @check.step("data", "models", "vllm_python")
@@ -266,79 +202,28 @@ def mixed(options: Options, work: Path) -> Figures:
     """Requests of every kind, a tenth of them aborted: requests that failed, passes that should not be, memory."""
     detector, model = Detector.load(options.detector), model_of(options)
     prompts = prompts_of(detector, options, questions_of(options, 2000))
-    draw = random.Random(1)
-    figures: Figures = {"requests": 0}
+    figures: Figures = {}
     counts: Counter[str] = Counter()
-    with VllmServer(options.vllm_python, model, work / "log", [options.detector], EAGER) as server:
-        memory = [server.megabytes()]
-        for _ in range(10):
-            asked = [_any_request(draw, model, prompts) for _ in range(options.requests // 10)]
-            replies = asyncio.run(load(server.url, asked, 32))
-            for data, reply in zip(asked, replies, strict=True):
-                counts.update(_outcomes(data, reply))
-            memory.append(server.megabytes())
-            print(dict(counts), [round(each) for each in memory], flush=True)
-        time.sleep(2)
-        status = httpx.get(f"{server.url}/anchorscope/status").json()
-        figures |= {"counts": dict(counts), "memory in MB": [round(each) for each in memory], "status": status["rows"]}
-        figures |= {"verdicts": status["verdicts"], "reasons": status["reasons"]}
-        figures["errors in the log"] = server.said().count("Traceback")
+    for who, detectors in (("with verdicts", [options.detector]), ("without", [])):
+        draw = random.Random(1)  # the same requests for both
+        with VllmServer(options.vllm_python, model, work / "log", detectors, EAGER) as server:
+            memory = [server.megabytes()]
+            for _ in range(TENTHS):
+                asked = [any_request(draw, model, prompts) for _ in range(options.requests // TENTHS)]
+                replies = asyncio.run(load(server.url, asked, 32))
+                if detectors:
+                    for data, reply in zip(asked, replies, strict=True):
+                        counts.update(outcomes(data, reply))
+                memory.append(server.megabytes())
+                print(who, dict(counts), [round(each) for each in memory], flush=True)
+            figures[f"memory in MB, {who}"] = [round(each) for each in memory]
+            if not detectors:
+                continue
+            time.sleep(2)
+            status = httpx.get(f"{server.url}/anchorscope/status").json()
+            figures |= {"counts": dict(counts), "status": status["rows"], "verdicts": status["verdicts"]}
+            figures |= {"reasons": status["reasons"], "errors in the log": server.said().count("Traceback")}
     return figures
-
-
-def _any_request(draw: random.Random, model: Path, prompts: Sequence[str]) -> dict[str, Any]:
-    """A request of some kind; `expect` says what must not happen."""
-    own = completion(model, draw.choice(prompts))
-    kind = draw.choices(list(KINDS), [weight for weight, _ in KINDS.values()])[0]
-    return {**own, **KINDS[kind][1](draw, prompts), "kind": kind}
-
-
-KINDS: dict[str, tuple[int, Any]] = {
-    "plain": (40, lambda draw, prompts: {}),
-    "streamed": (15, lambda draw, prompts: {"stream": True}),
-    "aborted": (10, lambda draw, prompts: {"stream": True, "max_tokens": 200, "stop": None, "ignore_eos": True,
-                                           "leave_after": draw.uniform(0.05, 1.0)}),
-    "several answers": (5, lambda draw, prompts: {"n": 3, "temperature": 1.0}),
-    "several prompts": (5, lambda draw, prompts: {"prompt": [draw.choice(prompts), draw.choice(prompts)]}),
-    "echo": (3, lambda draw, prompts: {"echo": True}),
-    "cut off": (4, lambda draw, prompts: {"max_tokens": 1}),
-    "another prompt": (4, lambda draw, prompts: {"prompt": "Once upon a time there was"}),
-    "several lines": (4, lambda draw, prompts: {"stop": None, "max_tokens": 30, "ignore_eos": True}),
-    "stop string": (3, lambda draw, prompts: {"stop": ["e"]}),
-    "off": (3, lambda draw, prompts: {"vllm_xargs": {"anchorscope": "off"}}),
-    "chat": (3, lambda draw, prompts: {"path": "/v1/chat/completions", "prompt": None, "stop": None,
-                                       "messages": [{"role": "user", "content": "Who wrote Emma?"}]}),
-    "wrong": (1, lambda draw, prompts: {"temperature": -3}),
-}  # fmt: skip
-NEVER = {"echo", "cut off", "another prompt", "several lines", "chat"}
-"""Kinds of which nothing can be said."""
-
-
-def _outcomes(data: dict[str, Any], reply: Reply) -> list[str]:
-    """What became of a request: what has to be counted."""
-    kind = data["kind"]
-    if kind == "aborted":
-        return ["aborted"]
-    if kind == "wrong":
-        return [f"wrong request: status {reply.status}"]
-    if reply.status != 200:
-        return [f"FAILED: {kind}, status {reply.status}"]
-    found = []
-    for choice in reply.body.get("choices", ()):
-        told = choice.get("anchorscope")
-        if kind == "off":
-            found.append("off" if told is None else "UNASKED VERDICT")
-        elif told is None:
-            found.append(f"SILENT: {kind}")
-        elif kind in NEVER and told["decision"] != "cannot say":
-            found.append(f"SILENT PASS: {kind}")
-        elif told["decision"] == "cannot say" and not told["reason"]:
-            found.append("NO REASON")
-        else:
-            found.append(told["decision"])
-        if choice.get("token_ids") or choice.get("logprobs"):
-            found.append("LEFT IN")
-    return found
 
 
 @check.step("data", "models", "vllm_python")
@@ -349,7 +234,7 @@ def refused(options: Options, work: Path) -> Figures:
     for name, change in CHANGES.items():
         folder = work / "changed"
         shutil.rmtree(folder, ignore_errors=True)
-        _changed(model, folder, change)
+        change_model(model, folder, change)
         dtypes = ("float32",) if name == "swapped layers" else ("float32", "bfloat16")
         for dtype in dtypes:
             precise = (*EAGER, "--dtype", dtype)
@@ -369,45 +254,6 @@ def _starts(server: VllmServer) -> str:
             return "STARTED"
     except RefusedError as error:
         return f"refused: {str(error)[-300:]}"
-
-
-def _noisy(weights: dict[str, torch.Tensor]) -> None:
-    """Every weight moved by a hundredth of its spread, as another revision might be."""
-    generator = torch.Generator().manual_seed(0)
-    for tensor in weights.values():
-        tensor += 0.02 * tensor.std() * torch.randn(tensor.shape, generator=generator)
-
-
-def _coarse(weights: dict[str, torch.Tensor]) -> None:
-    """Every weight of a layer rounded to four bits, in groups of 32."""
-    for name, tensor in weights.items():
-        if "layers" in name and tensor.dim() == 2:
-            groups = tensor.view(-1, 32)
-            step = groups.abs().amax(1, keepdim=True) / 7
-            groups.copy_((groups / step).round() * step)
-
-
-def _swapped(weights: dict[str, torch.Tensor]) -> None:
-    """Two layers in each other's place."""
-    for name in [name for name in weights if ".layers.10." in name]:
-        other = name.replace(".layers.10.", ".layers.11.")
-        weights[name], weights[other] = weights[other].clone(), weights[name].clone()
-
-
-CHANGES = {"another revision": _noisy, "4 bits": _coarse, "swapped layers": _swapped}
-
-
-def _changed(model: Path, folder: Path, change: Any) -> None:
-    """A copy of a model whose weights are changed."""
-    network = load_model(ModelSpec(id=str(model), dtype="float32")).network
-    weights = network.state_dict()
-    with torch.no_grad():
-        change(weights)
-        network.load_state_dict(weights)
-    network.save_pretrained(folder)
-    for file in model.glob("*"):
-        if file.suffix in (".json", ".txt", ".jinja") and not (folder / file.name).exists():
-            shutil.copy(file, folder)
 
 
 @check.step("data", "models", "vllm_python")
@@ -443,6 +289,26 @@ def failures(options: Options, work: Path) -> Figures:
                 for choice in reply.body.get("choices", ())
             ),
         }
+    return figures
+
+
+@check.step("data", "models", "vllm_python")
+def reload(options: Options, work: Path) -> Figures:
+    """A detector is replaced while its server runs: by itself at another base rate, then by one with other weights."""
+    model, path = model_of(options), work / "detector"
+    first = Detector.load(options.detector)
+    first.save(path)
+    asked = completion(model, prompts_of(first, options, questions_of(options, 2))[0])
+    figures: Figures = {}
+    with VllmServer(options.vllm_python, model, work / "log", [path], EAGER) as server:
+        replaced = {"at the start": first, "at another base rate": first.at(0.5), "with other weights": None}
+        for name, other in replaced.items():
+            (other or Detector.load(options.confidence)).save(path)
+            time.sleep(6)  # the server looks at the files every five seconds
+            told = [httpx.post(f"{server.url}/v1/completions", json=asked, timeout=60).json() for _ in range(2)][-1]
+            told = told["choices"][0]["anchorscope"]
+            figures[name] = {key: told[key] for key in ("decision", "base_rate", "detector", "version")}
+        figures["the log"] = server.told()
     return figures
 
 

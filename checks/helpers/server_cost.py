@@ -1,0 +1,73 @@
+"""Two servers loaded in turns: CPU time, throughput and latency of one over those of the other."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from helpers.server_requests import WORKLOADS, completion
+from helpers.steps import Figures
+from helpers.vllm_server import VllmServer, load
+
+LONG = ("128 tokens", 32)
+
+
+def in_turns(rounds: int, model: Path, prompts: Sequence[str], servers: Mapping[str, VllmServer]) -> Figures:
+    """Send each workload to both servers, in an order drawn anew, so many rounds."""
+    draw = random.Random(0)
+    cells = [(name, at_once) for name in WORKLOADS for at_once in (1, 8, 32)]
+    measured: dict[tuple[str, int, str], list[tuple[float, float, list[float]]]] = {}
+    same: Counter[str] = Counter()
+    for turn in range(rounds + 1):  # the first warms up
+        for name, at_once in cells:
+            if (name, at_once) == LONG and turn % 2 == 0:  # it takes as long as all others: every second round
+                continue
+            chosen = [draw.choice(prompts) for _ in range(max(at_once, 4 if name == "answers" else 1))]
+            texts: dict[str, list[str]] = {}
+            for who in draw.sample(list(servers), 2):
+                server = servers[who]
+                asked = [completion(model, prompt, **WORKLOADS[name]) for prompt in chosen]
+                for data in asked:
+                    if name != "answers":
+                        data.pop("stop", None)
+                cpu, start = server.cpu(), time.perf_counter()
+                replies = asyncio.run(load(server.url, asked, at_once))
+                wall = time.perf_counter() - start
+                texts[who] = [reply.body["choices"][0]["text"] for reply in replies]
+                if turn:
+                    took = server.cpu() - cpu, wall, [reply.seconds for reply in replies]
+                    measured.setdefault((name, at_once, who), []).append(took)
+            same["answers"] += len(chosen)
+            same["identical"] += sum(a == b for a, b in zip(*texts.values(), strict=True))
+        print("round", turn, dict(same), flush=True)
+    figures: Figures = {"greedy answers": dict(same)}
+    pooled: list[float] = []
+    for name, at_once in cells:
+        own, bare = (measured[name, at_once, who] for who in ("with", "without"))
+        ratios = [a[0] / b[0] for a, b in zip(own, bare, strict=True) if b[0] > 0]
+        pooled += ratios
+        figures[f"{name}, {at_once} at once"] = {
+            "CPU time, ratio": _median(ratios),
+            "throughput, ratio": _median([b[1] / a[1] for a, b in zip(own, bare, strict=True)]),
+            "p50, ratio": _ratio_of(own, bare, 50),
+            "p95, ratio": _ratio_of(own, bare, 95),
+        }
+    return {**figures, "CPU time, ratio, all": _median(pooled)}
+
+
+def _median(values: Sequence[float]) -> list[float]:
+    """The median with its 95 % interval, by resampling."""
+    drawn = np.median(np.random.default_rng(0).choice(values, (2000, len(values))), axis=1)
+    return [round(float(value), 3) for value in (np.median(values), *np.quantile(drawn, (0.025, 0.975)))]
+
+
+def _ratio_of(own: Sequence[Any], bare: Sequence[Any], percentile: int) -> float:
+    sides = [np.percentile([second for turn in side for second in turn[2]], percentile) for side in (own, bare)]
+    return round(float(sides[0] / sides[1]), 3)
