@@ -203,26 +203,25 @@ def mixed(options: Options, work: Path) -> Figures:
     detector, model = Detector.load(options.detector), model_of(options)
     prompts = prompts_of(detector, options, questions_of(options, 2000))
     figures: Figures = {}
-    counts: Counter[str] = Counter()
     for who, detectors in (("with verdicts", [options.detector]), ("without", [])):
-        draw = random.Random(1)  # the same requests for both
+        draw, counts = random.Random(1), Counter[str]()  # the same requests for both
         with VllmServer(options.vllm_python, model, work / "log", detectors, EAGER) as server:
             memory = [server.megabytes()]
             for _ in range(TENTHS):
                 asked = [any_request(draw, model, prompts) for _ in range(options.requests // TENTHS)]
                 replies = asyncio.run(load(server.url, asked, 32))
-                if detectors:
-                    for data, reply in zip(asked, replies, strict=True):
-                        counts.update(outcomes(data, reply))
+                for data, reply in zip(asked, replies, strict=True):
+                    told = outcomes(data, reply)
+                    counts.update(told if detectors else [each for each in told if each.startswith("FAILED")])
                 memory.append(server.megabytes())
                 print(who, dict(counts), [round(each) for each in memory], flush=True)
-            figures[f"memory in MB, {who}"] = [round(each) for each in memory]
+            figures[who] = {"memory in MB": [round(each) for each in memory], "counts": dict(counts)}
             if not detectors:
                 continue
             time.sleep(2)
             status = httpx.get(f"{server.url}/anchorscope/status").json()
-            figures |= {"counts": dict(counts), "status": status["rows"], "verdicts": status["verdicts"]}
-            figures |= {"reasons": status["reasons"], "errors in the log": server.said().count("Traceback")}
+            kept = {name: status[name] for name in ("rows", "verdicts", "reasons")}
+            figures[who] |= {**kept, "errors in the log": server.said().count("Traceback")}
     return figures
 
 

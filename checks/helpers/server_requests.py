@@ -57,7 +57,7 @@ def outcomes(data: dict[str, Any], reply: Reply) -> list[str]:
     if kind == "wrong":
         return [f"wrong request: status {reply.status}"]
     if reply.status != 200:
-        return [f"FAILED: {kind}, status {reply.status}"]
+        return [f"FAILED: {kind}, status {reply.status}, {reply.body.get('error', '')}"]
     found = []
     for choice in reply.body.get("choices", ()):
         told = choice.get("anchorscope")

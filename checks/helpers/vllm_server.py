@@ -180,8 +180,8 @@ async def ask(
         response = await asyncio.wait_for(client.post(path, json=dict(data)), leave_after)
         body = response.json() if response.headers.get("content-type", "").startswith("application/json") else {}
         return Reply(response.status_code, time.perf_counter() - start, body, response.headers)
-    except (TimeoutError, httpx.HTTPError):
-        return Reply(0, time.perf_counter() - start, {}, {})
+    except (TimeoutError, httpx.HTTPError) as error:
+        return Reply(0, time.perf_counter() - start, {"error": f"{type(error).__name__}: {error}"}, {})
 
 
 async def _streamed(client: httpx.AsyncClient, data: Mapping[str, Any], path: str, start: float) -> Reply:
