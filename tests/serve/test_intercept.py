@@ -223,7 +223,7 @@ def test_requests_that_are_not_understood_go_through_untouched(stand, body):
     assert b"x-anchorscope" not in headers
 
 
-@pytest.mark.parametrize("reply", [b"not json", b"[]", b'{"choices": 3}', b'{"choices": [{"index": "x"}]}'])
+@pytest.mark.parametrize("reply", [b"null", b"not json", b"[]", b'{"choices": 3}', b'{"choices": [{"index": "x"}]}'])
 def test_responses_that_are_not_understood_go_through_and_are_no_pass(stand, reply):
     stand.server.reply = reply
     status, headers, body = stand.client.post(stand.asked())

@@ -124,14 +124,14 @@ class _Exchange:
         assert self.start is not None
         body, decision = self.pending, "cannot say"
         try:
-            made = json.loads(body)
+            made = json.loads(body) or {}  # vLLM writes null for a client that left
             for choice in made.get("choices", ()):
                 state = self.choices.setdefault(choice.get("index", 0), AnswerChoice())
                 self.asked.take(made, choice, state, self.desk.logprobs)
                 choice[FIELD] = await self.desk.verdict(self.asked, self.request, choice.get("index", 0), state)
             self._tidy(made)
             decision = worst([choice[FIELD]["decision"] for choice in made.get("choices", ())])
-            body = as_json(made)
+            body = as_json(made) if made else body
         except Exception:
             log.exception("anchorscope: a response could not be read")
         headers = [(name, value) for name, value in self.start["headers"] if name.lower() != b"content-length"]
