@@ -203,12 +203,15 @@ def mixed(options: Options, work: Path) -> Figures:
     detector, model = Detector.load(options.detector), model_of(options)
     prompts = prompts_of(detector, options, questions_of(options, 2000))
     figures: Figures = {}
-    for who, detectors in (("with verdicts", [options.detector]), ("without", [])):
+    for who, detectors, requests in (
+        ("with verdicts", [options.detector], options.requests),
+        ("without", [], options.requests_without),
+    ):
         draw, counts = random.Random(1), Counter[str]()  # the same requests for both
         with VllmServer(options.vllm_python, model, work / "log", detectors, EAGER) as server:
             memory = [server.megabytes()]
             for _ in range(TENTHS):
-                asked = [any_request(draw, model, prompts) for _ in range(options.requests // TENTHS)]
+                asked = [any_request(draw, model, prompts) for _ in range(requests // TENTHS)]
                 replies = asyncio.run(load(server.url, asked, 32))
                 for data, reply in zip(asked, replies, strict=True):
                     told = outcomes(data, reply)
@@ -350,6 +353,7 @@ check.option("--confidence", "Serve this one, of log-probabilities alone, by the
 check.option("--chat", "Serve this one, fitted with a chat prompt", metavar="PATH", type=Path)
 check.option("--questions", "Ask this many questions", 1_000)
 check.option("--requests", "Send this many mixed requests", 10_000)
+check.option("--requests-without", "Send this many of them to a plain server, to compare its memory", 5_000)
 check.option("--settings", "Compare in these settings, such as bfloat16 (all)", "")
 check.option("--modes", "Measure the cost in these modes", "eager,compiled")
 check.option("--rounds", "Measure the cost this often", 8)

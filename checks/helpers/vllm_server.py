@@ -204,7 +204,8 @@ async def load(
 ) -> list[Reply]:
     """Requests, so many at a time; the replies in the order of the requests."""
     gate = asyncio.Semaphore(at_once)
-    limits = httpx.Limits(max_connections=at_once)
+    # No connection is used twice: a server closes idle ones after some seconds, and one that a client left is not clean
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     async with httpx.AsyncClient(base_url=url, timeout=timeout, limits=limits) as client:
 
         async def one(data: Mapping[str, Any]) -> Reply:
