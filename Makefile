@@ -6,6 +6,8 @@ MODELS ?=
 # RUN: a run directory; BEFORE: an older checkout to compare with
 RUN ?=
 BEFORE ?=
+# SINCE: an older commit to compare the pages with
+SINCE ?=
 # VLLM_PYTHON: a Python with vLLM and anchorscope (pip install torch, vllm, then -e . --no-deps)
 VLLM_PYTHON ?=
 # PEERS_PYTHON: a Python with torch, transformer-lens==4.3.* and nnsight==0.8.*
@@ -15,6 +17,7 @@ FLAG_DATA = --data
 FLAG_MODELS = --models
 FLAG_RUN = --run
 FLAG_BEFORE = --before
+FLAG_SINCE = --since
 FLAG_VLLM_PYTHON = --vllm-python
 FLAG_PEERS_PYTHON = --peers-python
 
@@ -104,7 +107,7 @@ verify-detectors:
 	$(if $(RUN),$(call measure,detector_in_use,RUN))
 
 # --- what users see
-.PHONY: verify-report verify-search verify-commands verify-trial verify-demo verify-library
+.PHONY: verify-report verify-search verify-commands verify-trial verify-demo verify-library verify-plain
 
 # in a real browser ($CHROMIUM or /usr/bin/chromium, Node 20)
 verify-report:
@@ -124,6 +127,10 @@ verify-demo:
 
 verify-library:
 	$(call measure,library_page,DATA MODELS)
+
+# words, colons and semicolons of the pages; with SINCE=COMMIT also as they were then
+verify-plain:
+	$(call measure,plain_words,,SINCE)
 
 # --- speed and scale: leave the machine alone meanwhile
 .PHONY: verify-ray verify-cost verify-speed verify-bytes verify-prompts verify-saliency verify-house verify-accelerators
