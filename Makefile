@@ -183,6 +183,7 @@ bench:
 # the documentation site, into site/; any warning is an error. Needs the extra docs
 docs:
 	$(PYTHON) docs/tools/pipeline.py
+	$(PYTHON) docs/tools/drawings.py
 	$(PYTHON) docs/tools/generate.py
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 

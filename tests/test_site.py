@@ -48,6 +48,22 @@ def test_the_drawing_has_every_stage_inside_the_picture():
         assert float(y) + float(h) <= height
 
 
+def test_the_drawings_are_what_their_script_draws():
+    drawings = tool("drawings")
+    for name, draw in drawings.DRAWINGS.items():
+        drawn = draw()
+        shown = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert shown == drawn, "run: python docs/tools/drawings.py"
+        root = ElementTree.fromstring(drawn)
+        _, _, width, height = map(float, root.attrib["viewBox"].split())
+        for box in root.iter("{http://www.w3.org/2000/svg}rect"):
+            x, y, w, h = (float(box.attrib[side]) for side in ("x", "y", "width", "height"))
+            assert x >= 0
+            assert y >= 0
+            assert x + w <= width
+            assert y + h <= height
+
+
 def named(nav: object) -> list[str]:
     if isinstance(nav, str):
         return [nav]

@@ -191,7 +191,7 @@ def rooms() -> str:
 
 MADE = (
     stages, folders, columns, tables, pathways, charts, claims, detectors, verdict, set_definition, rooms, found.found,
-    found.ledger, found.within, found.knockouts, found.compare,
+    found.ledger, found.within, found.knockouts, found.compare, found.two_kinds,
 )  # fmt: skip
 BLOCKS: dict[str, Callable[..., str]] = {each.__name__: each for each in MADE}
 """By the name that pages have for them."""

@@ -95,6 +95,16 @@ def _nothing_added(verdicts: Sequence[ClaimVerdict]) -> list[str]:
     ]
 
 
+def two_kinds(folder: str) -> str:
+    """What the ledger of a study says of two kinds of answers."""
+    verdicts = read_ledger(ROOT / folder)
+    shifts, saliency = (claimed(verdicts, name) for name in ("two_groups", "two_groups_saliency"))
+    return (
+        f"That the shifts under the knockout form two groups far apart holds in {shifts}. That saliency, the attention "
+        f"weighted by its gradient, forms two such groups holds in {saliency}."
+    )
+
+
 def ledger(folder: str) -> str:
     """The ledger: a row for each claim, a column for each model and set."""
     verdicts = [verdict for verdict in read_ledger(ROOT / folder) if verdict.dataset != "all"]
