@@ -3,7 +3,7 @@
     python -I checks/installed.py
 
 The check imports every module, which finds a requirement that the wheel does not name (packages of an extra may be
-absent). Then it runs three commands in an empty folder, which need the files that come with the package. The last line
+absent). Then it runs four commands in an empty folder, which need the files that come with the package. The last line
 is one JSON object.
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 
 import anchorscope
 
-COMMANDS = (["--help"], ["studies"], ["validate", "llama-3.2"])
+COMMANDS = (["--help"], ["studies"], ["validate", "llama-3.2"], ["demo"])
 
 
 def of_extras() -> set[str]:

@@ -37,6 +37,14 @@ def test_from_nothing_to_the_questions_of_a_run(cli: Cli, tmp_path: Path):
     assert re.search(r"questions/nq +questions .* partial", cli("status", "runs/s").stdout)
 
 
+def test_the_tutorial_is_a_study_by_name(cli: Cli, tmp_path: Path):
+    write_jsonl(tmp_path / "triviaqa.jsonl", plain_rows(30))
+    done = cli("run", "tutorial", "--until", "questions", "--data", ".")
+    assert done.returncode == 0, done.stderr
+    assert "triviaqa: 30 of 30 questions" in done.stdout
+    assert cli("status", "runs/tutorial").returncode == 0
+
+
 def test_init_writes_a_file_that_is_valid(cli: Cli, tmp_path: Path):
     assert cli("init", "my study.yaml", "-m", "org/model", "-d", "popqa").returncode == 0
     done = cli("validate", "my study.yaml")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,12 +84,22 @@ def test_the_packaged_studies_are_valid_and_are_the_published_ones():
         "llama-3.2": ["meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B"],
         "qwen3": ["Qwen/Qwen3-8B", "Qwen/Qwen3-32B"],
         "small-models": ["HuggingFaceTB/SmolLM2-135M-Instruct", "google/gemma-3-270m"],
+        "tutorial": ["HuggingFaceTB/SmolLM2-135M-Instruct"],
     }
-    for one in found.values():
+    for one in (found["llama-3.2"], found["qwen3"], found["small-models"]):
         assert [d.set for d in one.datasets] == ["popqa", "triviaqa", "hotpotqa", "nq"]
     for model in found["qwen3"].models:
         assert (model.dtype, model.device_map) == ("bfloat16", "auto")
         assert found["qwen3"].prompt_for(model).chat_kwargs == {"enable_thinking": False}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_the_packaged_tutorial_is_the_study_that_pages_show(page: str):
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```yaml file=tutorial\.yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    packaged = load_study("tutorial")
+    assert packaged.fingerprint() == validate(Study, parse_yaml(shown, Path("tutorial.yaml"))).fingerprint()
+    assert packaged.name == "tutorial"  # a run of the file is resumed by the name, and the other way round
 
 
 def test_a_commented_file_reads_back_as_the_same_study():

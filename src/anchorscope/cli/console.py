@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from anchorscope.study import Study
 
 INTERRUPTED = 130
+SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"  # one to begin with
 
 # what is piped to a file is not wrapped
 _WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anchorscope.cli.console import (
+    SMALL_MODEL,
     DataOption,
     RunsOption,
     StudyArgument,
@@ -30,7 +31,13 @@ if TYPE_CHECKING:
     from anchorscope.study import Study
 
 ModelOption = Annotated[
-    str, typer.Option("--model", "-m", metavar="MODEL", help="A hub id, a folder, or a .gguf file.")
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="Measure MODEL: a hub id, a folder or a .gguf file (default: none, an example is drawn).",
+    ),
 ]
 LogOption = Annotated[
     Path | None,
@@ -221,7 +228,8 @@ def _shown(number: Number | None, digits: int = 0) -> str:
 
 
 def demo(
-    model: ModelOption,
+    context: typer.Context,
+    model: ModelOption = None,
     runs: RunsOption = Path("runs"),
     data: DataOption = None,
     dtype: Annotated[
@@ -229,7 +237,10 @@ def demo(
     ] = "auto",
     questions: Annotated[int, typer.Option("--questions", min=50, help="Questions of each set.")] = 200,
 ) -> None:
-    """Make a first chart of one model from a few hundred questions, in minutes."""
+    """Draw an example chart in seconds, or with --model a first chart of a model of your own in minutes."""
+    if model is None:
+        _draw_example(context, runs / "demo-example")
+        return
     from anchorscope.run.demo import MIXED, demo_sets, demo_study, outlook, words
     from anchorscope.run.preflight import preflight
     from anchorscope.study import ModelSpec
@@ -248,6 +259,36 @@ def demo(
         raise StoreError("nothing was traced", "Ask more --questions.")
     out.print()
     out.print(words(sum(row.correct for row in traced), len(traced)))
+
+
+def _draw_example(context: typer.Context, folder: Path) -> None:
+    """Draw the example, and say where it is and how to go on from it."""
+    needs_model = [name for name in ("data", "dtype", "questions") if _is_given(context, name)]
+    if needs_model:
+        options = ", ".join(f"--{name}" for name in needs_model)
+        raise typer.BadParameter(
+            f"has no effect on the example. Give a model too: -m {SMALL_MODEL}", param_hint=options
+        )
+    with progress("drawing", None):
+        from anchorscope.report.example import HEADING, WORDS, write_example
+
+        picture, description = write_example(folder)
+    out.print(f"{HEADING}.")
+    out.print(WORDS)
+    out.print()
+    for label, path in (("The chart", picture), ("Its description", description)):
+        out.print(f"{label + ':':<17} {clean(path)}", soft_wrap=True)
+    out.print()
+    out.print("Make a first chart of your own model, in minutes:", style="dim")
+    out.print(f"  anchorscope demo -m {SMALL_MODEL}")
+    out.print("Carry out the tutorial's study, which also leads to a report and a detector:", style="dim")
+    out.print("  anchorscope run tutorial")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option was given on the command line or in the environment."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
 
 
 COMMANDS = (run, demo, models)

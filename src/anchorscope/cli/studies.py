@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorscope.cli.console import DataOption, StudyArgument, clean, load, out, progress, table_of
+from anchorscope.cli.console import SMALL_MODEL, DataOption, StudyArgument, clean, load, out, progress, table_of
 from anchorscope.errors import AnchorscopeError, StudyError, printable
 
 if TYPE_CHECKING:
     from anchorscope.questions.question_set import QuestionSet
     from anchorscope.study import ModelSpec
-
-_SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 
 def init(
@@ -46,7 +44,7 @@ def init(
         raise StudyError(f"{file} exists already", "Choose another name, or give --force.")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("._-") or "study"
     datasets = [os.path.relpath(d, file.parent) if d.endswith((".yaml", ".yml")) else d for d in dataset or PUBLISHED]
-    models = [os.path.relpath(m, file.parent) if m and Path(m).exists() else m for m in model or [_SMALL_MODEL]]
+    models = [os.path.relpath(m, file.parent) if m and Path(m).exists() else m for m in model or [SMALL_MODEL]]
     study = new_study(name, models, datasets, sample, data, file.parent)
     try:
         file.write_text(commented(study), encoding="utf-8")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from anchorscope.errors import ProbeError
 from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average
@@ -96,6 +95,8 @@ def within_auroc(labels: ArrayLike, scores: ArrayLike, strata: ArrayLike) -> flo
 
     With the relation as stratum, knowing which relations a model is good at earns nothing.
     """
+    from scipy.stats import rankdata  # two seconds that drawing charts need not wait for
+
     right, score, stratum = np.asarray(labels).astype(bool), np.asarray(scores), np.asarray(strata)
     if not right.shape == score.shape == stratum.shape:
         raise ProbeError(f"labels {right.shape}, scores {score.shape} and strata {stratum.shape} differ in shape")

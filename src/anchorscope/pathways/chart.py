@@ -78,6 +78,8 @@ class Chart:
     """The part of the report that it stands in."""
     row_height: float = 1.75
     """Inches, of one panel with what stands above and below it."""
+    heading: str = ""
+    """A sentence above all panels, which its caption and its descriptions begin with; empty for the charts of runs."""
 
     @property
     def keys(self) -> set[Key]:
@@ -88,4 +90,9 @@ class Chart:
     def words(self, rows: Sequence[Row]) -> str:
         """The caption with the words of those rows that are drawn, by their letters."""
         told = [f"({LETTERS[place]}) {row.caption}" for place, row in enumerate(rows) if row.caption]
-        return " ".join([self.caption, *told])
+        return " ".join([*self.headed, self.caption, *told])
+
+    @property
+    def headed(self) -> list[str]:
+        """The sentence that any text about it begins with, if it has one."""
+        return [f"{self.heading}."] if self.heading else []

@@ -22,7 +22,7 @@ from anchorscope.report.draw.ledger import draw_ledger
 from anchorscope.report.draw.lines import draw_chart, draw_on, drawn_rows, figure_under, rows_with_numbers, style
 from anchorscope.report.text.caption import caption_of
 from anchorscope.report.text.describe import alt_text, page
-from anchorscope.report.text.panels import panels_of
+from anchorscope.report.text.panels import DescribedPanel, panels_of
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
 
@@ -78,21 +78,25 @@ def figure_of(
     name: str, rows: Iterable[Statistic], models: Sequence[str], datasets: Sequence[str], point: ReadPoint
 ) -> Figure:
     """One chart as a figure."""
-    chart = _chart(name)
-    numbers = collect(rows, chart.keys, models, datasets, point)
-    with style():
-        return draw_chart(chart, numbers, models, datasets, {model: _layers(numbers, model) for model in models})
+    return figure_with_panels(_chart(name), rows, models, datasets, point)[0]
 
 
 def described(store: Store, point: ReadPoint, name: str = "delta_p", alt: bool = False) -> str:
     """One chart of a run in words: a page of Markdown, with what the ledger says; or the alt text of its files."""
     chart = _chart(name)
     models, datasets = [m.name for m in store.study.models], [d.name for d in store.study.datasets]
-    numbers = collect(read_pathways(store, point), chart.keys, models, datasets, point)
+    _, panels = figure_with_panels(chart, read_pathways(store, point), models, datasets, point)
+    return alt_text(chart, panels) if alt else page(chart, panels, point, kept_ledger(store.root))
+
+
+def figure_with_panels(
+    chart: Chart, rows: Iterable[Statistic], models: Sequence[str], datasets: Sequence[str], point: ReadPoint
+) -> tuple[Figure, list[DescribedPanel]]:
+    """One chart as a figure, and its panels for descriptions."""
+    numbers = collect(rows, chart.keys, models, datasets, point)
     with style():
         figure = draw_chart(chart, numbers, models, datasets, {model: _layers(numbers, model) for model in models})
-        panels = panels_of(chart, numbers, models, datasets, figure)
-        return alt_text(chart, panels) if alt else page(chart, panels, point, kept_ledger(store.root))
+        return figure, panels_of(chart, numbers, models, datasets, figure)
 
 
 def panel_on(

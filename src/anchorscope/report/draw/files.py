@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
@@ -27,10 +27,12 @@ def write_contents(folder: Path, name: str, contents: Mapping[str, bytes]) -> li
     return paths
 
 
-def saved_as(figure: Figure, description: str = "") -> dict[str, bytes]:
-    """The figure in every format; each carries the description, for readers who do not see the picture."""
+def saved_as(figure: Figure, description: str = "", only: Collection[str] | None = None) -> dict[str, bytes]:
+    """The figure in every format, or `only` in some; each carries the description, for who does not see the picture."""
     contents = {}
     for suffix, metadata in FORMATS.items():
+        if only is not None and suffix not in only:
+            continue
         stream = io.BytesIO()
         entry = {DESCRIBED[suffix]: description} if description and suffix in DESCRIBED else {}
         figure.savefig(stream, format=suffix, dpi=DPI, metadata={**metadata, **entry})

@@ -141,8 +141,8 @@ def draw_chart(
     columns = math.ceil(len(models) / blocks)  # four models: two and two, not three and one
     width = WIDTHS.get(columns, WIDTH)
     figure = ShownFigure(figsize=(width, 3), dpi=DPI, layout="constrained")
-    legend_height = _legend(figure, chart, numbers, models, datasets)
-    figure.set_size_inches(width, blocks * (chart.row_height * len(rows) + 0.2) + legend_height)
+    around = _legend(figure, chart, numbers, models, datasets) + _heading(figure, chart)
+    figure.set_size_inches(width, blocks * (chart.row_height * len(rows) + 0.2) + around)
     look = looks(datasets)
     panels = list(_panels(figure, rows, models, columns, blocks))
     for panel in panels:
@@ -335,6 +335,15 @@ def _above(axes: Axes, x: float, points: float, words: str, **look: Any) -> Text
     """Words that stand `points` above a panel."""
     above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
     return axes.annotate(words, (x, 1), xytext=(0, points), **above, **look)
+
+
+def _heading(figure: Figure, chart: Chart) -> float:
+    """The chart's heading above all panels, if it has one. Returns its height in inches."""
+    if not chart.heading:
+        return 0.0
+    lines = textwrap.wrap(chart.heading, int(figure.get_figwidth() * CHARACTERS))
+    figure.suptitle("\n".join(lines), fontsize=10)
+    return 0.2 * len(lines)
 
 
 def _legend(

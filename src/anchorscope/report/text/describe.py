@@ -58,7 +58,7 @@ def alt_text(chart: Chart, panels: Sequence[DescribedPanel]) -> str:
         for row in rows
         for curve in row.curves
     )
-    head = (
+    head = " ".join([*chart.headed, ""]) + (
         f"Line chart of {labels} by layer, {counted(len(panels), 'panel')}: {_named(_models(panels))}. "
         f"Lines for {_named([line.dataset for line in panels[0].bundles[0]])}: {listed(strokes)}; "
         "bands are 95 % intervals."
@@ -118,11 +118,20 @@ def page(
     chart: Chart, panels: Sequence[DescribedPanel], point: ReadPoint, verdicts: Sequence[ClaimVerdict] | None = None
 ) -> str:
     """The chart as a page of Markdown. `verdicts`: those of the ledger; None if it was not made."""
+    return (
+        picture_in_words(chart, panels, point)
+        + "\n"
+        + "\n\n".join(["## What the ledger says", *ledger(verdicts)])
+        + "\n"
+    )
+
+
+def picture_in_words(chart: Chart, panels: Sequence[DescribedPanel], point: ReadPoint) -> str:
+    """The same page without the ledger."""
     parts = [f"# The chart {chart.name} in words", *_overview(chart, panels, point), *_axes(panels)]
     for panel in panels:
         parts += [f"## Panel {panel.title}", *_panel(panel)]
     parts += _between(panels)
-    parts += ["## What the ledger says", *ledger(verdicts)]
     return "\n\n".join(parts) + "\n"
 
 
