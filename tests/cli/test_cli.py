@@ -77,7 +77,7 @@ def test_what_a_user_can_get_wrong_is_said_without_a_traceback(cli: Cli, tmp_pat
     assert_mendable(cli("validate", "p.yaml"), "p.yaml:4: datasets[0]: there is no file no.jsonl")
     (tmp_path / "d.jsonl").write_text('{"question": "q", "answers": ["a"]}\n{"question": \n')
     assert_mendable(cli("run", "s.yaml", "--until", "questions"), "d.jsonl:2: not JSON")
-    assert_mendable(cli("sets", ""), "its name is empty")
+    assert_mendable(cli("sets", ""), "the name of the question set is empty")
     assert_mendable(cli("validate", "x" * 300), "File name too long")
     (tmp_path / "big.yaml").write_text(f"name: b\nmodels: [a/b]\ndatasets: [nq]\nseed: {'9' * 4000}\n")
     assert_mendable(cli("validate", "big.yaml"), "seed")
@@ -138,7 +138,7 @@ def test_ctrl_c_says_that_nothing_is_lost(tmp_path: Path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "Stopped. What was finished is kept" in errors
+    assert "Stopped. Finished work is kept" in errors
     assert "Traceback" not in errors
 
 

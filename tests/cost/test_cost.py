@@ -236,7 +236,7 @@ def test_a_dry_run_prices_a_machine_that_is_not_here(cli: Cli, tmp_path: Path):
     assert done.returncode == 0, done.stderr
     assert "time on h100" in done.stdout
     assert "GPU hours" in done.stdout
-    assert "never measured" in done.stdout
+    assert "nothing was measured" in done.stdout
     for wrong in (("--on", "h100"), ("--dry-run", "--on", "b200")):
         refused = cli("run", "s.yaml", *wrong)
         assert refused.returncode == 2

@@ -106,5 +106,5 @@ def test_a_template_that_asks_for_the_day_is_told_the_studys():
     assert said["2024-07-26"].startswith("Today is 26 Jul 2024.")
     given = PromptSpec(style="chat", shots=0, chat_kwargs={"date_string": "doomsday"})
     assert Prompter(tokenizer, given, wants_bos=False)("Who?").text.startswith("Today is doomsday.")
-    with pytest.raises(StudyError, match="there is no such day"):
+    with pytest.raises(StudyError, match="not a date of the calendar"):
         PromptSpec(style="chat", date="2026-02-30")

@@ -218,7 +218,7 @@ def test_the_plan_of_batches_changes_nothing_but_rounding(done, monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"map": {"conditions": ["control_question"]}}, "conditions begins with knockout"),
+        ({"map": {"conditions": ["control_question"]}}, "conditions must begin with knockout"),
         ({"map": {"conditions": ["knockout", "matched_random"]}, "spans": {"controls": ["control_question"]}},
          "no control_random"),
         ({"map": {"width": 0}}, "greater than or equal to 1"),

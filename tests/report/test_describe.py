@@ -578,7 +578,7 @@ def test_the_command_prints_the_page_or_the_alt_text(cli: Cli, run: Path):
 def test_what_the_command_cannot_describe_is_said(cli: Cli, run: Path):
     assert_mendable(cli("describe", str(run), "--chart", "delta"), "there is no chart 'delta'")
     assert_mendable(cli("describe", str(run), "--chart", "auroc"), "nothing to draw")
-    assert_mendable(cli("describe", str(run), "--at", "mlp-final"), "nothing was read at 'mlp-final'")
+    assert_mendable(cli("describe", str(run), "--at", "mlp-final"), "this run has no read point 'mlp-final'")
 
 
 # --- small words

@@ -15,5 +15,5 @@ def test_names_stand_for_things_and_a_mistyped_one_is_answered():
     with pytest.raises(StudyError, match="there is no colour 'gren'") as raised:
         colours["gren"]
     assert raised.value.hint == "did you mean 'green'?"
-    with pytest.raises(StudyError, match="already is a colour 'green'"):
+    with pytest.raises(StudyError, match="a colour 'green' exists already"):
         colours.register("green")(4)

@@ -52,7 +52,7 @@ def test_shorthands_give_names():
         ("name: s\nmodels: [a/b]\ndatasets: [nq]\nprompt: {shots: '4'}\n", "should be a valid integer, not '4'"),
         ("name: s\nmodels: [a/b]\ndatasets: [nq]\nprompt: {question: 'Q:'}\n", "{question} exactly once"),
         ("name: s\nmodels: [a/b]\ndatasets: [nq]\nprompt: {system: hi}\n", "belong to style: chat"),
-        ("name: s\nmodels: [a/b]\ndatasets: [nq]\nanswers: {source: file}\n", "go together"),
+        ("name: s\nmodels: [a/b]\ndatasets: [nq]\nanswers: {source: file}\n", "belong together"),
         ("name: s\nmodels: [a/b]\ndatasets: [{set: nq, columns: source}]\n", "there is no path"),
         ("name: s\nmodels: [a/b]\ndatasets: [{set: nq, sample: 0}]\n", "greater than or equal to 1"),
         ("- a list\n", "not a mapping"),

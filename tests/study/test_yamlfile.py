@@ -40,8 +40,8 @@ def test_aliases_are_refused_so_a_small_file_stays_small():
         ("a:\n\t- b\n", 2, "spaces, not tabs"),
         ("a: 1\nb: is it: so\n", 2, "in quotes"),
         ("a: 1\nseed 0\nc: 2\n", 2, "a space after the colon"),
-        ("a: [1, 2\nb: 3\n", 1, "not closed"),
-        ("a:\n  - b\n c: 1\n", 3, "line up"),
+        ("a: [1, 2\nb: 3\n", 1, "Close the bracket"),
+        ("a:\n  - b\n c: 1\n", 3, "Indent the line like"),
     ],
 )
 def test_a_slip_of_the_pen_is_shown_with_its_line_and_what_is_meant(text: str, line: int, hint: str):

@@ -1,4 +1,4 @@
-"""The command line: parses, calls, prints. Nothing is decided here."""
+"""The command line. It parses arguments, calls the package and prints, and holds no logic of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Find out whether a model's hidden states recognise a wrong answer from the question or from the answer.",
-    epilog="Exit codes: 0 done, 2 wrong command line, 3 something to mend, 130 stopped. Start with: anchorscope init",
+    epilog="Exit codes: 0 done, 1 a check failed, 2 wrong command line, 3 an error that you can fix, 130 stopped "
+    "(Ctrl-C). Start with: anchorscope init",
 )
 for command in (
     *studies.COMMANDS,
@@ -55,7 +56,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; an AnchorscopeError is printed for the person, without a traceback."""
+    """Run the command line. An AnchorscopeError is printed without a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode shows ? for Δ
@@ -75,6 +76,6 @@ def main() -> None:
 
 
 def _hang_up() -> NoReturn:
-    """End quietly: the reader of our output, such as `head`, has gone."""
+    """End quietly, because the program that reads the output (such as `head`) has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""The command that says what holds."""
+"""The command that prints the ledger of claims."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def claims(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as JSON.")] = False,
 ) -> None:
-    """Say claim by claim what holds for the models of a run, with the numbers; kept as RUN/claims.json."""
+    """Print the verdict on every claim about the models of a run, with its numbers, and write RUN/claims.json."""
     from anchorscope.evidence.ledger import changes, read_ledger, write_ledger
     from anchorscope.evidence.record import LEDGER
     from anchorscope.store import Store
@@ -44,8 +44,9 @@ def claims(
         for model in dict.fromkeys(verdict.model for verdict in verdicts):
             _print([verdict for verdict in verdicts if verdict.model == model])
         out.print(
-            "✓ holds (p < 0.025, one-sided, after Holm over all claims about the model), ✗ does not hold (the 95 % "
-            "interval lies on the other side of the threshold), ? cannot tell. Value and 95 % interval beside it.",
+            "✓ holds (p < 0.025, one-sided, after Holm's correction over all claims about the model), ✗ does not hold "
+            "(the 95 % interval lies on the other side of the threshold), ? cannot tell. Each sign is followed by the "
+            "value and its 95 % interval.",
             style="dim",
         )
     if expected is not None:
@@ -58,11 +59,11 @@ def claims(
 
 
 def _print(verdicts: list[ClaimVerdict]) -> None:
-    """The verdicts on one model, or pair: a row for each claim, a column for each set."""
+    """Print the verdicts on one model, or pair of models, with a row per claim and a column per dataset."""
     sets = list(dict.fromkeys(verdict.dataset for verdict in verdicts if verdict.dataset != "all"))
     out.print(f"\n[bold]{clean(verdicts[0].model)}[/bold]")
     for section in dict.fromkeys(verdict.section for verdict in verdicts):
-        table = table_of("claim", "holds if", *(sets or ["all sets"]))
+        table = table_of("claim", "holds if", *(sets or ["all datasets"]))
         of_section = [verdict for verdict in verdicts if verdict.section == section]
         for name in dict.fromkeys(verdict.claim for verdict in of_section):
             mine = {verdict.dataset: verdict for verdict in of_section if verdict.claim == name}

@@ -1,4 +1,4 @@
-"""What all commands share: printing safely, tables, progress, and options that recur."""
+"""What all commands share: safe printing, tables, progress and common options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ err = Console(stderr=True, highlight=False, emoji=False)
 
 
 def clean(text: object) -> str:
-    """Words from a file or the command line, which may hold escape codes or markup, made safe to print."""
+    """Make text from a file or the command line, which may hold escape codes or markup, safe to print."""
     return escape("\n".join(printable(line, 2000) for line in str(text).split("\n")))
 
 
@@ -46,14 +46,14 @@ def path_of(text: str | Path) -> Path:
 
 StudyArgument = Annotated[
     str,
-    typer.Argument(metavar="STUDY", help="A study's YAML file, or the name of one that comes with the package."),
+    typer.Argument(metavar="STUDY", help="YAML file of a study, or name of one that `anchorscope studies` lists."),
 ]
 DataOption = Annotated[
     Path | None,
     typer.Option(
         "--data",
         metavar="DIR",
-        help="Read each set that has no path from DIR/<set>.jsonl (.parquet, .csv) instead of the hub.",
+        help="Read each dataset without a path from DIR/<set>.jsonl (or .parquet, .csv) instead of the hub.",
     ),
 ]
 RunsOption = Annotated[
@@ -62,17 +62,17 @@ RunsOption = Annotated[
         "--runs",
         metavar="DIR",
         envvar="ANCHORSCOPE_RUNS",
-        help="Where runs are kept, a folder or s3://bucket/folder; this one in DIR/<study>.",
+        help="Keep the run in DIR/<study>, where DIR is a folder or s3://bucket/folder.",
         parser=path_of,
     ),
 ]
 RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/small-models.", parser=path_of)
+    Path, typer.Argument(metavar="RUN", help="Run directory, for example runs/small-models.", parser=path_of)
 ]
 
 
 def load(reference: str, data: Path | None) -> Study:
-    """Read a study; with --data, its sets from local files."""
+    """Read a study. With --data, its datasets are read from local files."""
     from anchorscope.run.studyfile import load_study
 
     study = load_study(reference)
@@ -93,7 +93,7 @@ def size_of(size: int) -> str:
 
 
 class _FarColumn(ProgressColumn):
-    """Done, of how many, how fast of late, and the time left; before the first batch, what is waited for."""
+    """The number done, the total, the recent rate and the time left, or before the first batch the time waited."""
 
     def __init__(self, pace: Pace, total: int | None) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class _FarColumn(ProgressColumn):
 
 @contextmanager
 def progress(title: str, total: int | None) -> Iterator[Advance]:
-    """A bar with the rate and the time left; on something that is not a terminal, a line every half minute."""
+    """Show a bar with the rate and the time left or, without a terminal, print a line every half minute."""
     if not err.is_terminal:
         with lines(title, total, tell) as advance:
             yield advance
@@ -126,20 +126,20 @@ def progress(title: str, total: int | None) -> Iterator[Advance]:
 
 
 def tell(text: str) -> None:
-    """A line for people, beside what a command prints."""
+    """Print a line on stderr, apart from the output of the command."""
     err.print(clean(text), soft_wrap=True)
 
 
 def notice(text: str) -> None:
-    """What a person should know while a stage goes on."""
+    """Print a warning on stderr while a stage runs."""
     err.print(clean(text), style="yellow", soft_wrap=True)
 
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Ctrl-C ends a stage without a traceback: nothing finished is lost."""
+    """Let Ctrl-C end a stage without a traceback. No finished work is lost."""
     try:
         yield
     except KeyboardInterrupt:
-        err.print("Stopped. What was finished is kept: the same command goes on from here.")
+        err.print("Stopped. Finished work is kept. Run the same command again to resume.")
         raise typer.Exit(INTERRUPTED) from None

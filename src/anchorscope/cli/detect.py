@@ -1,4 +1,4 @@
-"""Commands about detectors: fit one, compare all, score answers, look for drift."""
+"""Commands that fit, compare, apply and check detectors."""
 
 from __future__ import annotations
 
@@ -30,23 +30,43 @@ app = typer.Typer(
     name="detect",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Detectors: is this answer wrong, on which route does that rest, and what does the score promise?",
+    help="Fit, compare, apply and check detectors of wrong answers.",
 )
 RunOrFile = Annotated[
     Path,
     typer.Argument(
         metavar="RUN|FILE",
-        help="A run directory, or a file of labelled answers (JSONL, CSV, Parquet).",
+        help="Run directory, or file of labelled answers (JSONL, CSV or Parquet).",
         parser=path_of,
     ),
 ]
-Models = Annotated[list[str] | None, typer.Option("--model", "-m", metavar="MODEL", help="Which model; default: all.")]
-Sets = Annotated[list[str] | None, typer.Option("--dataset", "-d", metavar="SET", help="Which set; default: all.")]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="Use this model of the run. Repeat the option for several (default: all).",
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dataset",
+        "-d",
+        metavar="SET",
+        help="Use this dataset of the run. Repeat the option for several (default: all).",
+    ),
+]
 Saved = Annotated[
-    Path, typer.Argument(metavar="DETECTOR", help="A detector, as `detect fit` has saved it.", parser=path_of)
+    Path, typer.Argument(metavar="DETECTOR", help="Path of a detector that `detect fit` saved.", parser=path_of)
 ]
 Answers = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Answers: question, answer, optionally label (true: right) and subject.")
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="File of answers with the columns question and answer, and optionally label (true if right) and subject.",
+    ),
 ]
 DtypeOption = Annotated[
     str | None,
@@ -57,7 +77,10 @@ DtypeOption = Annotated[
     ),
 ]
 Reads = Annotated[
-    str, typer.Option("--model", "-m", metavar="MODEL", help="The model: a hub id, a folder, or a .gguf file.")
+    str,
+    typer.Option(
+        "--model", "-m", metavar="MODEL", help="Read the answers with MODEL, a hub id, a folder or a .gguf file."
+    ),
 ]
 
 
@@ -67,34 +90,52 @@ def fit(
     save: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="PATH", help="Where to keep it: PATH.safetensors, PATH.json.", parser=path_of
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="Save the detector as PATH.safetensors and PATH.json.",
+            parser=path_of,
         ),
     ],
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="MODEL", help="A model of the run; for a file, the model that reads it."),
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="Fit on this model of the run. With a file, read its answers with MODEL.",
+        ),
     ] = None,
     dataset: Sets = None,
     detector: Annotated[
-        str, typer.Option(help="stack, joint, causal, combined, single_layer, … (docs/detectors.md).")
+        str,
+        typer.Option(
+            help="Fit this kind of detector: stack, joint, causal, combined, single_layer, … (docs/detectors.md)."
+        ),
     ] = "stack",
     at_most: Annotated[
         str | None,
         typer.Option(
             "--at-most",
             metavar="PROMISE",
-            help="Choose a threshold that keeps a promise: '1% false alarms' or '5% errors among passed'.",
+            help="Choose a threshold that keeps a promise, such as '1% false alarms' or '5% errors among passed' "
+            "(default: none).",
         ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="How sure the promise is.", min=0.5, max=0.999)] = 0.9,
+    confidence: Annotated[
+        float, typer.Option(help="Make the promise hold with this confidence.", min=0.5, max=0.999)
+    ] = 0.9,
     base_rate: Annotated[
         float | None,
         typer.Option(
-            "--base-rate", metavar="SHARE", help="Share of wrong answers where it will be used; default: the samples'."
+            "--base-rate",
+            metavar="SHARE",
+            help="Expect this share of wrong answers (0 to 1) in use (default: the share among the run's or the "
+            "file's answers).",
         ),
     ] = None,
 ) -> None:
-    """Fit a detector on a run's traced answers, or on a file of labelled ones, and save it with its card."""
+    """Fit a detector on a run's traced answers or on a file of labelled answers, and save it with its card."""
     from anchorscope.detectors.answer_lines import read_lines
     from anchorscope.detectors.thresholds import parse_promise
 
@@ -102,15 +143,20 @@ def fit(
     promise = parse_promise(at_most, 1 - confidence) if at_most else None
     _check_detectors([detector])
     if base_rate is not None and not 0 < base_rate < 1:
-        raise DetectorError(f"--base-rate {base_rate} is not a share of wrong answers", "Give one between 0 and 1.")
+        raise DetectorError(
+            f"--base-rate must be between 0 and 1, not {base_rate}", "Give a share, for example --base-rate 0.3"
+        )
     if source.is_dir():
         store, models, sets = _chosen(source, [model] if model else None, dataset)
         if len(models) > 1:
-            raise DetectorError("this run has several models", f"Say which: --model {' or '.join(models)}.")
+            raise DetectorError("this run has several models", f"Choose one: --model {' or '.join(models)}")
     else:
         read_lines(source)
         if model is None:
-            raise DetectorError("a file of answers needs the model that gave them", "Say --model MODEL.")
+            raise DetectorError(
+                "fitting on a file of answers needs the model that gave them",
+                "Add --model MODEL, a hub id, a folder or a .gguf file.",
+            )
         _check_model(model)
     # 2. the fit
     with resumable():
@@ -132,9 +178,10 @@ def fit(
     elif not 0.2 <= fitted.base_rate <= 0.8:
         most = "flagged" if fitted.base_rate > 0.5 else "passed"
         notice(
-            f"No threshold was chosen: an answer is flagged when it is more likely wrong than right, and where "
-            f"{100 * fitted.base_rate:.0f} % of answers are wrong nearly all are {most}. Choose one by a promise, as "
-            'by --at-most "10% false alarms", or say the share of wrong answers where it will be used: --base-rate.'
+            f"No threshold was chosen, so an answer is flagged when it is more likely wrong than right. Where "
+            f"{100 * fitted.base_rate:.0f} % of answers are wrong, nearly all are {most}. Choose a threshold with a "
+            'promise, for example --at-most "10% false alarms", or give the share of wrong answers in use with '
+            "--base-rate."
         )
     out.print(f"Saved as {clean(save)}.safetensors and {clean(save)}.json", style="dim")
 
@@ -144,28 +191,36 @@ def compare(
     run: RunArgument,
     model: Models = None,
     dataset: Sets = None,
-    detector: Annotated[list[str] | None, typer.Option(help="Which detectors; default: all.")] = None,
-    repeats: Annotated[int, typer.Option(help="How often folds are drawn anew.", min=1)] = 2,
+    detector: Annotated[
+        list[str] | None,
+        typer.Option(help="Compare this detector. Repeat the option for several (default: all)."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Draw the folds this many times.", min=1)] = 2,
     other: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Another model, whose states are a baseline.")
+        str | None, typer.Option(metavar="MODEL", help="Add a baseline that reads the states of MODEL, another model.")
     ] = None,
     embedder: Annotated[
-        str | None, typer.Option(metavar="DIR", help="A text-embedding model's folder, for another.")
+        str | None, typer.Option(metavar="DIR", help="Add a baseline that uses the text-embedding model in DIR.")
     ] = None,
     samples: Annotated[
-        int, typer.Option(help="Answers drawn to each question, for sampled agreement; 0: none.", min=0)
+        int,
+        typer.Option(help="Draw this many answers per question for sampled agreement, or 0 to leave it out.", min=0),
     ] = 0,
     light: Annotated[
-        bool, typer.Option("--light", help="Only what the run has already: no pass of the model.")
+        bool, typer.Option("--light", help="Use only what the run already has, without running the model.")
     ] = False,
     save: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Where table and figure go; default: RUN/detectors.", parser=path_of
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Write the table and the figure to DIR (default: RUN/detectors).",
+            parser=path_of,
         ),
     ] = None,
 ) -> None:
-    """Compare all detectors on a run, everything chosen inside training folds: a table and a figure."""
+    """Compare detectors on a run in a table and a figure. Every choice is made inside the training folds."""
     import pyarrow.parquet as pq
 
     from anchorscope.detectors.catalogue import catalogue
@@ -215,7 +270,7 @@ def score(
     ] = None,
     dtype: DtypeOption = None,
 ) -> None:
-    """Score the answers of a file: flag, pass or cannot say, one line of JSON each."""
+    """Judge each answer of a file as flag, pass or cannot say, one line of JSON each."""
     from anchorscope.store.files import write_text
 
     _check_arguments(detector, answers, model, dtype)
@@ -246,7 +301,7 @@ def check(
         typer.Option("--output", "-o", metavar="PATH", help="Save the recalibrated detector at PATH.", parser=path_of),
     ] = None,
 ) -> None:
-    """Do new answers look like those it was fitted on, and does it still fit this model? 100 labels recalibrate it."""
+    """Check a detector for drift of the answers and of the model. With 100 labels, recalibrate it."""
     _check_arguments(detector, answers, model, dtype)
     with progress("starting", None):
         from anchorscope.detectors.answers_file import check_file
@@ -256,19 +311,22 @@ def check(
     drift = checked.drift
     out.print(
         f"{drift.samples:,} answers: {drift.unlike} ({100 * drift.unlike / max(1, drift.samples):.1f} %) are unlike "
-        f"the training answers, where {100 * drift.expected:.1f} % would be; the mean has shifted by "
+        f"the training answers; {100 * drift.expected:.1f} % were expected. The mean has shifted by "
         f"{drift.moved:.2f} standard deviations"
     )
-    out.print(
-        "They look like others than it was fitted on." if drift.drifted else "They look like the training answers."
-    )
-    out.print(f"The model's states of a known text differ from those at fitting by {100 * checked.apart:.2g} %")
+    out.print("They differ from the training answers." if drift.drifted else "They look like the training answers.")
+    out.print(f"On a fixed text, the model's states differ from those at fitting by {100 * checked.apart:.2g} %")
     if checked.auroc is not None:
         value, low, high = checked.auroc
         then = loaded.card.auroc
-        out.print(f"AUROC on the labelled ones {value:.3f} ({low:.3f} to {high:.3f}); at fitting {then[0]:.3f}")
+        out.print(
+            f"AUROC is {value:.3f} ({low:.3f} to {high:.3f}) on the labelled answers and was {then[0]:.3f} at fitting"
+        )
     if not checked.recalibrated:
-        out.print("To recalibrate it, label 100 of the answers (label: true or false), 20 of each kind.", style="dim")
+        out.print(
+            "To recalibrate the detector, label at least 100 answers (label: true or false), 20 of each kind.",
+            style="dim",
+        )
         return
     factor, offset = checked.detector.shift
     out.print(
@@ -286,7 +344,7 @@ def check(
 
 
 def _check_arguments(detector: Path, answers: Path, model: str, dtype: str | None) -> None:
-    """Refuse what is wrong with the arguments, before anything heavy is loaded."""
+    """Report a mistake in the arguments before anything heavy is loaded."""
     from anchorscope.detectors.answer_lines import read_lines
     from anchorscope.detectors.detector import FittedDetector
 
@@ -296,7 +354,7 @@ def _check_arguments(detector: Path, answers: Path, model: str, dtype: str | Non
 
 
 def _absolute(place: str | None) -> str | None:
-    """A local folder or file in full; a name or a hub's id as it is."""
+    """The absolute path of a local folder or file. A name or a hub id stays as it is."""
     return str(Path(place).absolute()) if place and Path(place).exists() else place
 
 
@@ -316,7 +374,7 @@ def _check_detectors(names: Sequence[str]) -> None:
 
 
 def _print_threshold(detector: Detector) -> None:
-    """The promise, the threshold on the scale of p_wrong, and what passes it."""
+    """Print the promise, the threshold on the scale of p_wrong, and the share of answers that pass."""
     kept = detector.threshold
     assert kept is not None
     assert kept.value is not None
@@ -332,21 +390,21 @@ def _print_threshold(detector: Detector) -> None:
     )
     if share > 50:
         notice(
-            "More than half of the answers that pass are wrong: do not take a pass for a right answer. Promise fewer "
-            'errors instead (--at-most "10% errors among passed"), or say the share of wrong answers where the '
-            "detector will be used (--base-rate)."
+            "More than half of the answers that pass are wrong, so a pass does not mean a right answer. Promise fewer "
+            'errors instead (--at-most "10% errors among passed"), or give the share of wrong answers in use '
+            "(--base-rate)."
         )
 
 
 def _chosen(run: Path, models: list[str] | None, sets: list[str] | None) -> tuple[Store, list[str], list[str]]:
-    """The run, and which of its models and sets are meant."""
+    """The run, and the names of the chosen models and datasets."""
     from anchorscope.store import Store
 
     store = Store.open(run)
     chosen: list[list[str]] = []
     for what, asked, known in (
         ("model", models, [spec.name for spec in store.study.models]),
-        ("set", sets, [spec.name for spec in store.study.datasets]),
+        ("dataset", sets, [spec.name for spec in store.study.datasets]),
     ):
         for name in asked or ():
             if name not in known:
@@ -358,16 +416,16 @@ def _chosen(run: Path, models: list[str] | None, sets: list[str] | None) -> tupl
 COLUMNS = (
     ("AUROC", "auroc", {"beyond_question": "beyond the question, mean", "beyond_baselines": "beyond baselines, mean"}),
     (
-        "W, the share of pairs of one question ranked right",
+        "W, the share of pairs of answers to one question that are ranked right",
         "w",
-        {"w_minus_logprob": "minus log-probability, mean", "w_added": "added to it, mean"},
+        {"w_minus_logprob": "minus log-probability, mean", "w_added": "added to log-probability, mean"},
     ),
 )
-"""What is printed of each model: a title, what is measured on each set, and paired differences."""
+"""The tables printed for each model: a title, the measure on each dataset, and paired differences."""
 
 
 def _print(rows: list[Comparison], titles: dict[str, str]) -> None:
-    """AUROC of each detector and its W within a question, with what they are compared with: two tables a model."""
+    """Print two tables per model, AUROC and W within a question, each with the differences from baselines."""
     from anchorscope.detectors.compare import MEAN, lookup
 
     by_key = lookup(rows)
@@ -377,7 +435,10 @@ def _print(rows: list[Comparison], titles: dict[str, str]) -> None:
         for title, what, differences in COLUMNS:
             names = dict.fromkeys(row.detector for row in rows if row.model == model and row.measure == what)
             if not names:
-                notice(f"{model}: {title} was not measured. It takes several answers to a question: `evidence: {{}}`.")
+                notice(
+                    f"{model}: {title} was not measured. It needs several answers per question. To sample them, add "
+                    "`evidence: {}` to the study."
+                )
                 continue
             table = table_of("detector", *sets, *differences.values())
             for name in names:

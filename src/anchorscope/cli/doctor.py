@@ -1,4 +1,4 @@
-"""The command that examines a model."""
+"""The command that tests whether anchorscope works on a model."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from anchorscope.errors import ModelError
 
 
 def doctor(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub id, a folder, or a .gguf file.")],
-    dtype: Annotated[str, typer.Option("--dtype", help="auto, bfloat16, float32 or float64.")] = "auto",
-    style: Annotated[str, typer.Option("--style", help="completion or chat.")] = "completion",
-    quick: Annotated[bool, typer.Option("--quick", help="Leave the costly checks out.")] = False,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Hub id, folder or .gguf file of the model.")],
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Load the model in this dtype: auto, bfloat16, float32 or float64.")
+    ] = "auto",
+    style: Annotated[str, typer.Option("--style", help="Prompt in this style: completion or chat.")] = "completion",
+    quick: Annotated[bool, typer.Option("--quick", help="Skip the slow checks.")] = False,
     sites: Annotated[
         str,
         typer.Option(
             "--sites",
             metavar="LAYERS,ATTN,MLP",
-            help="Of a family that is not in `anchorscope models`: model.layers,self_attn,mlp",
+            help="Name the modules of a model type that `anchorscope models` does not list, for example "
+            "model.layers,self_attn,mlp.",
         ),
     ] = "",
 ) -> None:
-    """Examine a model: is what anchorscope computes what the slow, obvious way computes?"""
+    """Check that anchorscope's fast computations agree with slow, plain ones on a model."""
     from anchorscope.models.source import locate_model
     from anchorscope.study import ModelSpec, PromptSpec
     from anchorscope.study.validation import build
@@ -63,7 +66,8 @@ def _sites(words: str) -> dict[str, str]:
     parts = [part.strip() for part in words.split(",")]
     if len(parts) != 3:
         raise ModelError(
-            f"--sites takes three paths of modules, not {len(parts)}", "Such as: model.layers,self_attn,mlp"
+            f"--sites takes three module paths, separated by commas, not {len(parts)}",
+            "For example: --sites model.layers,self_attn,mlp",
         )
     return dict(zip(("layers", "attn", "mlp"), parts, strict=True))
 

@@ -1,4 +1,4 @@
-"""What `detect eval` says about errors among the answers that pass: a small table for each model."""
+"""The table of `detect eval` on errors among the answers that pass, one for each model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from anchorscope.detectors.record import Comparison
 
 
 def print_errors(rows: Sequence[Comparison], titles: Mapping[str, str], chosen: Sequence[str]) -> None:
-    """The share of wrong answers among those that pass, mean over sets: of the chosen detectors, else of the best."""
+    """Print the share of wrong answers among those that pass, mean over datasets.
+
+    The rows are the chosen detectors or, if none was chosen, the one with the highest AUROC.
+    """
     shares = ", ".join(f"{100 * rate:.0f}" for rate in BASE_RATES[:-1]) + f" or {100 * BASE_RATES[-1]:.0f}"
     for model in dict.fromkeys(row.model for row in rows if row.dataset != MEAN):
         means = _means([row for row in rows if row.model == model and row.dataset != MEAN])
@@ -29,7 +32,7 @@ def print_errors(rows: Sequence[Comparison], titles: Mapping[str, str], chosen: 
 
 
 def _means(rows: Sequence[Comparison]) -> dict[tuple[str, str], float]:
-    """By detector and measure, the mean over sets; only what all sets have."""
+    """The mean over datasets by detector and measure, for measures that all datasets have."""
     sets = {row.dataset for row in rows}
     values: dict[tuple[str, str], list[float]] = {}
     for row in rows:

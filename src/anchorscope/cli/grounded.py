@@ -1,4 +1,4 @@
-"""The command that tells whether answers came from their passages."""
+"""The command that measures whether answers came from their passages."""
 
 from __future__ import annotations
 
@@ -18,24 +18,28 @@ def grounded(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Answers: question, answer, context (the passage) and, for --fit, source (passage or memory).",
+            help="File of answers with the columns question, answer and context (the passage). --fit also needs "
+            "source (passage or memory).",
             parser=path_of,
         ),
     ],
     model: Reads,
     rule: Annotated[
         Path | None,
-        typer.Option("--rule", metavar="RULE", help="Judge by RULE, as --fit has saved it.", parser=path_of),
+        typer.Option("--rule", metavar="RULE", help="Judge with RULE, a file that --fit saved.", parser=path_of),
     ] = None,
     fit: Annotated[
         Path | None,
         typer.Option(
-            "--fit", metavar="RULE", help="Fit a rule on answers whose source is known, and save it.", parser=path_of
+            "--fit",
+            metavar="RULE",
+            help="Fit a rule on answers whose source is known, and save it to the file RULE.",
+            parser=path_of,
         ),
     ] = None,
     at_most: Annotated[
         float,
-        typer.Option("--at-most", help="Largest share of wrong verdicts that --fit promises.", min=0.001, max=0.5),
+        typer.Option("--at-most", help="With --fit, promise at most this share of wrong verdicts.", min=0.001, max=0.5),
     ] = 0.1,
     save: Annotated[
         Path | None,
@@ -43,14 +47,16 @@ def grounded(
             "--output", "-o", metavar="FILE", help="Write JSON lines to FILE (default: print them).", parser=path_of
         ),
     ] = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="auto, bfloat16, float32 or float64.")] = "auto",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Load the model in this dtype: auto, bfloat16, float32 or float64.")
+    ] = "auto",
 ) -> None:
-    """Measure what answers lose without their passages; with a rule, say whether they came from there."""
+    """Measure how much probability answers lose without their passages. A rule says whether they came from there."""
     from anchorscope.detectors.answer_lines import read_lines
     from anchorscope.store.files import write_text
     from anchorscope.study import ModelSpec
 
-    read_lines(answers)  # a mistake is told before anything heavy is loaded
+    read_lines(answers)  # report a mistake before anything heavy is loaded
     with progress("starting", None):
         from anchorscope.detectors.grounding import GroundingRule, fit_rule, ground_file
     judge = GroundingRule.load(rule) if rule is not None else None

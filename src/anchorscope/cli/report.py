@@ -15,16 +15,18 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN [RUN]", help="A run directory; two are compared on the same pages.", parser=path_of
+            metavar="RUN [RUN]", help="Run directory. Two runs are compared on the same pages.", parser=path_of
         ),
     ],
     into: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; default RUN/report.html.", parser=path_of),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to FILE (default: RUN/report.html).", parser=path_of
+        ),
     ] = None,
     no_text: Annotated[
         bool,
-        typer.Option("--no-text", help="Leave out questions and answers (some sets are share-alike); ids stay."),
+        typer.Option("--no-text", help="Leave out questions and answers but keep ids (some datasets are share-alike)."),
     ] = False,
 ) -> None:
     """Write one HTML file with the charts, the claims and the samples behind every number. It needs no server."""

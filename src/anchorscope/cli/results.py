@@ -1,4 +1,4 @@
-"""Commands about what a run has: its samples, its figures, and how far it is."""
+"""Commands that show what a run has: samples, figures and progress."""
 
 from __future__ import annotations
 
@@ -24,12 +24,16 @@ class GradeFilter(str, Enum):
 
 def show(
     run: RunArgument,
-    model: Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Only this model.")] = None,
-    dataset: Annotated[str | None, typer.Option("--dataset", "-d", metavar="NAME", help="Only this set.")] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Samples of each model and set.")] = 5,
-    grade: Annotated[GradeFilter, typer.Option("--grade", help="Only answers with this grade.")] = GradeFilter.ANY,
+    model: Annotated[str | None, typer.Option("--model", "-m", metavar="NAME", help="Show only this model.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", "-d", metavar="NAME", help="Show only this dataset.")
+    ] = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, help="Show this many samples per model and dataset.")
+    ] = 5,
+    grade: Annotated[GradeFilter, typer.Option("--grade", help="Show only answers with this grade.")] = GradeFilter.ANY,
 ) -> None:
-    """Show samples: the question with its exact tokens marked, the answer, and its grade."""
+    """Show samples of a run, each with its question, answer, exact tokens and grade."""
     from anchorscope.cli.show import samples
     from anchorscope.store import Store
 
@@ -40,18 +44,20 @@ def show(
         anything = True
         out.print(sample.text(colours))
     if not anything:
-        raise StoreError("there is nothing to show yet", "Run: anchorscope run STUDY --until answers")
+        raise StoreError(
+            "this run has no such answers to show", "To make answers, run: anchorscope run STUDY --until answers"
+        )
     marks = ("[bold cyan]exact question tokens[/]", "[bold magenta]exact answer tokens[/]")
     if not colours:
         marks = ("\\[exact question tokens]", "<exact answer tokens>")
-    out.print(f"\n{', '.join(marks)}; p: the probability that the model gave to the whole answer", style="dim")
+    out.print(f"\n{', '.join(marks)}; p is the model's probability of the whole answer", style="dim")
 
 
 def status(
     run: RunArgument,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something is missing.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if something is missing.")] = False,
 ) -> None:
-    """Say what a run has, how far it is where it is under way, what is missing, and what to do next."""
+    """Show which tables of a run are complete, the progress of a running stage, and what to do next."""
     from anchorscope.run.progress_file import snapshot_of
     from anchorscope.run.status import status_of
     from anchorscope.store import Store
@@ -80,11 +86,11 @@ def figure(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Folder for the charts (default: RUN/figures).", parser=path_of
+            "--output", "-o", metavar="DIR", help="Write the charts to DIR (default: RUN/figures).", parser=path_of
         ),
     ] = None,
 ) -> None:
-    """Draw the charts of a run: PNG, SVG and PDF, with the numbers as CSV and a caption beside them."""
+    """Draw the charts of a run as PNG, SVG and PDF, each with its numbers as CSV and a caption."""
     from anchorscope.store import Store
 
     store = Store.open(run)

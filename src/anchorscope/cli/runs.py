@@ -1,4 +1,4 @@
-"""Commands about what is computed: the stages of a run, a whole one, and a first demo."""
+"""Commands that compute: a whole run or some of its stages, and a first demo."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ ModelOption = Annotated[
 ]
 LogOption = Annotated[
     Path | None,
-    typer.Option("--log", metavar="FILE", help="Add what happens to FILE, as lines of JSON, for other programs."),
+    typer.Option("--log", metavar="FILE", help="Append every event to FILE as a line of JSON, for other programs."),
 ]
 DryRunOption = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Say what each stage will cost: tokens, FLOPs, bytes, memory, time on this machine. Then stop.",
+        help="Estimate the tokens, FLOPs, bytes, memory and time that each stage takes on this machine, then stop.",
     ),
 ]
 
@@ -62,13 +62,13 @@ UntilOption = Annotated[
     typer.Option(
         "--until",
         metavar="STAGE",
-        help="Stop behind a stage: questions, answers (with grades and exact tokens), traces, … Default: all stages.",
+        help="Stop after STAGE: questions, answers (with grades and exact tokens), traces, … (default: run all).",
     ),
 ]
 
 
 def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
-    """One line: how many right, what was dropped and why."""
+    """Print one line with the share of right answers, and how many were dropped and why."""
     from anchorscope.pathways.intervals import share
 
     dropped = "; ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items())
@@ -76,15 +76,16 @@ def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
     told = f"; cannot tell: {sum(untold.values()):,}" if untold else ""
     out.print(f"{model}, {dataset}: {right} right{told}" + (f"; dropped: {dropped}" if dropped else ""))
     if counts.get("set_aside"):
-        out.print(f"  the model failed on {counts['set_aside']:,}, which were set aside: anchorscope status says why")
+        out.print(f"  the model failed on {counts['set_aside']:,}, which were set aside (anchorscope status says why)")
     if counts.get("disagree"):
         out.print(
-            f"  the exact answer ends at another word than the match in {counts['disagree']} of {counts['compared']}"
+            f"  in {counts['disagree']} of {counts['compared']} the exact answer tokens end at a different word than "
+            "the accepted answer that was matched"
         )
 
 
 def models() -> None:
-    """List the families of models whose sites are known."""
+    """List the model types that work without further settings."""
     from anchorscope.models.sites import FAMILIES
 
     table = table_of("model type", "layers", "attn", "mlp", "resid")
@@ -92,8 +93,8 @@ def models() -> None:
         table.add_row(name, parts.layers, parts.attn, parts.mlp, "the layer")
     out.print(table)
     out.print(
-        "\nAny checkpoint of these types works: from the hub, a folder or a .gguf file. Of another type say where its "
-        "sites are: `sites` of a model in a study, or doctor --sites.",
+        "\nAny checkpoint of these types works, from the hub, a folder or a .gguf file. For another type, name its "
+        "modules with `sites` of a model in a study, or with doctor --sites.",
         style="dim",
     )
 
@@ -107,12 +108,14 @@ def run(
     dry_run: DryRunOption = False,
     on: OnOption = None,
 ) -> None:
-    """Carry out a study: answers, traces, probes, pathways, figures. The same command resumes a stopped run."""
+    """Run a study from its questions to its charts. The same command resumes a stopped run."""
     if on is not None:
         from anchorscope.cost.machine import ELSEWHERE
 
         if not dry_run or on not in ELSEWHERE:
-            raise typer.BadParameter(f"goes with --dry-run, and is one of: {', '.join(ELSEWHERE)}", param_hint="--on")
+            raise typer.BadParameter(
+                f"needs --dry-run, and MACHINE must be one of: {', '.join(ELSEWHERE)}", param_hint="--on"
+            )
     loaded = load(study, data)
     if dry_run:
         from anchorscope.cli.cost import print_cost
@@ -124,7 +127,7 @@ def run(
 
 
 def _preflight(study: Study, root: Path, until: str | None) -> list[StageDef]:
-    """The stages that are wanted, once everything that they need is known to be there."""
+    """Check that everything the wanted stages need is there, and return these stages."""
     from anchorscope.run import stages
     from anchorscope.run.preflight import preflight
 
@@ -169,7 +172,7 @@ def _carry_out(study: Study, runs: Path, log: Path | None = None, until: str | N
 
 
 def _print_questions(store: Store, dataset: str) -> None:
-    """One line: how many questions were drawn, and which were left out."""
+    """Print one line with how many questions were drawn and how many were left out."""
     from anchorscope.questions.record import QUESTIONS
 
     entry = store.questions(dataset).entry(QUESTIONS)
@@ -177,25 +180,25 @@ def _print_questions(store: Store, dataset: str) -> None:
     assert entry is not None
     rows, facts = entry["rows"], entry["facts"]
     short = spec.sample is not None and rows < spec.sample
-    note = f" ({spec.sample:,} were asked for; the set has no more)" if short else ""
+    note = f" ({spec.sample:,} were asked for, but the dataset has no more)" if short else ""
     left_out = sum(facts["left_out"].values())
-    note += f"; {left_out:,} left out, as they are examples of the prompt" if left_out else ""
+    note += f"; {left_out:,} left out because the prompt uses them as examples" if left_out else ""
     out.print(f"{dataset}: {rows:,} of {facts['available']:,} questions{note}")
 
 
 def _remember(root: Path) -> None:
-    """Keep the command for `status`, as one types it."""
+    """Keep the command, as the user typed it, for `status`."""
     from anchorscope.run.progress_file import remember_command
 
     remember_command(root, ["anchorscope", *sys.argv[1:]])
 
 
 def _print_headlines(store: Store) -> None:
-    """One line per model and dataset: the first numbers of the chart."""
+    """Print the main numbers of the chart, one line per model and dataset."""
     from anchorscope.pathways.headline import headlines
 
     table = table_of(
-        "model", "set", "n", "right", "AUROC (layer)", "ΔAUROC (layer)", "beyond permuted", "Q",
+        "model", "dataset", "n", "right", "AUROC (layer)", "ΔAUROC (layer)", "beyond permuted", "Q",
         "ΔP of Q, lowest (layer)", "halves: Q",
     )  # fmt: skip
     for column in table.columns[2:]:
@@ -211,16 +214,17 @@ def _print_headlines(store: Store) -> None:
         )  # fmt: skip
     out.print(table)
     out.print(
-        "ΔAUROC: change of AUROC over all answers under the knockout, at the layer half-way up. Beyond permuted: minus "
-        "the change under the permutation null. ΔP of Q in percentage points: as published, where the flip that sorts "
-        "answers is also what is measured; halves: sorted by probes of one half of the training questions and measured "
-        "by those of the other half. Intervals are 95 %, and are not corrected for choosing the lowest layer.",
+        "ΔAUROC is the change of AUROC over all answers under the knockout, at the middle layer. Beyond permuted is "
+        "ΔAUROC minus the change under the permutation null. ΔP of Q is in percentage points. As published, the flip "
+        "that sorts the answers is also what is measured. With halves, probes of one half of the training questions "
+        "sort the answers and probes of the other half measure them. Intervals are 95 %, and are not corrected for "
+        "choosing the lowest layer.",
         style="dim",
     )
 
 
 def _shown(number: Number | None, digits: int = 0) -> str:
-    """Value, interval and layer of a headline number."""
+    """The value, interval and layer of a headline number as text."""
     if number is None or number.low is None or number.high is None:
         return "too few"
     value, low, high = (f"{amount:.{digits}f}" for amount in (number.value, number.low, number.high))
@@ -233,9 +237,10 @@ def demo(
     runs: RunsOption = Path("runs"),
     data: DataOption = None,
     dtype: Annotated[
-        str, typer.Option("--dtype", help="auto (what is fast here), bfloat16, float32 or float64.")
+        str,
+        typer.Option("--dtype", help="Load in this dtype: auto (the fast one here), bfloat16, float32 or float64."),
     ] = "auto",
-    questions: Annotated[int, typer.Option("--questions", min=50, help="Questions of each set.")] = 200,
+    questions: Annotated[int, typer.Option("--questions", min=50, help="Ask this many questions per dataset.")] = 200,
 ) -> None:
     """Draw an example chart in seconds, or with --model a first chart of a model of your own in minutes."""
     if model is None:
@@ -256,7 +261,9 @@ def demo(
     store = _carry_out(study, runs)
     traced = list(store.results(spec.name, MIXED).table(TRACES))
     if not traced:
-        raise StoreError("nothing was traced", "Ask more --questions.")
+        raise StoreError(
+            f"none of the answers could be traced with --questions {questions}", "Give more: --questions 500"
+        )
     out.print()
     out.print(words(sum(row.correct for row in traced), len(traced)))
 

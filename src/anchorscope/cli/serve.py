@@ -1,4 +1,4 @@
-"""The command that serves a model with verdicts in its answers."""
+"""The command that serves a model and adds a verdict to every answer."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MIDDLEWARE = "anchorscope.serve.middleware.Verdicts"
 
 def serve(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model: a hub id or a folder.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Hub id or folder of the model.")],
     detector: Annotated[
         list[Path],
         typer.Option(
             "--detector",
             "-d",
             metavar="DETECTOR",
-            help="Judge answers by DETECTOR, as `detect fit` has saved it. Repeat it for several.",
+            help="Judge answers with DETECTOR, which `detect fit` saved. Repeat the option for several.",
             parser=path_of,
         ),
     ],
@@ -37,8 +37,8 @@ def serve(
         typer.Option(
             "--endpoint",
             metavar="URL",
-            help="Put a proxy before this OpenAI-compatible endpoint instead of starting vLLM. Only log-probability "
-            "detectors can be served so.",
+            help="Put a proxy in front of this OpenAI-compatible endpoint instead of starting vLLM. This serves only "
+            "detectors that read nothing but log-probabilities.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Listen on this address.")] = "127.0.0.1",
@@ -46,15 +46,15 @@ def serve(
     audit: Annotated[
         Path | None,
         typer.Option(
-            "--audit", metavar="FILE", help="Add each verdict to FILE as a line of JSON, without texts.", parser=path_of
+            "--audit", metavar="FILE", help="Append each verdict to FILE as JSON, without texts.", parser=path_of
         ),
     ] = None,
     audit_texts: Annotated[
         bool, typer.Option("--audit-texts", help="Write questions and answers to the --audit file too.")
     ] = False,
-    show: Annotated[bool, typer.Option("--print", help="Print vLLM's command, and do not start it.")] = False,
+    show: Annotated[bool, typer.Option("--print", help="Print the flags for vLLM without starting it.")] = False,
 ) -> None:
-    """Serve a model by vLLM with a verdict in every answer. Options that are not listed here go to vLLM."""
+    """Serve a model with vLLM and add a verdict to every answer. Options not listed here are passed to vLLM."""
     with progress("starting", None):
         from anchorscope.serve.config import ServeConfig
         from anchorscope.serve.plan import plan_of
@@ -65,7 +65,9 @@ def serve(
     if endpoint is not None:
         return _proxy(model, config, endpoint, host, port, audit, audit_texts)
     if find_spec("vllm") is None:
-        raise DetectorError("anchorscope serve needs vLLM", "Run: pip install 'anchorscope[vllm]'")
+        raise DetectorError(
+            "anchorscope serve needs vLLM, which is not installed", "Run: pip install 'anchorscope[vllm]'"
+        )
     config = ServeConfig(
         config.detectors,
         private_socket(f"{plan.fingerprint}-{port}"),
@@ -90,15 +92,17 @@ def serve(
 def _proxy(
     model: str, config: object, endpoint: str, host: str, port: int, audit: Path | None, audit_texts: bool
 ) -> None:
-    """A proxy before an endpoint."""
+    """Serve a proxy in front of an endpoint."""
     from anchorscope.serve.config import ServeConfig
 
     assert isinstance(config, ServeConfig)
     for needed in ("httpx", "uvicorn"):
         if find_spec(needed) is None:
-            raise DetectorError(f"the proxy needs {needed}", "Run: pip install 'anchorscope[proxy]'")
+            raise DetectorError(
+                f"the proxy needs {needed}, which is not installed", "Run: pip install 'anchorscope[proxy]'"
+            )
     if len(config.detectors) > 1:
-        raise DetectorError("the proxy serves one detector", "Give --detector once.")
+        raise DetectorError(f"the proxy serves one detector, not {len(config.detectors)}", "Give --detector once.")
     with progress(f"{model}: loading the tokenizer", None):
         from anchorscope.models.load import load_tokenizer
         from anchorscope.models.source import find_model

@@ -1,4 +1,4 @@
-"""Samples in colour, for people: exact question tokens, exact answer tokens, grade."""
+"""Samples as coloured text, with exact question tokens, exact answer tokens and grades."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ShownSample:
     """One sample to be shown."""
 
     model: str
-    """Whose answer it is."""
+    """Name of the model that gave the answer."""
     dataset: str
-    """Of which set."""
+    """Name of the dataset."""
     first: bool
     """Whether it is the first of its model and dataset."""
     sample: Sample
@@ -59,11 +59,11 @@ class ShownSample:
 
 
 def samples(store: Store, model: str | None, dataset: str | None, count: int, grade: str) -> Iterator[ShownSample]:
-    """Some samples of each model and dataset there is, in order."""
+    """The first samples of each model and dataset that has some, in order."""
     models, datasets = [m.name for m in store.study.models], [d.name for d in store.study.datasets]
     for name, known in ((model, models), (dataset, datasets)):
         if name is not None and name not in known:
-            raise StoreError(f"this run has no '{printable(name)}'; {did_you_mean(name, known)}")
+            raise StoreError(f"this run has no model or dataset '{printable(name)}'; {did_you_mean(name, known)}")
     for model_name in [model] if model else models:
         for part in [dataset] if dataset else datasets:
             cell = store.results(model_name, part)
@@ -79,7 +79,7 @@ def samples(store: Store, model: str | None, dataset: str | None, count: int, gr
 
 
 def _marked(text: str, ranges: list[tuple[int, int]], style: str, signs: tuple[str, ...] = ()) -> Text:
-    """A text that may be hostile, with ranges of it in a style, or between signs."""
+    """A text that may be hostile, made safe, with some ranges in a style or between signs."""
     shown = "".join(c if c.isprintable() else "�" for c in text)
     if signs:
         for start, end in sorted(ranges, reverse=True):

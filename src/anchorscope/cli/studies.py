@@ -1,4 +1,4 @@
-"""Commands about what is asked: study files and question sets."""
+"""Commands about study files and question sets."""
 
 from __future__ import annotations
 
@@ -21,27 +21,38 @@ if TYPE_CHECKING:
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to write it.")] = Path("study.yaml"),
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Study file to write.")] = Path("study.yaml"),
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", metavar="ID", help="Hub id, folder or .gguf file; may be repeated."),
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="ID",
+            help=f"Use this hub id, folder or .gguf file. Repeat the option for several (default: {_SMALL_MODEL}).",
+        ),
     ] = None,
     dataset: Annotated[
         list[str] | None,
-        typer.Option("--dataset", "-d", metavar="SET", help="Set, or YAML definition; may be repeated."),
+        typer.Option(
+            "--dataset",
+            "-d",
+            metavar="SET",
+            help="Use this dataset, by name or YAML definition. Repeat the option for several (default: the four of "
+            "the published chart).",
+        ),
     ] = None,
     sample: Annotated[
-        int | None, typer.Option("--sample", metavar="N", min=1, help="Questions to draw from each set; default all.")
+        int | None, typer.Option("--sample", metavar="N", min=1, help="Draw N questions per dataset (default: all).")
     ] = None,
     data: DataOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
 ) -> None:
     """Write a study file in which every field is explained."""
     from anchorscope.questions.definition import PUBLISHED
     from anchorscope.run.studyfile import commented, new_study
 
     if file.exists() and not force:
-        raise StudyError(f"{file} exists already", "Choose another name, or give --force.")
+        raise StudyError(f"{file} exists already", "Choose another name, or add --force to overwrite it.")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("._-") or "study"
     datasets = [os.path.relpath(d, file.parent) if d.endswith((".yaml", ".yml")) else d for d in dataset or PUBLISHED]
     models = [os.path.relpath(m, file.parent) if m and Path(m).exists() else m for m in model or [SMALL_MODEL]]
@@ -60,7 +71,7 @@ def validate(
     ] = False,
     data: DataOption = None,
 ) -> None:
-    """Check a study: every key and value, local files, and with --reach every model and set."""
+    """Check the keys, values and local files of a study, and with --reach also every model and dataset."""
     from anchorscope.questions.file_rows import FileRows
     from anchorscope.questions.question_set import open_set
 
@@ -82,7 +93,7 @@ def validate(
         look = partial(_first_row, questions)
         if isinstance(questions.rows, FileRows):
             look()
-        table.add_row("set", dataset.name, clean(questions.rows.label), looked(look))
+        table.add_row("dataset", dataset.name, clean(questions.rows.label), looked(look))
     out.print(table)
     if problems:
         hints = list(dict.fromkeys(problem.hint for problem in problems if problem.hint))
@@ -102,11 +113,11 @@ def studies() -> None:
 
 
 def sets(
-    name: Annotated[str | None, typer.Argument(metavar="[SET]", help="A set's name or its YAML definition.")] = None,
-    show: Annotated[int, typer.Option("--show", metavar="N", min=0, help="How many of its questions to show.")] = 3,
+    name: Annotated[str | None, typer.Argument(metavar="[SET]", help="Name of a set, or its YAML definition.")] = None,
+    show: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Show the first N questions.")] = 3,
     data: DataOption = None,
 ) -> None:
-    """List the question sets, or look into one: its definition and first questions."""
+    """List the question sets, or show the definition and first questions of one."""
     from anchorscope.questions.definition import known_sets, load_set
     from anchorscope.questions.question_set import open_set
     from anchorscope.study import DatasetSpec
@@ -117,10 +128,10 @@ def sets(
             definition, _ = load_set(known, Path())
             table.add_row(known, definition.title, definition.licence, str(definition.hub))
         out.print(table)
-        out.print("\nA set of your own is a short YAML file: docs/questions.md", style="dim")
+        out.print("\nTo add a question set of your own, write a short YAML file (docs/questions.md).", style="dim")
         return
     if not name:
-        raise StudyError("which set? its name is empty")
+        raise StudyError("the name of the question set is empty", "To list all names, run: anchorscope sets")
     spec = DatasetSpec.model_validate(name)
     questions = open_set(spec.found_in(data) if data else spec, Path())
     definition = questions.definition
@@ -145,7 +156,7 @@ def _found_model(model: ModelSpec, base: Path) -> str:
 
 
 def _first_row(questions: QuestionSet) -> str:
-    """Read one question: that a set is there, and that its columns are what the study says."""
+    """Read one question, to check that the dataset is there and has the columns that the study names."""
     next(questions.read(), None)
     return questions.rows.describe()
 

@@ -1,4 +1,4 @@
-"""What is asked and measured: one typed object that is the YAML file, the Python argument and the saved record."""
+"""The study: one typed object that is the YAML file, the Python argument and the record saved with a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is asked what, and how: models, question sets, prompts, and where the answers come from."""
+"""The settings for models, question sets, prompts, answers and grades."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ RESERVED_MODEL_NAMES = frozenset({"questions", "figures", "report", "study.yaml"
 
 
 class Example(Spec):
-    """One solved question of a few-shot prompt."""
+    """One question of a few-shot prompt, with its answer."""
 
     question: Text
-    """The question, as it would stand in a set."""
+    """Text of the question, as in a question set."""
     answer: Text
-    """Its short answer."""
+    """Short answer to the question."""
 
 
 DEFAULT_EXAMPLES = [
@@ -40,25 +40,27 @@ DEFAULT_EXAMPLES = [
 
 
 class PromptSpec(Spec):
-    """How a question is put to a model."""
+    """The prompt with which a question is asked."""
 
     style: Literal["completion", "chat"] = "completion"
-    """completion: plain text, for base models. chat: the model's own chat template, for instruct models."""
+    """Style of the prompt: completion (plain text, for base models) or chat (the model's own chat template, for
+    instruct models)."""
     shots: Annotated[int, Field(ge=0)] = 4
-    """How many of `examples` stand before the question, the same for every question."""
+    """Number of `examples` before the question. Every question gets the same ones."""
     examples: list[Example] = DEFAULT_EXAMPLES
-    """Solved questions to choose the shots from, in this order. A question of a set that equals one is left out."""
+    """Questions with answers, from which the shots are taken in this order. A dataset's question that equals an example
+    is left out."""
     question: str = "Q: {question}"
-    """The line that carries the question; {question} stands for its text."""
+    """Line with the question, in which {question} stands for its text."""
     cue: Text = "A:"
-    """What stands before the answer, on a line of its own."""
+    """Text before the answer, on a line of its own."""
     system: str = ""
-    """The system turn (chat style only)."""
+    """System turn (chat style only)."""
     chat_kwargs: dict[str, bool | int | FiniteFloat | str] = {}
     """Arguments for the chat template, such as enable_thinking: false (chat style only)."""
     date: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")] = "2026-01-01"
-    """The day that a chat template is told it is, where it asks: some put it into the prompt, and a run would depend on
-    the day it was made (chat style only)."""
+    """Fixed date for chat templates that write the current date into the prompt, so that a run does not depend on the
+    day it was made (chat style only)."""
 
     @field_validator("question")
     @classmethod
@@ -73,7 +75,7 @@ class PromptSpec(Spec):
         try:
             date.fromisoformat(value)
         except ValueError:
-            raise ValueError("there is no such day; write it as 2026-01-31") from None
+            raise ValueError("not a date of the calendar; write it as 2026-01-31") from None
         return value
 
     @model_validator(mode="after")
@@ -86,42 +88,43 @@ class PromptSpec(Spec):
 
 
 class Sites(Spec):
-    """Where a family of models has its attention, its MLPs and its layers: paths of modules, as in PyTorch."""
+    """Module paths, as in PyTorch, of the layers, attention blocks and MLPs of a model type."""
 
     layers: Text
-    """The list of decoder layers, from the causal LM down: model.layers."""
+    """Path from the causal LM to the list of decoder layers, for example model.layers."""
     attn: Text
-    """The attention block, from a layer down: self_attn."""
+    """Path from a layer to its attention block, for example self_attn."""
     mlp: Text
-    """The MLP, from a layer down: mlp."""
+    """Path from a layer to its MLP, for example mlp."""
 
 
 class ModelSpec(Spec):
-    """A causal language model and how it is loaded."""
+    """A causal language model, and the settings to load it."""
 
     id: Text
-    """A Hugging Face id (org/model), a local folder, or a .gguf file."""
+    """Hugging Face id (org/model), local folder, or .gguf file."""
     name: Name = ""
-    """What figures and folders call it. Default: the last part of `id`."""
+    """Name of the model in figures and folders. Default: the last part of `id`."""
     revision: str | None = None
-    """Branch, tag or commit on the hub. Default: main; the commit it stood for is recorded with the run."""
+    """Branch, tag or commit on the hub. Default: main. The run records the commit."""
     gguf: str | None = None
-    """The .gguf file to take, when `id` is a hub repository that holds several."""
+    """Name of the .gguf file to use, if `id` is a hub repository with several."""
     dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
-    """auto: bfloat16 where this machine multiplies it at least as fast as float32, else float32; tried when the model
-    is loaded, and kept by a run that goes on elsewhere. Never float16: the residuals of some models overflow it."""
+    """Data type of the weights. auto is bfloat16 where this machine multiplies it at least as fast as float32, else
+    float32. It is chosen when the model is first loaded, and a run that is resumed elsewhere keeps it. float16 is not
+    offered, because the residuals of some models overflow it."""
     device: Annotated[str, StringConstraints(pattern=r"^[a-z]\w*(:\d+)?$")] = "auto"
-    """cpu, cuda, cuda:1, mps, or any other device that torch knows; auto takes a GPU where there is one. Not together
-    with device_map."""
+    """Device: cpu, cuda, cuda:1, mps, or any other that torch knows. auto uses a GPU if there is one. It cannot be
+    combined with device_map."""
     device_map: Literal["auto", "balanced", "balanced_low_0", "sequential"] | dict[str, int | str] | None = None
-    """auto or balanced shards the layers over all GPUs; or a mapping from module to device."""
+    """Distribution of the layers over devices: auto or balanced (over all GPUs), or a mapping from module to device."""
     attention: Literal["auto", "sdpa", "eager"] = "auto"
-    """The attention code in transformers. Both take the knockout's mask; sdpa is faster and more exact. auto: sdpa
-    where the family has it, else eager (Gemma 2)."""
+    """Attention implementation of transformers. Both accept the mask of the knockout; sdpa is faster and more exact.
+    auto is sdpa where the model type has it, else eager (Gemma 2)."""
     sites: Sites | None = None
-    """Where the sites of a family are that `anchorscope models` does not list. anchorscope doctor checks it."""
+    """Module paths of a model type that `anchorscope models` does not list. `anchorscope doctor` checks them."""
     prompt: PromptSpec | None = None
-    """A prompt of this model's own. Default: the study's."""
+    """Prompt for this model alone. Default: the study's prompt."""
 
     @model_validator(mode="before")
     @classmethod
@@ -136,33 +139,36 @@ class ModelSpec(Spec):
     @classmethod
     def _no_float16(cls, value: Any) -> Any:
         if value in ("float16", "fp16", "half"):
-            raise ValueError("float16 is not offered: residuals of some models (Gemma) overflow it; take bfloat16")
+            raise ValueError(
+                "float16 is not offered, because residuals of some models (Gemma) overflow it; use bfloat16"
+            )
         return value
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelSpec:
         if "://" in self.id:
-            raise ValueError("give the id as owner/name, without the address of the hub")
+            raise ValueError(f"id should be owner/name without the address of the hub, not {self.id}")
         if self.name.lower() in RESERVED_MODEL_NAMES:
-            raise ValueError(f"'{self.name}' is a folder of every run; give the model another name")
+            raise ValueError(f"'{self.name}' is the name of a folder in every run; give the model another name")
         if self.device_map is not None and self.device != "auto":
             raise ValueError("give device or device_map, not both")
         return self
 
 
 class DatasetSpec(Spec):
-    """A question set and how much of it is used."""
+    """A question set, and the number of questions drawn from it."""
 
     set: Text
-    """popqa, triviaqa, hotpotqa, nq or squad; or the path of a YAML definition of your own (docs/questions.md)."""
+    """Name of a question set (popqa, triviaqa, hotpotqa, nq or squad), or path of your own YAML definition
+    (docs/questions.md)."""
     name: Name = ""
-    """What figures and folders call it. Default: the set's name, or the definition's file name."""
+    """Name of the dataset in figures and folders. Default: the set's name, or the file name of the definition."""
     path: str | None = None
-    """A local JSONL, Parquet or CSV file to read instead of the set's own source. Relative to the study's folder."""
+    """Local JSONL, Parquet or CSV file to read instead of the set's own source, relative to the study's folder."""
     columns: Literal["plain", "source"] = "plain"
-    """What the columns of `path` are called: plain (id, question, answers, …) or as in the set's source."""
+    """Names of the columns in `path`: plain (id, question, answers, …), or source (as in the set's own source)."""
     sample: Annotated[int, Field(ge=1)] | None = None
-    """How many questions to draw, by seed and question id. Default: all. A larger sample contains the smaller."""
+    """Number of questions to draw, by seed and question id. Default: all. A larger sample contains the smaller one."""
 
     @model_validator(mode="before")
     @classmethod
@@ -177,38 +183,44 @@ class DatasetSpec(Spec):
     @model_validator(mode="after")
     def _consistent(self) -> DatasetSpec:
         if self.columns == "source" and self.path is None:
-            raise ValueError("columns: source says how to read `path`, and there is no path")
+            raise ValueError(
+                "columns: source says how to read `path`, but there is no path; add one, or remove columns"
+            )
         return self
 
     def found_in(self, folder: Path) -> DatasetSpec:
-        """The same set, read from `folder`/<set>.jsonl, .parquet or .csv; one with a file of its own stays as it is."""
+        """The same dataset, read from `folder`/<set>.jsonl, .parquet or .csv unless it has a file of its own."""
         if self.path is not None or self.set.endswith((".yaml", ".yml")):
             return self
         for ending in (".jsonl", ".parquet", ".csv"):
             file = folder / f"{self.set}{ending}"
             if file.is_file():
                 return self.model_copy(update={"path": str(file.resolve())})
-        raise QuestionsError(f"{folder} holds no {self.set}.jsonl, {self.set}.parquet or {self.set}.csv")
+        raise QuestionsError(
+            f"{folder} holds no {self.set}.jsonl, {self.set}.parquet or {self.set}.csv",
+            "Check the folder given with --data, or put the file there.",
+        )
 
 
 class AnswersSpec(Spec):
-    """Where the answers come from."""
+    """The source of the answers."""
 
     source: Literal["generate", "file"] = "generate"
-    """generate: greedy decoding, first line. file: answers you already have, from `file`."""
+    """Source of the answers: generate (the first line of greedy decoding) or file (answers that you already have)."""
     backend: Literal["transformers", "vllm"] = "transformers"
-    """What generates. vllm is faster on many questions and needs anchorscope[vllm]."""
+    """Library that generates the answers. vllm is faster on many questions and needs anchorscope[vllm]."""
     max_new_tokens: Annotated[int, Field(ge=1, le=512)] = 24
-    """An answer is cut here if it has no line end before."""
+    """Maximum number of tokens per answer. A longer first line is cut there."""
     batch_tokens: Annotated[int, Field(ge=1)] = 8192
-    """Tokens per batch. The batch plan depends on lengths and this number alone, not on the machine."""
+    """Number of tokens per batch. The batch plan depends on it and on the lengths alone, not on the machine."""
     file: str | None = None
-    """With source: file, a JSONL, Parquet or CSV file with id or question, answer, and optionally label and context."""
+    """JSONL, Parquet or CSV file of answers (source: file only). Its columns are id or question, answer, and optionally
+    label and context."""
 
     @model_validator(mode="after")
     def _consistent(self) -> AnswersSpec:
         if (self.source == "file") != (self.file is not None):
-            raise ValueError("source: file and file: PATH go together")
+            raise ValueError("source: file and file: PATH belong together; give both, or neither")
         return self
 
 
@@ -225,49 +237,50 @@ Reply with one word: RIGHT, WRONG, or UNCLEAR if it cannot be told."""
 
 
 class JudgeSpec(Spec):
-    """A language model that grades, behind an OpenAI-compatible endpoint."""
+    """A language model that grades answers, behind an OpenAI-compatible endpoint."""
 
     base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s@]+$")]
-    """Where it is, as OpenAI's clients want it: http://localhost:8000/v1."""
+    """Base URL of the endpoint, as for OpenAI's clients, for example http://localhost:8000/v1."""
     model: Text
-    """What the endpoint calls it."""
+    """Name of the model at the endpoint."""
     key: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None
-    """The environment variable that holds the key; the key itself is never written. Default: no key."""
+    """Name of the environment variable that holds the key. The key itself is never written. Default: no key."""
     prompt: Text = JUDGE_PROMPT
-    """What it is asked, with {question}, {accepted} and {answer}; it replies with RIGHT, WRONG or UNCLEAR first."""
+    """Prompt for the judge, with {question}, {accepted} and {answer}. The reply must begin with RIGHT, WRONG or
+    UNCLEAR."""
     at_once: Annotated[int, Field(ge=1, le=256)] = 8
-    """Requests under way at a time."""
+    """Maximum number of requests at the same time."""
     timeout: Annotated[FiniteFloat, Field(gt=0)] = 60.0
-    """Seconds to wait for a reply."""
+    """Number of seconds to wait for a reply."""
     tries: Annotated[int, Field(ge=1)] = 6
-    """How often a request is made before the run stops; what was judged by then is kept."""
+    """Number of times that a request is sent before the run stops. Grades given until then are kept."""
     price: Annotated[list[Annotated[FiniteFloat, Field(ge=0)]], Field(min_length=2, max_length=2)] | None = None
-    """What a million tokens cost, in and out, for the estimate of --dry-run: [0.15, 0.60]."""
+    """Price of a million tokens, in and out, for the estimate of --dry-run, for example [0.15, 0.60]."""
 
     @model_validator(mode="after")
     def _consistent(self) -> JudgeSpec:
         for field in ("question", "accepted", "answer"):
             if f"{{{field}}}" not in self.prompt:
-                raise ValueError(f"prompt does not say where the {field} goes: {{{field}}}")
+                raise ValueError(f"prompt does not contain {{{field}}}, the place of the {field}; add it")
         return self
 
 
 class GradesSpec(Spec):
-    """How answers are graded: right, wrong, or cannot be told."""
+    """The way in which answers are graded as right, wrong or cannot tell."""
 
     grader: Name = "alias"
-    """alias, plain, judge, or one you registered (docs/grading.md)."""
+    """Name of the grader: alias, plain, judge, or one that you registered (docs/grading.md)."""
     judge: JudgeSpec | None = None
-    """With grader: judge, the model that judges: base_url, model, key."""
+    """Model that grades (grader: judge only), given by base_url, model and key."""
 
     @model_validator(mode="after")
     def _consistent(self) -> GradesSpec:
         if (self.grader == "judge") != (self.judge is not None):
-            raise ValueError("grader: judge and judge: {base_url: …, model: …} go together")
+            raise ValueError("grader: judge and judge: {base_url: …, model: …} belong together; give both, or neither")
         return self
 
     def identity(self) -> dict[str, Any]:
-        """What grades are a function of: not where a judge is reached, how hard it is tried, or its price."""
+        """The settings that grades depend on. A judge's address, number of tries and price are left out."""
         record = self.model_dump(mode="json")
         if self.judge is not None:
             record["judge"] = {"model": self.judge.model, "prompt": self.judge.prompt}

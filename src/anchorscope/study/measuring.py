@@ -1,4 +1,4 @@
-"""What is measured: which tokens are cut, what is read under each condition, and how probes read it."""
+"""The settings for what is measured: tokens that are cut, forward passes, probes and experiments."""
 
 from __future__ import annotations
 
@@ -21,76 +21,83 @@ from anchorscope.study.terms import (
 
 
 class SpansSpec(Spec):
-    """Which tokens are cut, and which are cut instead of them as controls."""
+    """The tokens that are cut, and the tokens that are cut instead of them as controls."""
 
     exact_question: ExactRule = "content"
-    """content: the content words of the question. dataset: what the set itself marks (PopQA: subject and property)."""
+    """Rule for the exact question tokens: content (the content words of the question) or dataset (what the dataset
+    itself marks, in PopQA the subject and the property)."""
     controls: list[Control] = ["control_question", "control_random"]
-    """Control spans, each paired token by token with the exact question tokens. control_prefix is another one;
-    control_evidence, for sets with passages, is paired with the tokens of the sentences that hold an answer."""
+    """List of control spans, each paired token by token with the exact question tokens. control_prefix can be added.
+    control_evidence, for datasets with passages, is paired with the tokens of the sentences that hold an answer."""
 
 
 class TraceSpec(Spec):
-    """Forward passes under each condition: what is cut, what is read, and of how many samples."""
+    """The forward passes under each condition: what is cut, what is read, and for how many samples."""
 
     RENAMED: ClassVar = {"correct": "max_right", "wrong": "max_wrong", "mass": "attention_samples"}
 
     sites: Annotated[list[Site], Field(min_length=1)] = ["mlp"]
-    """Where activations are read: attn and mlp (the block's output), resid (the layer's)."""
+    """List of sites where activations are read: attn or mlp (the output of that block), resid (the layer's output)."""
     positions: Annotated[list[Position], Field(min_length=1)] = ["answer_last"]
-    """Tokens that are read: the last exact answer token (answer_last), the answer's last token (final), the prompt's
-    last token (prompt_last) or the token behind the answer (after_answer)."""
+    """List of tokens that are read: the last exact answer token (answer_last), the answer's last token (final), the
+    prompt's last token (prompt_last) or the first token after the answer (after_answer)."""
     conditions: list[Condition] = list(DEFAULT_CONDITIONS)
-    """The passes. Each control cuts other tokens; matched_… cuts as many exact tokens for the same queries.
-    control_prefix, content words of the examples before the question, is taken where it is named and there are any.
-    knockout_context, knockout_both, knockout_evidence, matched_evidence, control_evidence and swapped_context are for
-    sets with passages (docs/context.md)."""
+    """List of forward passes. Each control cuts other tokens, and its matched_… cuts as many exact tokens for the same
+    queries. control_prefix cuts content words of the few-shot examples, if there are any. knockout_context,
+    knockout_both, knockout_evidence, matched_evidence, control_evidence and swapped_context are for datasets with
+    passages (docs/context.md)."""
     into: Into = "after"
-    """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
+    """Tokens that can no longer attend to the cut tokens: all later ones (after), or those of the answer (answer)."""
     max_right: Annotated[int, Field(ge=1)] = 1000
-    """Maximum number of samples with a right answer, per model and set."""
+    """Maximum number of samples with a right answer, per model and dataset."""
     max_wrong: Annotated[int, Field(ge=1)] = 1000
-    """Maximum number of samples with a wrong answer. Each keeps the probability with which it was drawn."""
+    """Maximum number of samples with a wrong answer, per model and dataset. Each keeps the probability with which it
+    was drawn."""
     attention_samples: Annotated[int, Field(ge=0)] = 100
-    """Number of samples, per model and set, for which the attention that each cut removes is measured. 0: none."""
+    """Number of samples, per model and dataset, for which the attention that each cut removes is measured. 0 leaves it
+    out."""
     memory: Annotated[FiniteFloat, Field(gt=0)] = 1.0
-    """Gigabytes that one batch may take beside the weights (docs/performance.md). A longer sample runs alone."""
+    """Number of gigabytes that one batch may take in addition to the weights (docs/performance.md). A sample that needs
+    more runs alone."""
 
     @model_validator(mode="after")
     def _consistent(self) -> TraceSpec:
         for name, values in (("sites", self.sites), ("positions", self.positions), ("conditions", self.conditions)):
             if len(set(values)) < len(values):
-                raise ValueError(f"{name} names something twice")
+                raise ValueError(f"{name} names an entry twice: {', '.join(values)}")
         if self.conditions[:2] != ["clean", "knockout"]:
-            raise ValueError("conditions begins with clean, knockout: everything is compared with them")
+            raise ValueError("conditions must begin with clean, knockout, because all others are compared with them")
         for control in ("question", "random", "evidence"):
             pair = {f"control_{control}", f"matched_{control}"} & set(self.conditions)
             if len(pair) == 1:
-                raise ValueError(f"control_{control} and matched_{control} go together: they are compared")
+                raise ValueError(
+                    f"control_{control} and matched_{control} are compared with each other; give both, or neither"
+                )
         return self
 
     @property
     def points(self) -> list[ReadPoint]:
-        """Every site at every position: probes, read-outs and pathways are made for each."""
+        """Every site at every position. Probes, read-outs and pathways are made for each."""
         return [ReadPoint(site, position) for site in self.sites for position in self.positions]
 
 
 class MapSpec(Spec):
-    """The layer × layer map: cut in some layers, read in every layer from there on."""
+    """The layer × layer map, which cuts in some layers and reads in every layer from there on."""
 
     RENAMED: ClassVar = {"correct": "max_right", "wrong": "max_wrong"}
 
     layers: Literal["single", "window"] = "window"
-    """In which layers the cut holds: one, or `width` layers around one. Single layers often have others to stand in."""
+    """Layers in which attention is cut: one layer (single), or `width` layers around one (window). Other layers can
+    often compensate for a single one."""
     width: Annotated[int, Field(ge=1)] = 5
-    """Layers in a window."""
+    """Number of layers in a window."""
     into: Into = "after"
-    """Which tokens lose sight of what is cut: all later ones, or those of the answer."""
+    """Tokens that can no longer attend to the cut tokens: all later ones (after), or those of the answer (answer)."""
     conditions: Annotated[
         list[Literal["knockout", "control_question", "control_random", "matched_question", "matched_random"]],
         Field(min_length=1),
     ] = ["knockout", "control_question"]
-    """What is cut, each on a map of its own: the exact question tokens, and as a control others."""
+    """List of conditions, each on a map of its own: the knockout, and controls."""
     max_right: Annotated[int, Field(ge=1)] = 300
     """Maximum number of traced samples with a right answer."""
     max_wrong: Annotated[int, Field(ge=1)] = 300
@@ -99,17 +106,17 @@ class MapSpec(Spec):
     @model_validator(mode="after")
     def _consistent(self) -> MapSpec:
         if self.conditions[0] != "knockout" or len(set(self.conditions)) < len(self.conditions):
-            raise ValueError("conditions begins with knockout, and names each once")
+            raise ValueError("conditions must begin with knockout and name each condition once")
         return self
 
 
 class ProbeSpec(Spec):
-    """The linear probes that read correctness from activations, one per layer."""
+    """The linear probes that read from activations whether an answer is right, one per layer."""
 
     repeats: Annotated[int, Field(ge=1)] = 5
-    """How often folds and halves are drawn anew."""
+    """Number of times that folds and halves are drawn."""
     folds: Annotated[int, Field(ge=2)] = 5
-    """Every read-out is out of fold; questions with the same text or subject share a fold."""
+    """Number of folds. Every read-out is out of fold, and questions with the same text or subject share a fold."""
     strengths: Annotated[list[Annotated[FiniteFloat, Field(gt=0)]], Field(min_length=1)] = [
         1e-4,
         3e-4,
@@ -119,23 +126,23 @@ class ProbeSpec(Spec):
         3e-2,
         1e-1,
     ]
-    """Regularisation strengths (C) to choose from: one for all layers, by inner log-loss."""
+    """List of regularisation strengths (C), of which one is chosen for all layers by inner log-loss."""
     refit: list[Condition] = ["knockout", "control_question"]
-    """Conditions whose own states probes are fitted on too: what is gone, against what is misread. Others than those
-    that are traced are left out."""
+    """List of conditions on whose own states probes are fitted too, to tell a lost signal from one that the clean
+    probes misread. Conditions that are not traced are left out."""
     resamples: Annotated[int, Field(ge=100)] = 1000
-    """Bootstrap resamples, over questions and repeats, behind every interval."""
+    """Number of bootstrap resamples, over questions and repeats, behind every interval."""
 
 
 class EvidenceSpec(Spec):
-    """Experiments that need no flip and no groups, and what the ledger of claims rests on (docs/evidence.md)."""
+    """The experiments that need no flip and no groups, on which the ledger of claims rests (docs/evidence.md)."""
 
     RENAMED: ClassVar = {"samples": "saliency_samples", "prompts": "other_prompts"}
 
     questions: Annotated[int, Field(ge=1)] = 800
     """Maximum number of traced questions, drawn by a hash, that are answered several times."""
     answers: Annotated[int, Field(ge=2)] = 16
-    """Number of answers sampled to each of these questions."""
+    """Number of answers sampled for each of these questions."""
     temperature: Annotated[FiniteFloat, Field(gt=0)] = 1.0
     """Temperature at which these answers are sampled."""
     distinct: Annotated[int, Field(ge=1)] = 4
@@ -146,15 +153,15 @@ class EvidenceSpec(Spec):
     """Number of other sets of few-shot examples under which samples are labelled again."""
     saliency_samples: Annotated[int, Field(ge=0)] = 400
     """Number of traced samples, drawn by a hash, whose saliency is measured and which are asked with other few-shot
-    examples. 0: none."""
+    examples. 0 leaves both out."""
 
     @property
     def patched(self) -> list[Further]:
-        """The passes with the exact tokens of another question, one for each donor."""
+        """The forward passes with the exact tokens of another question, one for each donor."""
         passes: list[Further] = ["patched_1", "patched_2", "patched_3", "patched_4"]
         return passes[: self.donors]
 
     @property
     def further(self) -> list[Further]:
-        """The passes that are read where those of `traces` are; the mirror's are not."""
+        """The forward passes that are read at the read points of `traces`. Those of the mirror are not among them."""
         return ["answer_bare", *self.patched, "patched_control"]

@@ -1,4 +1,4 @@
-"""Things that a study chooses by name: one typed registry for each kind of them, with "did you mean"."""
+"""Registries of things that a study chooses by name, one for each kind, with suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """What of one kind can be chosen: names, and what each stands for."""
+    """The names of one kind that can be chosen, and the object behind each."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Make something known under a name; to be used as a decorator."""
+        """Register an object under a name. Use it as a decorator."""
 
         def add(thing: T) -> T:
             self._add(name, thing)
@@ -28,7 +28,7 @@ class Registry(Generic[T]):
 
     def _add(self, name: str, thing: T) -> None:
         if name in self._entries:
-            raise StudyError(f"there already is a {self.kind} '{name}'", "Register it under another name.")
+            raise StudyError(f"a {self.kind} '{name}' exists already", "Register it under another name.")
         self._entries[name] = thing
 
     def __getitem__(self, name: str) -> T:

@@ -1,4 +1,4 @@
-"""Where a run is carried out: in this process, or on a Ray cluster."""
+"""The settings for where a run is computed: in this process, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -10,25 +10,30 @@ from anchorscope.study.terms import Spec
 
 
 class EngineSpec(Spec):
-    """Where stages run. It changes no result, is no part of a run's record, and may change while a run goes on."""
+    """The place where stages run. It changes no result, is not recorded, and may change when a run is resumed."""
 
     kind: Literal["in_process", "ray"] = "in_process"
-    """in_process: one after the other, here. ray: side by side on a Ray cluster; needs anchorscope[ray]."""
+    """Kind of engine: in_process (one stage after the other, here) or ray (in parallel on a Ray cluster, which needs
+    anchorscope[ray])."""
     address: Annotated[str, StringConstraints(min_length=1)] | None = None
-    """Of a running cluster: auto, or host:port. Default: one is started on this machine, for this run."""
+    """Address of a running cluster, auto or host:port. Default: a cluster is started on this machine for this run."""
     replicas: Annotated[int, Field(ge=1)] = 1
-    """How many copies of a model work side by side."""
+    """Number of copies of a model that work in parallel."""
     gpus_per_replica: Annotated[FiniteFloat, Field(ge=0)] | None = None
-    """GPUs of one copy. Several: give the model device_map: auto, which shards it over them. Default: one where the
-    cluster has GPUs, else none."""
+    """Number of GPUs per copy. For several, give the model device_map: auto, which shards it over them. Default: one if
+    the cluster has GPUs, else none."""
     cpus_per_replica: Annotated[int, Field(ge=1)] = 1
-    """Cores, and threads, of one copy."""
+    """Number of cores, and of threads, per copy."""
 
     @model_validator(mode="after")
     def _consistent(self) -> EngineSpec:
         given = (self.address, self.replicas, self.gpus_per_replica, self.cpus_per_replica)
         if self.kind == "in_process" and given != (None, 1, None, 1):
-            raise ValueError("address, replicas and what a replica has belong to kind: ray")
+            raise ValueError(
+                "address, replicas, gpus_per_replica and cpus_per_replica need kind: ray; add it, or remove them"
+            )
         if self.gpus_per_replica is not None and self.gpus_per_replica > 1 and self.gpus_per_replica % 1:
-            raise ValueError("gpus_per_replica: a part of one GPU, or whole ones")
+            raise ValueError(
+                f"gpus_per_replica is {self.gpus_per_replica}, but must be a part of one GPU or a whole number"
+            )
         return self

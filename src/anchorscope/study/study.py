@@ -1,7 +1,7 @@
 """A study: one typed object that is the YAML file, the Python argument and the record saved with a run.
 
-The text under each field is its documentation: `anchorscope init` writes it as comments, and the error
-for a wrong value quotes it. A later stage that needs a setting adds a field here, never a flag elsewhere.
+The text under each field is its documentation, which `anchorscope init` writes as comments. A stage that needs a
+setting adds a field here, never a flag elsewhere.
 """
 
 from __future__ import annotations
@@ -20,38 +20,39 @@ from anchorscope.study.terms import Name, Spec
 
 
 class Study(Spec):
-    """Which models answer which questions, and how what they know is measured."""
+    """The models, the questions that they answer, and how their hidden states are measured."""
 
     name: Name
-    """Names the run's folder, runs/<name>."""
+    """Name of the study, and of the run's folder runs/<name>."""
     description: str = ""
-    """For people. May change while a run goes on."""
+    """Free text for people. It may change while a run is under way."""
     models: Annotated[list[ModelSpec], Field(min_length=1)]
-    """The models, one panel of the chart each, in this order."""
+    """List of models. Each has one panel of the chart, in this order."""
     datasets: Annotated[list[DatasetSpec], Field(min_length=1)]
-    """The question sets, one colour of the chart each, in this order."""
+    """List of question sets. Each has one colour of the chart, in this order."""
     prompt: PromptSpec = PromptSpec()
-    """How a question is put to a model."""
+    """Prompt with which questions are asked."""
     answers: AnswersSpec = AnswersSpec()
-    """Where the answers come from."""
+    """Source of the answers."""
     grades: GradesSpec = GradesSpec()
-    """How answers are graded."""
+    """Way in which answers are graded."""
     spans: SpansSpec = SpansSpec()
-    """Which tokens are cut."""
+    """Tokens that are cut."""
     traces: TraceSpec = TraceSpec()
-    """Passes under each condition, and what is read from them."""
+    """Forward passes under each condition, and what is read from them."""
     probes: ProbeSpec = ProbeSpec()
-    """How correctness is read from activations."""
+    """Probes that read from activations whether an answer is right."""
     map: MapSpec | None = None
-    """A layer × layer map too: `map: {}` for one with these defaults."""
+    """Layer × layer map. `map: {}` makes one with the default settings; without it there is none."""
     evidence: EvidenceSpec | None = None
-    """Experiments that need no flip, and a ledger of claims: `evidence: {}` for these defaults."""
+    """Experiments that need no flip, and the ledger of claims. `evidence: {}` makes them with the default settings;
+    without it there are none."""
     engine: EngineSpec = EngineSpec()
-    """Where it is carried out: in this process, or on a Ray cluster (docs/scale.md)."""
+    """Place where the run is computed, in this process or on a Ray cluster (docs/scale.md)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seeds the sampling of questions and everything random after it."""
+    """Seed for the sampling of questions and for everything random after it."""
     shard_rows: Annotated[int, Field(ge=1)] = 1024
-    """Rows per file of a table: what a stopped run does again, at most."""
+    """Number of rows per file of a table. A stopped run repeats at most this many."""
 
     _base: Path = PrivateAttr(default_factory=Path)
 
@@ -61,14 +62,19 @@ class Study(Spec):
             for control in ("question", "random", "prefix"):
                 cut = {f"control_{control}", f"matched_{control}"} & set(conditions)
                 if cut and f"control_{control}" not in self.spans.controls:
-                    raise ValueError(f"{where}.conditions has {min(cut)}, and spans.controls no control_{control}")
+                    raise ValueError(
+                        f"{where}.conditions has {min(cut)}, but spans.controls has no control_{control}; add it there"
+                    )
         return self
 
     @model_validator(mode="after")
     def _replicas_have_their_own_gpus(self) -> Study:
         for model in self.models:
             if self.engine.kind == "ray" and model.device.startswith("cuda:"):
-                raise ValueError(f"models: a replica has GPUs of its own, not {model.device}; say device: cuda")
+                raise ValueError(
+                    f"models: device {model.device} does not work with Ray, which gives each replica its own GPUs; "
+                    "write device: cuda"
+                )
         return self
 
     @model_validator(mode="after")
@@ -85,19 +91,18 @@ class Study(Spec):
         return self
 
     def prompt_for(self, model: ModelSpec) -> PromptSpec:
-        """The prompt a model is given: its own, or else the study's."""
+        """The prompt for a model: its own, or else the study's."""
         return model.prompt or self.prompt
 
     def record(self) -> dict[str, Any]:
-        """The whole study with its defaults, as plain values; without the engine, which is no part of what is asked."""
+        """The whole study with its defaults, as plain values. The engine is left out, because it changes no result."""
         return self.model_dump(mode="json", exclude={"engine"})
 
     def identity(self) -> dict[str, Any]:
-        """What must not change while a run goes on.
+        """The settings that must stay the same for as long as a run is under way.
 
-        The description may; so may the place of a data file, since a table records the file's hash; the devices a model
-        is put on; the memory of a batch, which a run that has run out of it must be able to change; and where a judge
-        is reached.
+        These may change: the description, the path of a data file (tables record the file's hash), the devices of a
+        model, the memory of a batch (a run that ran out of memory needs a lower one), and the address of a judge.
         """
         record = self.record()
         del record["description"], record["traces"]["memory"]
@@ -114,15 +119,15 @@ class Study(Spec):
 
     @property
     def base(self) -> Path:
-        """The folder relative paths start at: the study file's, or the current one."""
+        """The folder that relative paths start from: the study file's, or the current one."""
         return self._base
 
     def based_at(self, folder: Path) -> Study:
-        """The same study, its relative paths starting at `folder`."""
+        """The same study with relative paths that start from `folder`."""
         study = self.model_copy()
         study._base = folder
         return study
 
     def with_data(self, folder: Path) -> Study:
-        """The same study, reading each set from `folder`/<set>.jsonl, .parquet or .csv instead of the hub."""
+        """The same study, with each dataset read from `folder`/<set>.jsonl, .parquet or .csv instead of the hub."""
         return self.model_copy(update={"datasets": [dataset.found_in(folder) for dataset in self.datasets]})

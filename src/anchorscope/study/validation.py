@@ -1,6 +1,6 @@
-"""From a YAML file, or from arguments, to a typed object, with errors for the person who wrote them.
+"""Turn a YAML file, or keyword arguments, into a typed object, with errors for the person who wrote them.
 
-A mistyped key is refused with the nearest right one, and every complaint carries its line.
+A mistyped key is refused with a suggestion, and every error names its line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Loc = tuple[int | str, ...]
 
 
 def validate(kind: type[T], file: YamlFile) -> T:
-    """Turn the file into a `kind`; StudyError lists everything that is wrong with it."""
+    """Turn the file into a `kind`. A StudyError lists everything that is wrong with it."""
     if not isinstance(file.data, dict):
         what = "empty" if file.data is None else "not a mapping of keys to values"
         raise StudyError(f"{file.path}: the file is {what}", f"It should start with: {_required(kind)}")
@@ -33,7 +33,7 @@ def validate(kind: type[T], file: YamlFile) -> T:
 
 
 def build(kind: type[T], **fields: Any) -> T:
-    """A `kind` from keyword arguments; StudyError says what is wrong, as for a file."""
+    """Make a `kind` from keyword arguments. A StudyError says what is wrong, as for a file."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
@@ -41,12 +41,12 @@ def build(kind: type[T], **fields: Any) -> T:
 
 
 def explained(kind: type[BaseModel], error: ValidationError, fields: dict[str, Any]) -> StudyError:
-    """What is wrong with keyword arguments, as it is said of a file."""
+    """The error for wrong keyword arguments, in the same words as for a file."""
     return StudyError("\n".join(explain(kind, error, YamlFile(None, fields, None))))
 
 
 def check_word(name: str, value: object, words: object) -> None:
-    """Refuse an argument that is not one of the words of a Literal, with the nearest that is."""
+    """Refuse an argument that is not one of the words of a Literal, and suggest the nearest one."""
     choices = get_args(words)
     if value not in choices:
         raise StudyError(f"{name}: {shown(value)} is not possible; {did_you_mean(str(value), choices)}")
@@ -66,7 +66,7 @@ def explain(kind: type[BaseModel], error: ValidationError, file: YamlFile) -> li
 
 
 def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
-    """What is wrong at one place. Several items are the branches of a union, none of which fitted."""
+    """Say what is wrong at one place. Several items are the branches of a union, none of which fitted."""
     item, field = items[0], printable(_dotted(loc))
     given = shown(item["input"])
     if item["type"] == "extra_forbidden":
@@ -115,7 +115,7 @@ def _has(data: Any, part: int | str) -> bool:
 
 
 def _model_at(kind: type[BaseModel], loc: Loc) -> type[BaseModel] | None:
-    """The model whose keys stand at `loc`."""
+    """The model whose keys are at `loc`."""
     model: type[BaseModel] | None = kind
     for part in loc:
         if isinstance(part, int) or model is None:

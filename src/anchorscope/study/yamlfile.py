@@ -1,7 +1,7 @@
-"""YAML read strictly, and every value traced back to its line.
+"""A strict YAML reader that knows the line of every value.
 
 Plain PyYAML lets a repeated key win silently and expands aliases without bound. A study decides what is
-computed, so both are refused here, and every complaint carries the line it is about.
+computed, so both are refused here, and every error names its line.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MAX_BYTES = 1 << 18  # a larger file was not written by a person
 
 @dataclass(frozen=True)
 class YamlFile:
-    """A parsed YAML file that still knows on which line each value stands."""
+    """A parsed YAML file that knows on which line each value is."""
 
     path: Path | None
-    """Where it was read; None for values that were handed over."""
+    """Path of the file, or None for values from Python."""
     data: Any
-    """What it says, as plain values."""
+    """Content of the file, as plain values."""
     node: yaml.Node | None
-    """How it was written: nodes know their lines."""
+    """Parsed YAML nodes, which know their lines."""
 
     def line(self, loc: Sequence[int | str]) -> int | None:
         """The line (from 1) of the value at `loc`, or of its nearest existing parent."""
@@ -63,12 +63,16 @@ class _StrictLoader(yaml.SafeLoader):
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge" or key.value == "<<":
-                raise yaml.constructor.ConstructorError(None, None, "merging (<<) is not used here", key.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, "merging (<<) is not supported; write the keys out", key.start_mark
+                )
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             mark = cast(Any, self).peek_event().start_mark
-            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not used here", mark)
+            raise yaml.composer.ComposerError(
+                None, None, "aliases (*name) are not supported; write the value out", mark
+            )
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -98,12 +102,14 @@ for _tag, _pattern, _first in (
 
 
 def read_yaml(path: Path) -> YamlFile:
-    """Read one YAML document; what is wrong with it becomes a StudyError with its line."""
+    """Read one YAML document. A mistake in it raises a StudyError with its line."""
     try:
         if not path.is_file():
             raise StudyError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
         if path.stat().st_size > MAX_BYTES:
-            raise StudyError(f"{path}: larger than {MAX_BYTES >> 10} KiB; this is not a file written by hand")
+            raise StudyError(
+                f"{path}: larger than {MAX_BYTES >> 10} KiB, so it is not a study or definition written by hand"
+            )
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise StudyError(f"{path}: not UTF-8 text (byte {error.start})", "Save the file as UTF-8.") from None
@@ -134,16 +140,16 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
 # What PyYAML says when something is mistyped, and what is most likely meant.
 _MEANT = {
     "found character '\\t'": "Indent with spaces, not tabs.",
-    "mapping values are not allowed": "A text with ': ' in it goes in quotes; or the line is indented too far.",
+    "mapping values are not allowed": "Put a text that contains ': ' in quotes, or indent the line less.",
     "could not find expected ':'": "Write `key: value`, with a space after the colon.",
-    "expected <block end>": "The line does not line up with those above it; or a `- ` or a space after ':' is missing.",
-    "expected ',' or": "A bracket or brace is not closed.",
-    "found unexpected end of stream": "A quote is not closed.",
+    "expected <block end>": "Indent the line like those above it, or add a missing `- ` or a space after ':'.",
+    "expected ',' or": "Close the bracket or brace.",
+    "found unexpected end of stream": "Close the quote.",
 }
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, text: str, path: Path) -> StudyError:
-    """Name the line, quote it, and say what is most likely meant."""
+    """Name the line, quote it, and say what was most likely meant."""
     problem = error.problem or "not valid YAML"
     mark = error.problem_mark or error.context_mark
     if problem.startswith(("could not find expected ':'", "expected ',' or")) and error.context_mark:
