@@ -28,7 +28,7 @@ def init(
             "--model",
             "-m",
             metavar="ID",
-            help=f"Use this hub id, folder or .gguf file. Repeat the option for several (default: {_SMALL_MODEL}).",
+            help=f"Use this hub id, folder or .gguf file. Repeat the option for several (default: {SMALL_MODEL}).",
         ),
     ] = None,
     dataset: Annotated[
