@@ -293,7 +293,7 @@ def test_an_a_line_that_leaves_zero_is_named():
     before, after = of_small(), of_small(a_popqa=[*FLAT[:4], -30.0, -28.0, *FLAT[6:]])
     assert "all values lie between −4.0 (NQ, layer 0) and −1.0 (PopQA, layer 2)" in bullet(before, "A-Anchored lines:")
     assert "They stay within ±10 points of zero at every layer, and so do their intervals." in before
-    assert "Not all are within ±10 points of zero: beyond are PopQA at layers 4 and 5." in after
+    assert "Not all are within ±10 points of zero. Farther away are PopQA at layers 4 and 5." in after
     assert "stay within" not in after
     alts = [alt_of(small(**more), {"m": 8}, ["popqa", "nq"]) for more in ({}, {"a_popqa": [-2.0] * 7 + [-30.0]})]
     assert ", within ±10 points of zero" in alts[0]
@@ -304,22 +304,24 @@ def test_an_a_line_that_leaves_zero_is_named():
 
 def test_intervals_beyond_ten_points_are_told_apart_from_values():
     text = of_small(a_popqa=[*FLAT[:4], -9.0, *FLAT[5:]])
-    assert "within ±10 points of zero at every layer; their intervals reach −11.0 (PopQA, layer 4)." in text
+    assert "within ±10 points of zero at every layer, but their intervals reach −11.0 (PopQA, layer 4)." in text
 
 
 def test_the_order_of_the_sets_follows_the_lines():
-    said = "Sets in order of their lowest value, lowest first: {}. Clearly apart: {}. In order at layer 7: {}."
+    said = "Datasets in order of their lowest value, lowest first: {}. Clearly apart: {}. In order at layer 7: {}."
     expected = said.format("PopQA (−55.0), NQ (−41.0)", "PopQA below NQ", "PopQA, NQ")
     assert expected in of_small()
     expected = said.format("NQ (−55.0), PopQA (−41.0)", "NQ below PopQA", "NQ, PopQA")
     assert expected in of_small(q_popqa=UPPER, q_nq=VALLEY)
-    assert "no set from another" in of_small(q_popqa=[-54.0 if v == -55 else v for v in VALLEY], q_nq=VALLEY)
+    assert "Clearly apart: no two datasets." in of_small(
+        q_popqa=[-54.0 if v == -55 else v for v in VALLEY], q_nq=VALLEY
+    )
 
 
 def test_where_the_q_lines_leave_the_a_lines():
     assert "Every Q-Anchored line lies below every A-Anchored line, at every layer where both" in of_small()
     crossing = [-1.0, -2.0, *UPPER[2:]]
-    expected = "From layer 2 on, every Q-Anchored line lies below every A-Anchored line; at layers 0 and 1, not every"
+    expected = "From layer 2 on, every Q-Anchored line lies below every A-Anchored line, but not at layers 0 and 1."
     assert expected in of_small(q_nq=crossing)
     assert "At layer 7, not every Q-Anchored line lies below" in of_small(q_nq=[*UPPER[:7], 3.0])
 
@@ -342,13 +344,13 @@ def pair(second: Sequence[float], layers_of: int = 8) -> str:
 
 def test_what_differs_between_panels():
     text = pair([-10.0, -20.0, -80.0, -70.0, -60.0, -50.0, -45.0, -44.0])
-    assert "The lowest values of the Q-Anchored lines are lowest in n on NQ; clearly so on NQ." in text
-    assert "- Where these values come, by layer over last layer: earliest in n on NQ." in text
+    assert "The lowest values of the Q-Anchored lines are lowest in n on NQ; the difference is clear on NQ." in text
+    assert "- Relative depth of these values (layer divided by last layer): earliest in n on NQ." in text
     assert "n −80.0 (−82.0 to −78.0) at layer 2 of 7 (falls and recovers by more than half); m −55.0" in text
     assert "A-Anchored lines stay within ±10 points of zero in m and n." in text
     text = pair([-10.0, -20.0, -30.0, -52.0, -52.0, -51.0, -51.5, -51.0])
-    assert "lines are lowest in m on NQ; clearly so on no set." in text
-    assert "by layer over last layer: about the same on NQ." in text
+    assert "lines are lowest in m on NQ; the difference is clear on no dataset." in text
+    assert "(layer divided by last layer): about the same on NQ." in text
     assert "n −52.0 (−54.0 to −50.0) at layer 3 of 7 (falls and stays low)." in text
 
 
@@ -377,7 +379,10 @@ def test_panels_axes_and_legend_are_those_drawn(rows: list[Statistic]):
         assert f"The x axis of {panel.model} is the layer, from 0 to {panel.top}, labelled at {listed(inside)}." in text
     low, high = drawn[0].axes.get_ylim()
     marks = [f"{mark:g}".replace("-", "−") for mark in drawn[0].axes.get_yticks() if low <= mark <= high]
-    assert f"from {written(low, 0)} to {written(high, 0)}, labelled at {listed(marks)}. A thin level line at 0" in text
+    assert (
+        f"from {written(low, 0)} to {written(high, 0)}, labelled at {listed(marks)}. A thin horizontal line at 0"
+        in text
+    )
     for start, look in (
         ("Q-Anchored (PopQA)", "solid blue line, circles"),
         ("Q-Anchored (TriviaQA)", "solid green line, squares"),
@@ -409,10 +414,10 @@ def test_sections_come_in_the_order_of_looking(rows: list[Statistic]):
 def test_a_chart_of_several_rows_names_them(rows: list[Statistic]):
     text = page_of(rows, name="auroc")
     assert "six panels, three rows, one per model in each: Llama-3.2-1B and Llama-3.2-3B" in text
-    assert "## Panel (a) Llama-3.2-1B\n\nHow well the probe ranks correct above wrong answers" in text
+    assert "## Panel (a) Llama-3.2-1B\n\nHow well the probe ranks right above wrong answers" in text
     assert "highest in" in text  # of AUROC, not lowest
-    assert "A thin level line at 0.5 marks chance." in text
-    assert "Ticks on the x axis, the mean anchor layer: PopQA 8.8" in page_of(rows, name="delta_p_controlled")
+    assert "A thin horizontal line at 0.5 marks chance." in text
+    assert "Ticks on the x axis mark the mean anchor layer: PopQA 8.8" in page_of(rows, name="delta_p_controlled")
 
 
 # --- what is not there
@@ -421,9 +426,9 @@ def test_a_chart_of_several_rows_names_them(rows: list[Statistic]):
 def test_too_few_samples_are_told():
     few: list[float | None] = [None] * 8
     text = of_small(q_nq=few)
-    assert bullet(text, "Q-Anchored (NQ)", 1) == "- Q-Anchored (NQ): no line, too few samples (12 at the most)."
+    assert bullet(text, "Q-Anchored (NQ)", 1) == "- Q-Anchored (NQ): no line, too few samples (at most 12)."
     assert "A panel has three lines" in text
-    assert "too few for a line: Q-Anchored (NQ)" in alt_of(small(q_nq=few), {"m": 8}, ["popqa", "nq"])
+    assert "too few samples for a line: Q-Anchored (NQ)" in alt_of(small(q_nq=few), {"m": 8}, ["popqa", "nq"])
     gaps = of_small(q_nq=[None, None, -20.0, None, *UPPER[4:]])
     assert "Too few samples for a value at layers 0, 1 and 3." in bullet(gaps, "Q-Anchored (NQ)", 1)
     assert "First and highest −20.0 (−22.0 to −18.0) at layer 2;" in bullet(gaps, "Q-Anchored (NQ)", 1)
@@ -445,7 +450,7 @@ def test_a_model_without_rows_says_so():
     assert "- n: no Q-Anchored lines; no A-Anchored lines." in text
     assert "A panel has no to four lines" in text
     assert text.count("A-Anchored lines stay within ±10 points of zero in m.") == 1
-    assert "clearly so" not in text
+    assert "the difference is clear" not in text
 
 
 # --- the ledger
@@ -470,23 +475,23 @@ VERDICTS = [
 
 def test_the_ledger_is_summed_up_over_sets():
     text = page_of(small(), {"m": 8}, ["popqa", "nq"], verdicts=VERDICTS)
-    assert "In all, six verdicts: 3 hold, 1 do not hold and 2 cannot be told." in text
-    assert "- m, four verdicts: 2 hold, 1 do not hold and 1 cannot be told." in text
-    claim = "Claim: The fall is there.\n\n- m: holds on PopQA and NQ; cannot be told on HotpotQA.\n"
+    assert "In all, six verdicts: 3 *holds*, 1 *does not hold* and 2 *cannot tell*." in text
+    assert "- m, four verdicts: 2 *holds*, 1 *does not hold* and 1 *cannot tell*." in text
+    claim = "Claim: The fall is there.\n\n- m: holds on PopQA and NQ; cannot tell on HotpotQA.\n"
     assert claim in text
-    assert "- m: does not hold on all sets together.\n- n: cannot be told on NQ." in text
+    assert "- m: does not hold on all datasets together.\n- n: cannot tell on NQ." in text
     assert "- m (smaller) and n (larger): holds on NQ." in text
     swapped = [
         dataclasses.replace(each, verdict="does not hold") if each.dataset == "popqa" else each for each in VERDICTS
     ]
-    assert "- m: holds on NQ; does not hold on PopQA; cannot be told on HotpotQA." in "\n".join(ledger(swapped))
+    assert "- m: holds on NQ; does not hold on PopQA; cannot tell on HotpotQA." in "\n".join(ledger(swapped))
 
 
 def test_without_a_ledger_nothing_is_claimed():
     text = of_small()
     assert text.endswith(
-        "## What the ledger says\n\nThe ledger of claims was not made for this run; "
-        "the command `anchorscope claims RUN` makes it.\n"
+        "## What the ledger says\n\nThis run has no ledger of claims yet. "
+        "The command `anchorscope claims RUN` makes it.\n"
     )
     assert "hold on" not in text
     assert "verdicts" not in text
@@ -621,7 +626,7 @@ def test_what_holds_within_a_question_is_counted():
         for model, dataset, answer in (("m", "nq", "holds"), ("m", "popqa", "holds"), ("n", "nq", "cannot tell"))
     ]
     assert truth(rows) == (
-        "Among several answers to one question, where its difficulty cannot help, the probe ranks right above wrong in "
-        "2 of 3 model–set pairs (cannot be told in 1)."
+        "Among several answers to one question, where the question's difficulty cannot help, the probe ranks right "
+        "answers above wrong ones in 2 of 3 model–set pairs (cannot tell in 1)."
     )
     assert truth([]) == ""

@@ -229,7 +229,7 @@ def test_a_line_that_is_missing_says_so():
     assert "too few: Q-Anchored (PopQA)" in notes[0]
     assert "too few: Q-Anchored (NQ, PopQA)" in notes[1]
     said = caption("delta_p", rows, ["one", "two"], ["nq", "popqa"])
-    assert "Too few for a line: two: Q-Anchored (NQ), Q-Anchored (PopQA)." in said
+    assert "Too few samples for a line: two, Q-Anchored (NQ), Q-Anchored (PopQA)." in said
 
 
 def test_a_row_without_any_line_still_reads_well(rows: list[Statistic]):
@@ -348,9 +348,9 @@ def test_rows_without_numbers_are_left_out_and_the_caption_says_so(rows: list[St
     assert len(figure.axes) == 2
     assert not any("dotted" in label for label in words(figure))
     without = [row for row in rows if row.statistic != "auroc_question_only"]
-    assert "Not measured in this run: (a) dotted: see the titles" in caption("auroc", without, list(MODELS), SETS)
+    assert "Not measured in this run: (a) dotted line" in caption("auroc", without, list(MODELS), SETS)
     said = (tmp_path / "delta_p_controlled.txt").read_text(encoding="utf-8")
-    assert "Not measured in this run, so not shown: “Q minus placebo-Q" in said
+    assert "Not measured in this run and not shown: “Q minus placebo-Q" in said
 
 
 def test_the_anchor_layer_is_marked_in_the_sets_colour(rows: list[Statistic]):
@@ -375,7 +375,7 @@ def test_a_caption_names_the_bands_and_the_sizes_of_the_groups(name: str, rows: 
     for group, title in (("Q", "Q-Anchored"), ("A", "A-Anchored"), ("all", "all answers")):
         table = [row for row in read_csv(folder / f"{name}.csv") if row["group"] == group and row["value"]]
         sizes = [int(row["n"]) for row in table if row["statistic"] != "anchor_layer"]
-        assert not sizes or f"{title}, {min(sizes):,} to {max(sizes):,}" in said
+        assert not sizes or f"{min(sizes):,} to {max(sizes):,} for {title}" in said
 
 
 def test_the_longest_of_the_layers_known_is_shown():

@@ -1,4 +1,4 @@
-"""Answer only: how well the probes tell right from wrong answers when the question is taken out of the prompt."""
+"""Answer only: how well the probes tell right from wrong answers when the question is removed from the prompt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anchorscope.pathways.intervals import mean_auroc
 
 
 def _lines(cell: CellData) -> Iterator[EvidenceLine]:
-    """AUROC with the question taken out: behind the prompt, and behind a BOS alone."""
+    """AUROC with the question removed: the answer after the rest of the prompt, and after a BOS token alone."""
     labels, n = cell.readouts.labels, len(cell.readouts.labels)
     passes = {"answer_bare": cell.recorded.further["answer_bare"]}
     if "answer_only" in cell.readouts.conditions:
@@ -30,13 +30,14 @@ CHART = Chart(
                 chart_curve("answer_only", "auroc", "answer_only"),
                 chart_curve("answer_only", "auroc", "answer_bare", dotted=True),
             ),
-            "AUROC without the question: behind the examples (solid), behind a BOS alone (dotted)", "AUROC", 0.1, 0.5,
+            "AUROC without the question: answer after the examples (solid), after BOS alone (dotted)", "AUROC", 0.1, 0.5,
+            dotted="answer after the BOS token alone",
         ),
     ),
     LEGEND,
-    "How well the probes of the clean pass tell right from wrong answers when the question is taken out of the "
-    "prompt: the answer behind the examples and the cue (solid), and behind a BOS alone (dotted). The level line is"
-    " chance.",
+    "How well the probes of the clean pass tell right from wrong answers when the question is removed from the prompt. "
+    "The answer then follows the examples and the cue (solid), or the BOS (beginning-of-sequence) token alone (dotted). "
+    "The level line is chance.",
     title="Without the question",
     tab="mirror",
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """What claims about the chart rest on: ΔAUROC beyond `permuted`, the curves of Q and A, and the gap between them.
 
-ΔAUROC beyond `permuted` needs no groups, and a drift of all answers alike does not change it. It is taken in every way
-in which it could be an artefact: read by half the probes, within each predicted class, and at each anchor layer. The
-curves are sorted at each anchor layer and at every layer anew: a trough that follows the anchor is none.
+ΔAUROC beyond `permuted` needs no groups, and a drift common to all answers does not change it. To rule out artefacts it
+is also read by half the probes, within each predicted class, and at each anchor layer. The answers of the curves are
+sorted at each anchor layer, and once more at every layer, because a trough that follows the anchor layer is an artefact.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _ranked(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[Evidenc
 
 
 def _beyond(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[EvidenceLine]:
-    """ΔAUROC, knockout minus permuted, in every way in which it could be an artefact; at the layer half-way up."""
+    """ΔAUROC, knockout minus permuted, at the middle layer, checked for each way in which it could be an artefact."""
     base = resampled(readouts, drawn, Auroc(readouts.labels, drawn.samples))
     donors = make_donors(readouts.clusters, DRAWS, seed)
     middle, every = round((readouts.layers - 1) / 2), np.arange(len(readouts.labels))
@@ -111,7 +111,7 @@ def _shapes(readouts: Readouts, drawn: Resamples, wider: dict[Family, float]) ->
 
 
 def _gap(readouts: Readouts, drawn: Resamples, seed: int) -> Iterator[EvidenceLine]:
-    """ΔP of Q minus A at the layer half-way up, halves: under the knockout, and under `permuted`."""
+    """ΔP of Q minus A at the middle layer, split halves: under the knockout, and under `permuted`."""
     at = [round((readouts.layers - 1) / 2)]
     halfway = replace(readouts, logits=readouts.logits[..., at], drift=readouts.drift[..., at])
     base = resampled(halfway, drawn, Auroc(halfway.labels, drawn.samples))
@@ -140,7 +140,7 @@ def _near_zero(lines: Lines) -> ClaimMeasure | None:
 
 
 SORTED = ("delta_p", "delta_p_quarter", "delta_p_three_quarters", "delta_p_last", "delta_p_layer")
-"""The curves of Q, sorted at each anchor layer and at every layer anew: a shape must be there in all of them."""
+"""The curves of Q, sorted at each anchor layer, and at every layer; a shape must appear in all of them."""
 
 
 def _shaped(shape: Callable[[EvidenceCurve], FloatArray]) -> Callable[[Lines], ClaimMeasure | None]:
@@ -178,42 +178,42 @@ MATCHED = ("matched_question-control_question", "matched_random-control_random")
 CLAIMS = (
     Claim(
         "a_near_zero", "A-Anchored answers stay near zero at every layer",
-        "|ΔP| of A, halves, at every layer (points)", "zero; a band over all layers", 10, "below", _near_zero,
+        "|ΔP| of A, split halves, at every layer (points)", "zero, with a band over all layers", 10, "below", _near_zero,
     ),
     Claim(
         "q_falls", "Q-Anchored answers fall with depth",
-        "ΔP of Q, halves, for every anchor: mean from a third of the layers on, minus the first layer (points)",
+        "ΔP of Q, split halves, for every anchor: mean from one third of the layers on, minus the first layer (points)",
         "the first layer", -5, "below", _shaped(_fall),
     ),
     Claim(
-        "recovers", "The curve of Q has its trough midway and recovers",
+        "recovers", "The Q-Anchored curve is lowest in the middle layers and recovers",
         "ΔP of Q, halves, for every anchor: last tenth of the layers minus those at 0.4 to 0.7 (points)",
         "the middle layers", 5, "above", _shaped(_end),
     ),
     Claim(
-        "declines", "The curve of Q declines to the last layer",
+        "declines", "The Q-Anchored curve declines to the last layer",
         "ΔP of Q, halves, for every anchor: last tenth of the layers minus those at 0.4 to 0.7 (points)",
         "the middle layers", -5, "below", _shaped(_end),
     ),
     Claim(
-        "beyond_permuted", "Cutting the question costs ranking, by more than the permutation null",
-        "ΔAUROC, knockout minus permuted, at the layer half-way up", "permuted", -0.02, "below",
+        "beyond_permuted", "Cutting exact tokens hurts ranking by more than the permutation null",
+        "ΔAUROC, knockout minus permuted, at the middle layer", "permuted", -0.02, "below",
         at_depth(HALF, _chart("knockout-permuted")),
     ),
     Claim(
-        "survives", "That loss is there for half the probes, in each predicted class, at every anchor",
-        "ΔAUROC, knockout minus permuted; the least of them", "permuted", -0.02, "below", _survives,
+        "survives", "That loss is found with half the probes, in each class, at every anchor",
+        "ΔAUROC, knockout minus permuted, the smallest of these losses", "permuted", -0.02, "below", _survives,
     ),
     Claim(
-        "beyond_controls", "Cutting exact tokens costs more ranking than cutting as many others",
-        "ΔAUROC, matched minus control, both controls, at the layer half-way up", "control_question, control_random",
+        "beyond_controls", "Cutting exact tokens hurts ranking more than cutting as many others",
+        "ΔAUROC, matched minus control, both controls, at the middle layer", "control_question, control_random",
         -0.02, "below", at_depth(HALF, *(_chart(condition) for condition in MATCHED)),
     ),
 )  # fmt: skip
 
 
 def _agree(lines: Mapping[str, Lines]) -> ClaimMeasure | None:
-    """The mean correlation of the curves of Q, over all pairs of sets."""
+    """The mean correlation of the curves of Q, over all pairs of datasets."""
     curves = [curve for of_set in lines.values() if (curve := _curve(of_set, "Q")) is not None and curve.n >= MIN_GROUP]
     if len(curves) < 2:
         return None
@@ -230,7 +230,7 @@ def _correlation(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def _order(lines: Mapping[str, Lines]) -> ClaimMeasure | None:
-    """ΔP of Q at the layer half-way up: PopQA and TriviaQA minus HotpotQA and NQ."""
+    """ΔP of Q at the middle layer: PopQA and TriviaQA minus HotpotQA and NQ."""
     curves = {name.lower(): _curve(of_set, "Q") for name, of_set in lines.items()}
     wanted = [curves.get(name) for name in ("popqa", "triviaqa", "hotpotqa", "nq")]
     there = [curve for curve in wanted if curve is not None]
@@ -243,15 +243,15 @@ def _order(lines: Mapping[str, Lines]) -> ClaimMeasure | None:
 TOGETHER: tuple[Together, ...] = (
     Together(
         Claim(
-            "sets_agree", "The sets agree in shape", "correlation over layers of ΔP of Q, mean over pairs of sets",
-            "no agreement: 0", 0.8, "above", not_by_cell,
+            "sets_agree", "The Q-Anchored curves of the datasets agree in shape",
+            "correlation over layers of ΔP of Q, mean over pairs of datasets", "0, no agreement", 0.8, "above", not_by_cell,
         ),
         _agree,
     ),
     Together(
         Claim(
             "order", "PopQA and TriviaQA lie lower than HotpotQA and NQ",
-            "ΔP of Q, halves, at the layer half-way up: the first two minus the others (points)", "no order",
+            "ΔP of Q, split halves, at the middle layer: the first two minus the others (points)", "no order",
             -5, "below", not_by_cell,
         ),
         _order,
@@ -275,8 +275,8 @@ def _harder(smaller: Mapping[str, Lines], larger: Mapping[str, Lines]) -> ClaimM
 PAIRS: tuple[Pair, ...] = (
     Pair(
         Claim(
-            "larger_harder", "The larger model of a pair is hit harder",
-            "ΔAUROC of the knockout at the layer half-way up, larger minus smaller model, mean over sets",
+            "larger_harder", "The knockout hurts ranking more in the larger model of a pair",
+            "ΔAUROC of the knockout at the middle layer, larger minus smaller model, mean over datasets",
             "the smaller model", -0.02, "below", not_by_cell,
         ),
         _harder,

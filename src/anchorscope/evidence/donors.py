@@ -1,8 +1,8 @@
-"""Donors: another question's tokens in the place of a sample's own, the answer kept.
+"""Donors: a sample's exact question tokens are replaced by those of another question (the donor); the answer stays.
 
-The shift of sample i under donor j has three parts: what is the same for all donors of a sample, what a donor does to
-all samples of its block, and the rest, which belongs to the pair. The first is what any other question would do; the
-others are there only if it matters which one it is.
+The shift of sample i under donor j has three parts: the part that is the same for all donors of a sample, the part that
+a donor causes in all samples of its block, and the rest, which belongs to the pair. Any other question would cause the
+first part. The other two are there only if it matters which question the donor is.
 """
 
 from __future__ import annotations
@@ -131,8 +131,9 @@ def _lines(cell: CellData) -> Iterator[EvidenceLine]:
 
 CLAIMS = (
     Claim(
-        "donors", "It matters which question stands in the place of the own one",
-        "spread of the shift over donors of one sample, in standard deviations of clean read-outs", "their mean",
+        "donors", "It matters which other question's tokens replace the question's own",
+        "spread of the shift over the donors of one sample, in standard deviations of clean read-outs",
+        "the mean over donors",
         0.2, "above", at_depth(HALF, LineName("donors", "spread_over_donors")),
     ),
 )  # fmt: skip
@@ -145,25 +146,26 @@ CHART = Chart(
                 chart_curve("donors", "delta_auroc", "patched"),
                 chart_curve("donors", "delta_auroc", "patched_control", dotted=True),
             ),
-            "Another question's exact tokens (solid), as many other tokens (dotted)", "ΔAUROC", 0.1,
+            "Exact tokens replaced (solid), as many other question tokens replaced (dotted)", "ΔAUROC", 0.1,
             caption=(
-                "Change of AUROC, mean over donors (solid), and when other tokens of the question are replaced "
-                "(dotted)."
+                "Change of AUROC when the exact question tokens are replaced, mean over donors (solid), and when "
+                "other tokens of the question are replaced (dotted)."
             ),
+            dotted="other question tokens replaced",
         ),
         Row(
             (chart_curve("donors", "spread_over_donors"),),
-            "How far the shift of one answer depends on which question it is", "spread / SD", 0.2,
+            "How much the shift of one answer depends on which question is the donor", "spread / SD", 0.2,
             caption=(
-                "Spread of the shift over the donors of one answer, in standard deviations of the clean read-outs: "
-                "zero if any other question did the same."
+                "Spread of the shift over the donors of one answer, in standard deviations of the clean read-outs. It "
+                "is zero if every donor has the same effect."
             ),
         ),
     ),
     LEGEND,
-    "Donors: the exact question tokens are replaced by those of another question of the same relation or question "
-    "word and as many tokens; the answer stays.",
-    title="Another question's words in the place of the own ones",
+    "The exact question tokens are replaced by those of another question, the donor, which has the same relation or "
+    "question word and as many tokens. The answer stays.",
+    title="Another question's words instead of the question's own",
     tab="within",
 )  # fmt: skip
 

@@ -217,25 +217,25 @@ def _dips(*experiments: str) -> Callable[[Lines], ClaimMeasure | None]:
 
 
 RULED_OUT = " and ".join(f"{100 * share:.0f} % of answers {apart:.0f} SD away" for share, apart in ALTERNATIVES)
-ONE_OR_TWO = f"a uniform (holds); {RULED_OUT} (does not hold if the dip is too small for both)"
+ONE_OR_TWO = f"a uniform distribution (holds); {RULED_OUT} (does not hold if the dip is too small for both)"
 
 CLAIMS = (
     Claim(
-        "two_groups", "There are two groups of answers far apart, not a continuum",
-        "dip of Δlogit within fifths of the clean logit, their mean", ONE_OR_TWO, 0, "above", _dips("shift"),
+        "two_groups", "The shifts form two groups of answers far apart, not a continuum",
+        "dip of Δlogit, mean over fifths of the clean logit", ONE_OR_TWO, 0, "above", _dips("shift"),
     ),
     Claim(
-        "two_groups_saliency", "Saliency has two groups of answers far apart, not a continuum",
+        "two_groups_saliency", "Saliency forms two groups of answers far apart, not a continuum",
         "dip of log saliency", ONE_OR_TWO, 0, "above", _dips("saliency"),
     ),
     Claim(
-        "boundary", "Q-Anchored answers lie within the knowledge boundary",
+        "boundary", "In a predicted class, Q-Anchored answers are right more often than others",
         "accuracy of Q minus A within a predicted class", "the predicted class", 0.1, "above",
         at_depth(0, LineName("boundary", "accuracy", "", "Q-A")),
     ),
     Claim(
-        "readable", "The pathway can be read from clean states, beyond predicted class and confidence",
-        "AUROC of a probe for Q at equal clean logit, minus that of confidence", "confidence", 0.05, "above",
+        "readable", "Clean states show the pathway, beyond predicted class and confidence",
+        "AUROC of a probe for Q at equal clean logit, minus the AUROC of confidence", "confidence", 0.05, "above",
         at_depth(0, LineName("awareness", "beyond_confidence")),
     ),
 )  # fmt: skip

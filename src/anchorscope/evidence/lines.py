@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.evidence.record import EVIDENCE, EvidenceLine
-from anchorscope.pathways.chart import Curve, LegendKind
+from anchorscope.pathways.chart import DOTTED, Curve, LegendKind
 from anchorscope.pathways.intervals import FloatArray, centred, interval
 from anchorscope.pathways.record import Key, Origin, Statistic
 from anchorscope.store import Store
@@ -149,7 +149,7 @@ def statistics_of(found: Mapping[str, Mapping[str, Lines]], point: ReadPoint) ->
                         yield Statistic.of(origin, key_of(name), layer, written, curve.n)
 
 
-LEGEND: dict[LegendKind, str] = {"set": "{}", "control": "dotted: see the titles ({})"}
+LEGEND: dict[LegendKind, str] = {"set": "{}", "control": DOTTED}
 """The legend of charts that show experiments."""
 
 

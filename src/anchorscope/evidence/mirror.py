@@ -1,4 +1,4 @@
-"""The mirror: read behind the answer, where question and answer lie before the reader alike, and cut either or both."""
+"""The mirror: read the token after the answer, which can attend to question and answer alike, and cut either or both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anchorscope.probes.record import MIRROR_READOUTS
 
 
 def mirror_lines(labels: BoolArray, logits: Mapping[str, FloatArray], drawn: Resamples) -> Iterator[EvidenceLine]:
-    """AUROC, what each cut loses, and what both lose beyond the sum. `logits` (repeat, sample, layer) by condition."""
+    """AUROC, the loss under each cut, and the loss under both beyond their sum. `logits` (repeat, sample, layer) by condition."""
     n = len(labels)
     ranked = {name: mean_auroc(labels, logits[name], drawn) for name in MIRROR_READOUTS}
     clean = ranked["mirror_clean"]
@@ -42,18 +42,18 @@ def _lines(cell: CellData) -> Iterator[EvidenceLine]:
 
 CLAIMS = (
     Claim(
-        "mirror_answer", "Behind the answer, cutting the answer costs ranking",
-        "ΔAUROC behind the answer, E_A cut for that reader, at the layer half-way up", "the clean pass", -0.02, "below",
+        "mirror_answer", "Read after the answer, cutting the answer hurts ranking",
+        "ΔAUROC at the token after the answer, E_A cut for that token, at the middle layer", "the clean pass", -0.02, "below",
         at_depth(HALF, LineName("mirror", "delta_auroc", "mirror_answer")),
     ),
     Claim(
-        "mirror_question", "Behind the answer, cutting the question costs ranking",
-        "ΔAUROC behind the answer, E_Q cut for that reader, at the layer half-way up", "the clean pass", -0.02, "below",
+        "mirror_question", "Read after the answer, cutting the question hurts ranking",
+        "ΔAUROC at the token after the answer, E_Q cut for that token, at the middle layer", "the clean pass", -0.02, "below",
         at_depth(HALF, LineName("mirror", "delta_auroc", "mirror_question")),
     ),
     Claim(
-        "mirror_interaction", "Behind the answer, question and answer stand in for each other",
-        "ΔAUROC of both cuts minus the sum of either, at the layer half-way up", "the sum", -0.03, "below",
+        "mirror_interaction", "Read after the answer, question and answer can replace each other",
+        "ΔAUROC with both cut minus the sum of each cut alone, at the middle layer", "the sum", -0.03, "below",
         at_depth(HALF, LineName("mirror", "interaction")),
     ),
 )  # fmt: skip
@@ -66,24 +66,26 @@ CHART = Chart(
                 chart_curve("mirror", "delta_auroc", "mirror_answer"),
                 chart_curve("mirror", "delta_auroc", "mirror_question", dotted=True),
             ),
-            "Read behind the answer: the answer cut (solid), the question cut (dotted)", "ΔAUROC", 0.1,
+            "Read after the answer: the answer cut (solid), the question cut (dotted)", "ΔAUROC", 0.1,
             caption=(
-                "Change of AUROC when the answer is cut (solid) and when the question is (dotted)."
+                "Change of AUROC when the answer is cut (solid) and when the question is cut (dotted)."
             ),
+            dotted="question cut",
         ),
         Row(
             (chart_curve("mirror", "delta_auroc", "mirror_both"), chart_curve("mirror", "interaction", dotted=True)),
-            "Both cut (solid); what both cost beyond the sum of either (dotted)", "ΔAUROC", 0.1,
+            "Both cut (solid), and that change minus the sum of each cut alone (dotted)", "ΔAUROC", 0.1,
             caption=(
-                "When both are (solid), and by how much that exceeds the sum of either (dotted): below zero, one "
-                "stands in for the other."
+                "Change of AUROC when both are cut (solid), and that change minus the sum of each cut alone (dotted). "
+                "Below zero, one can replace the other."
             ),
+            dotted="both cut minus the sum of each alone",
         ),
     ),
     LEGEND,
-    "The mirror: probes read the first token behind the answer, and that token alone is forbidden to attend to the "
-    "exact answer tokens, to the exact question tokens, or to both.",
-    title="The mirror: read behind the answer",
+    "Probes read the first token after the answer, and only that token is prevented from attending to the exact answer "
+    "tokens, to the exact question tokens, or to both.",
+    title="The mirror: read after the answer",
     tab="mirror",
 )  # fmt: skip
 

@@ -15,8 +15,8 @@ ClaimAnswer = Literal["holds", "does not hold", "cannot tell"]
 LEDGER = "claims.json"
 """Where a run keeps its verdicts."""
 SECTIONS = {
-    True: "Separates truth from difficulty: yes. States that only know how hard a question is cannot make these hold.",
-    False: "Separates truth from difficulty: no. These can also hold where states only know how hard a question is.",
+    True: "Separates truth from difficulty: yes. These cannot hold if the states only know how hard a question is.",
+    False: "Separates truth from difficulty: no. These can also hold if the states only know how hard a question is.",
 }
 """What stands above the claims that separate truth from difficulty, and above the others."""
 

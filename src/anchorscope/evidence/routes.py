@@ -1,8 +1,9 @@
 """The third route: what the probe loses without the passage that an answer was given with.
 
-Everything here needs a set with passages and the conditions that cut them. A sample's route is no box: what it loses
-without the passage, without the question's words and without both are three numbers, and an answer may lose much by
-each. The interaction is what is lost without both beyond what is lost without each: above zero where either is enough.
+This experiment needs a dataset with passages and the conditions that cut them. Routes are not exclusive classes: what
+a sample loses without the passage, without the question's words and without both are three numbers, and each of them may
+be large. The interaction is the change of AUROC with both cut minus the sum of the changes with each cut alone. It is
+below zero where either one is enough.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from anchorscope.probes.readouts import Readouts
 DRAWS = 5  # of donors, as in the pathways
 CUT = ("knockout_context", "knockout", "knockout_both")
 NULLS = {cut: null for null, cut in PERMUTED.items() if cut != "knockout"}
-"""For each change of the passage, its permutation null."""
+"""The permutation null of each change of the passage."""
 
 
 def route_lines(readouts: Readouts, drawn: Resamples, seed: int = 0) -> Iterator[EvidenceLine]:
-    """ΔAUROC of each cut, beyond its nulls, their interaction, and who flips under which; nothing without passages."""
+    """ΔAUROC of each cut beyond its null, the interaction, and which answers flip; nothing without passages."""
     conditions, labels, n = readouts.conditions, readouts.labels, len(readouts.labels)
     if "knockout_context" not in conditions:
         return
@@ -76,23 +77,23 @@ def _at_half(condition: str) -> LineName:
 
 CLAIMS = (
     Claim(
-        "context_beyond_permuted", "Cutting the passage costs ranking, by more than the permutation null",
-        "ΔAUROC, knockout_context minus permuted_context, at the layer half-way up", "permuted_context",
+        "context_beyond_permuted", "Cutting the passage hurts ranking by more than the permutation null",
+        "ΔAUROC, knockout_context minus permuted_context, at the middle layer", "permuted_context",
         -0.02, "below", at_depth(HALF, _at_half("knockout_context-permuted_context")),
     ),
     Claim(
-        "swap_beyond_permuted", "Another passage in its place costs ranking, by more than the permutation null",
-        "ΔAUROC, swapped_context minus permuted_swap, at the layer half-way up", "permuted_swap",
+        "swap_beyond_permuted", "Another passage instead hurts ranking by more than the permutation null",
+        "ΔAUROC, swapped_context minus permuted_swap, at the middle layer", "permuted_swap",
         -0.02, "below", at_depth(HALF, _at_half("swapped_context-permuted_swap")),
     ),
     Claim(
-        "evidence_beyond_control", "Cutting the sentences that hold an answer costs more ranking than cutting others",
-        "ΔAUROC, matched_evidence minus control_evidence, at the layer half-way up", "control_evidence",
+        "evidence_beyond_control", "Cutting sentences with an answer hurts ranking more than cutting others",
+        "ΔAUROC, matched_evidence minus control_evidence, at the middle layer", "control_evidence",
         -0.02, "below", at_depth(HALF, _at_half("matched_evidence-control_evidence")),
     ),
     Claim(
-        "context_over_question", "Cutting the passage costs more ranking than cutting the question's words",
-        "ΔAUROC, knockout_context minus knockout, at the layer half-way up", "knockout",
+        "context_over_question", "Cutting the passage hurts ranking more than cutting the question's words",
+        "ΔAUROC, knockout_context minus knockout, at the middle layer", "knockout",
         -0.02, "below", at_depth(HALF, _at_half("knockout_context-knockout")),
     ),
 )  # fmt: skip

@@ -1,9 +1,9 @@
-"""Where an answer came from, in sets whose passages contradict what a model may remember.
+"""Where an answer came from, in datasets whose passages contradict what a model may remember.
 
-Such a set names the answers that a model may remember (`memory_answers`). An answer that agrees with the passage was
-taken from it, and one that agrees with memory was remembered; all others are left out. If the route follows the source,
-answers from the passage lose more log-probability without it than remembered ones do. An answer that is fragile loses
-much under any cut, so the same comparison for a cut of the question's words is what it is held against.
+Such a dataset names the answers that a model may remember (`memory_answers`). An answer that agrees with the passage
+counts as taken from it, and one that agrees with memory as remembered. All others are left out. If the route follows
+the source, answers from the passage lose more log-probability without it than remembered ones do. A fragile answer
+loses much under any cut, so the same comparison for a cut of the question's words serves as the control.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def _lines(cell: CellData) -> Iterator[EvidenceLine]:
 CLAIMS = (
     Claim(
         "route_follows_source", "Answers from the passage depend on it more than remembered answers do",
-        "AUROC of the log-probability lost without the passage, from the passage against remembered, minus the same "
-        "without the question's words", "knockout",
+        "AUROC of the log-probability lost without the passage, for telling answers from the passage from remembered "
+        "ones, minus the same AUROC without the question's words", "knockout",
         0.05, "above", at_depth(0, LineName("source", "auroc", "knockout_context-knockout")),
     ),
 )  # fmt: skip

@@ -1,7 +1,8 @@
-"""Support: how much log-probability the answer loses when the question is cut, and what of the effect that explains.
+"""Support: how much log-probability the answer loses when the question is cut, and how much of the effect that explains.
 
-The signal that the knockout takes is how much more the read-outs of right answers fall than those of wrong ones. If it
-were support alone, right and wrong answers of equal support would fall alike: so they are compared within tenths of it.
+The signal that the knockout removes is how much more the read-outs of right answers fall than those of wrong ones. If
+support explained it all, right and wrong answers of equal support would fall alike. So they are compared within tenths
+of support.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def _lines(cell: CellData) -> Iterator[EvidenceLine]:
 
 CLAIMS = (
     Claim(
-        "beyond_support", "What the knockout takes is more than the answer's support",
-        "how much more right answers fall than wrong ones of equal support, in standard deviations", "support",
+        "beyond_support", "The knockout removes more than the answer's support",
+        "how much more right answers fall than wrong answers of equal support, in standard deviations", "support",
         0.1, "above", at_depth(0, LineName("support", "signal_lost", "equal_support")),
     ),
 )  # fmt: skip

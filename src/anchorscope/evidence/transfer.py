@@ -1,7 +1,7 @@
-"""Transfer: probes of one set on another; and whether a model's states know more of it than another model's do.
+"""Transfer: probes of one dataset on another; and whether a model's states say more about itself than another model's do.
 
-Both read the question before any answer exists, so that the other model's states are of the same text; the label is
-whether *this* model answers right. What is hard for every model, another one knows as well.
+For the second, both models read the question before any answer exists, so that their states are of the same text. The
+label is whether *this* model answers right. If a question is hard for every model, the other model's states show it too.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def _ahead(lines: Lines) -> ClaimMeasure | None:
 
 CLAIMS = (
     Claim(
-        "knows_itself", "The model's states of a question know more of it than another model's",
-        "AUROC of question-only probes: own states minus the other's", "the other model's states", 0.03, "above",
+        "knows_itself", "A model's states predict its own success better than another model's do",
+        "AUROC of question-only probes: own states minus the other model's", "the other model's states", 0.03, "above",
         _ahead,
     ),
 )  # fmt: skip

@@ -1,9 +1,10 @@
-"""Within a question: does the probe rank its right answers above its wrong ones?
+"""Within a question: does the probe rank the question's right answers above its wrong ones?
 
-W is the share of (right, wrong) pairs of one question that are ranked right, ties one half, and its mean over questions
-that have both. What is the same for all answers to a question, its difficulty above all, cannot help: it ties. W is
-measured under every condition. Beside it stands what log-probabilities, length and frequency among the samples give,
-and how much the probe adds to log-probabilities and length, which are weighed together on other questions.
+W is the share of (right, wrong) pairs of answers to one question that are ranked correctly, where a tie counts one
+half. It is averaged over the questions that have both kinds of answer. Whatever is the same for all answers to a
+question, above all the question's difficulty, produces ties and cannot help. W is measured under every condition. The
+same measure is taken of log-probabilities, length and frequency among the samples, and of what the probe adds to
+log-probabilities and length, whose weights are fitted on other questions.
 """
 
 from __future__ import annotations
@@ -143,25 +144,25 @@ def _within(name: str, condition: str, less: float = 0.0) -> Callable[[Lines], C
 CLAIMS = (
     Claim(
         "within_signal", "Among answers to one question, the probe ranks right above wrong",
-        "W − 0.5 on the clean pass, at the layer half-way up", "0.5: a question-only probe", 0.05, "above",
+        "W − 0.5 on the clean pass, at the middle layer", "0.5, the W of a question-only probe", 0.05, "above",
         _within("w", "clean", 0.5), separates_truth_from_difficulty=True,
     ),
     Claim(
-        "within_question", "Within a question, a part of the signal comes from the question's words",
-        "W lost by the knockout beyond permuted, and by matched beyond control, at the layer half-way up",
+        "within_question", "Within a question, part of the signal comes from the question's words",
+        "W lost by the knockout beyond permuted, and by matched beyond control, at the middle layer",
         "permuted, control_question", 0.05, "above",
         at_depth(HALF, *(LineName("within", "w_lost", name) for name in (BEYOND, MATCHED))),
         separates_truth_from_difficulty=True,
     ),
     Claim(
-        "within_answer", "Within a question, a part of the signal is the answer's own",
-        "W − 0.5 with the question taken out, at the layer half-way up", "0.5", 0.05, "above",
+        "within_answer", "Within a question, part of the signal comes from the answer alone",
+        "W − 0.5 with the question removed, at the middle layer", "0.5", 0.05, "above",
         _within("w", "answer_only", 0.5), separates_truth_from_difficulty=True,
     ),
     Claim(
-        "within_adds", "Within a question, the probe adds to what log-probabilities and length tell",
-        "W of the probe at the layer half-way up with log-probabilities and length, minus W without the probe",
-        "mean, least and summed log-probability and length, weighed together", 0.02, "above",
+        "within_adds", "Within a question, the probe adds to log-probabilities and length",
+        "W of the probe at the middle layer with log-probabilities and length, minus W without the probe",
+        "mean, minimum and sum of log-probabilities and length, weighted together", 0.02, "above",
         _within("added_to_confidence", "clean"), separates_truth_from_difficulty=True,
     ),
 )  # fmt: skip
@@ -171,25 +172,27 @@ CHART = Chart(
     (
         Row(
             (chart_curve("within", "w", "clean"), chart_curve("within", "w", "answer_only", dotted=True)),
-            "Pairs of one question ranked right (dotted: the question taken out)", "W", 0.1, 0.5,
+            "Share of pairs of one question that are ranked correctly (dotted: question removed)", "W", 0.1, 0.5,
             caption=(
-                "On the clean pass (solid), and with the question taken out (dotted): the answer's own part."
+                "W on the clean pass (solid), and with the question removed (dotted), where only the answer can help."
             ),
+            dotted="question removed",
         ),
         Row(
             (chart_curve("within", "w_lost", "knockout"), chart_curve("within", "w_lost", MATCHED, dotted=True)),
-            "The question's part: lost by the knockout (solid); by exact tokens beyond as many others (dotted)",
+            "W lost under the knockout (solid), and lost by cutting exact tokens beyond as many others (dotted)",
             "W lost", 0.1,
             caption=(
-                "The question's part: what the knockout takes (solid), and what cutting exact tokens takes beyond "
-                "cutting as many other tokens of the question (dotted)."
+                "The question's part: the W lost under the knockout (solid), and the W lost by cutting exact tokens "
+                "beyond what is lost by cutting as many other tokens of the question (dotted)."
             ),
+            dotted="exact tokens beyond as many others",
         ),
     ),
     LEGEND,
-    "Within a question: the share W of (right, wrong) pairs of answers to one and the same question that the probe "
-    "ranks right, by probes fitted on other questions' greedy answers. What is the same for all answers to a "
-    "question, such as its difficulty, gives 0.5.",
+    "W is the share of (right, wrong) pairs of answers to the same question that the probe ranks correctly. The probes "
+    "were fitted on greedy answers to other questions. Anything that is the same for all answers to a question, such "
+    "as its difficulty, gives 0.5.",
     title="Among several answers to one question",
     tab="within",
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""A chart as a value: rows of panels, and in each row which numbers make its lines. Nothing here knows how to draw.
+"""The declaration of a chart: its rows of panels, and the numbers that make the lines of each row. Nothing here draws.
 
-A panel is one row for one model; a curve is drawn once per dataset. The value also has the chart's title and its tab in
-the report, so that a chart is declared in one place: those of the `pathways` table in report/charts.py, those of an
-experiment beside it (evidence/).
+A panel is one row for one model, and a curve is drawn once per dataset. The declaration also holds the chart's title
+and its part of the report, so that each chart is declared in one place. Charts of the `pathways` table are declared in
+report/charts.py, charts of an experiment in the experiment's own file (evidence/).
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Literal
 from anchorscope.pathways.record import Key
 
 LETTERS = "abcdefgh"
-"""Of rows."""
+"""Letters that name the rows of a chart."""
+DOTTED = "dotted line ({})"
+"""The legend's words for a comparison; the legend's title says what is compared in each row."""
 LegendKind = Literal["C", "Q", "A", "control", "set"]
-"""What a line is in the legend: one entry per kind and dataset, whichever rows of the chart it is in."""
+"""Kind of line in the legend, which has one entry per kind and dataset for all rows of the chart."""
 
 
 @dataclass(frozen=True)
@@ -24,19 +26,19 @@ class Curve:
     """One line per dataset."""
 
     key: Key
-    """Which numbers."""
+    """Key of the numbers that it draws."""
     kind: LegendKind
-    """What it is in the legend."""
+    """Kind of its entry in the legend."""
     style: Literal["-", "--", ":", "-."] = "-"
-    """Solid, dashed, dotted, or dashes and dots in turn."""
+    """Line style: solid, dashed, dotted or dash-dotted."""
     width: float = 1.4
-    """Points."""
+    """Line width in points."""
     band: bool = True
     """Whether its interval is shaded."""
 
     @property
     def palette(self) -> Literal["c", "q", "a"]:
-        """Whose colours it takes: those of the C-, Q- or A-Anchored lines."""
+        """Colours that it takes: those of the C-, Q- or A-Anchored lines."""
         return "a" if self.kind == "A" else "c" if self.kind == "C" else "q"
 
 
@@ -45,19 +47,21 @@ class Row:
     """A row of panels with one scale, one panel per model."""
 
     curves: tuple[Curve, ...]
-    """What is drawn in each of its panels."""
+    """Curves that are drawn in each of its panels."""
     title: str = ""
-    """What one sees, in plain words."""
+    """Title above the row, in plain words."""
     label: str = "ΔP (points)"
-    """Of the y axis."""
+    """Label of the y axis."""
     least: float = 10.0
-    """The y axis spans this much at least: a null must look like one, not fill the panel."""
+    """Least span of the y axis, so that a null effect looks like one and does not fill the panel."""
     level: float = 0.0
-    """Where the thin reference line is: no effect, or chance."""
+    """Value at which the thin reference line is drawn: no effect, or chance."""
     ticks: Key | None = None
-    """A number per dataset, in layers, that is marked on the x axis."""
+    """Key of a layer number per dataset that is marked on the x axis."""
     caption: str = ""
-    """What it shows, in plain words, where a chart has several rows."""
+    """What the row shows, in plain words, where a chart has several rows."""
+    dotted: str = ""
+    """What its dotted lines show, in a few words for the legend; empty where it has none."""
 
 
 @dataclass(frozen=True)
@@ -65,25 +69,25 @@ class Chart:
     """A figure."""
 
     name: str
-    """Of its files."""
+    """Name of the chart and of its files."""
     rows: tuple[Row, ...]
-    """From top to bottom."""
+    """Rows of panels, from top to bottom."""
     legend: dict[LegendKind, str]
-    """The legend's words for each kind, `{}` being the dataset."""
+    """Words of the legend for each kind of line; `{}` stands for the dataset."""
     caption: str
-    """What it shows, in plain words."""
+    """What the chart shows, in plain words."""
     title: str = ""
-    """What the report calls it; empty where it stands on the first page."""
+    """Its heading in the report; empty for the chart of the first part."""
     tab: str = "nulls"
-    """The part of the report that it stands in."""
+    """Part of the report that shows it."""
     row_height: float = 1.75
-    """Inches, of one panel with what stands above and below it."""
+    """Height in inches of one panel with its title and axis labels."""
     heading: str = ""
-    """A sentence above all panels, which its caption and its descriptions begin with; empty for the charts of runs."""
+    """Sentence above all panels, with which its caption and its descriptions begin; empty for the charts of runs."""
 
     @property
     def keys(self) -> set[Key]:
-        """All that it draws."""
+        """Keys of all numbers that the chart draws."""
         curves = {curve.key for row in self.rows for curve in row.curves}
         return curves | {row.ticks for row in self.rows if row.ticks}
 

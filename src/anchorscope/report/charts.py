@@ -1,11 +1,11 @@
-"""Every chart there is: those of the `pathways` table, declared here, and those that experiments bring along."""
+"""All charts: those of the `pathways` table, declared here, and those that experiments declare."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from anchorscope.evidence.experiments import experiments
-from anchorscope.pathways.chart import Chart, Curve, LegendKind, Row
+from anchorscope.pathways.chart import DOTTED, Chart, Curve, LegendKind, Row
 from anchorscope.pathways.record import Key
 from anchorscope.study import Study
 
@@ -32,11 +32,11 @@ DELTA_P = Chart(
     "delta_p",
     (Row(_groups("layer")),),
     ANCHORED,
-    "ΔP by layer when attention to the exact question tokens is cut: the change, in percentage points, of the "
-    "probability that the probe gives to the class it predicts on the clean pass. Solid lines: Q-Anchored answers, "
-    "whose predicted class flips at that layer. Dashed lines: A-Anchored answers, whose class does not. Because the"
-    " groups are sorted by the very flip that is measured, part of the gap between them holds by definition; "
-    "delta_p_controlled shows what is left without it.",
+    "ΔP by layer when attention to the exact question tokens is cut. ΔP is the change, in percentage points, of the "
+    "probability that the probe gives to the class it predicts on the clean pass. Solid lines show Q-Anchored answers, "
+    "whose predicted class flips at that layer. Dashed lines show A-Anchored answers, whose class does not flip. The "
+    "groups are sorted by the same flip that is measured, so part of the gap between them holds by definition. The "
+    "chart delta_p_controlled shows what is left when one half of the probes sorts and the other half measures.",
     row_height=2.55,
     tab="overview",
 )
@@ -49,9 +49,10 @@ CONTROLLED = Chart(
             "Sorted by one half of the probes, measured by the other (ticks: mean anchor layer)",
             ticks=Key("anchor_layer", "clean", "anchor_half", "best"),
             caption=(
-                "Every answer has one label, by the flip at the anchor layer; label, predicted class and anchor "
-                "layer come from probes fitted on one half of the training questions, ΔP from the other half. "
-                "Solid: Q-Anchored; dashed: A-Anchored; ticks on the x axis: the mean anchor layer."
+                "Every answer has one label, which says whether its predicted class flips at the anchor layer. Probes "
+                "fitted on one half of the training questions give the label, the predicted class and the anchor "
+                "layer. Probes fitted on the other half give ΔP. Solid lines are Q-Anchored, dashed lines A-Anchored. "
+                "Ticks on the x axis mark the mean anchor layer."
             ),
         ),
         Row(
@@ -59,14 +60,15 @@ CONTROLLED = Chart(
                 Curve(_delta_p("anchor_half", "Q", "matched_question-control_question"), "Q"),
                 Curve(_delta_p("anchor_half", "Q", "matched_random-control_random"), "control", ":", 0.9, band=False),
             ),
-            "Q minus placebo-Q: placebo cut at other question tokens (solid), at random tokens (dotted)",
+            "Q minus placebo-Q, the placebo cut at other question tokens (solid) or at random tokens (dotted)",
             "Q − placebo (points)",
             caption=(
-                "ΔP of the Q-Anchored group minus ΔP of a placebo group, made by the same flip rule under a cut of "
-                "as many control tokens: other tokens of the question (solid) or tokens near in position (thin "
-                "dotted lines, no bands). Below zero: cutting the exact question tokens does more than cutting the "
-                "control tokens."
+                "ΔP of the Q-Anchored group minus ΔP of a placebo group. The placebo group is made by the same flip "
+                "rule when as many control tokens are cut, either other tokens of the question (solid) or tokens near "
+                "in position (thin dotted lines, no bands). Below zero, cutting the exact question tokens does more "
+                "than cutting the control tokens."
             ),
+            dotted="placebo cut at random tokens",
         ),
         Row(
             (
@@ -75,15 +77,16 @@ CONTROLLED = Chart(
             ),
             "All answers, no groups: exact question tokens cut (solid), as many others cut (dotted)",
             caption=(
-                "ΔP of all answers, without groups: exact question tokens cut (solid) against as many other "
-                "question tokens cut for the same queries (dotted); the predicted class comes from one half of the "
-                "probes, ΔP from the other."
+                "ΔP of all answers, without groups, when exact question tokens are cut (solid) and when as many other "
+                "question tokens are cut for the same queries (dotted). One half of the probes gives the predicted "
+                "class, the other half gives ΔP."
             ),
+            dotted="as many other question tokens cut",
         ),
     ),
-    {**ANCHORED, "control": "dotted: see the titles ({})"},
+    {**ANCHORED, "control": DOTTED},
     "What is left of ΔP under controls.",
-    title="The controlled chart",
+    title="ΔP under controls",
     tab="nulls",
 )
 
@@ -92,27 +95,28 @@ STRATA = Chart(
     (
         Row(
             _groups("anchor_half", stratum="predicted_correct"),
-            "Answers the probe takes for correct",
-            caption="ΔP of answers that the probe predicts to be correct.",
+            "Answers that the probe predicts to be right",
+            caption="ΔP of answers that the probe predicts to be right.",
         ),
         Row(
             _groups("anchor_half", stratum="predicted_wrong"),
-            "Answers the probe takes for wrong",
+            "Answers that the probe predicts to be wrong",
             caption="ΔP of answers that the probe predicts to be wrong.",
         ),
         Row(
             _groups("anchor_half", correction="drift"),
-            "All answers, the mean shift of the knockout subtracted",
+            "All answers, with the knockout's mean shift subtracted",
             caption=(
-                "ΔP of all answers after the mean of (knockout − clean) over the training half was subtracted at each "
-                "layer, so that a drift common to all answers no longer counts."
+                "ΔP of all answers after subtracting, at each layer, the mean of (knockout − clean) over the training "
+                "half. A drift common to all answers then no longer counts."
             ),
         ),
     ),
     ANCHORED,
-    "Is the gap between Q-Anchored (solid) and A-Anchored (dashed) answers only the predicted class? Shown is ΔP by"
-    " split halves, sorted at the anchor layer, under the knockout.",
-    title="Within predicted classes, and without the mean shift",
+    "Does the gap between Q-Anchored (solid) and A-Anchored (dashed) answers come only from the predicted class? The "
+    "chart shows ΔP under the knockout. One half of the probes sorts the answers at the anchor layer, the other half "
+    "measures.",
+    title="ΔP within each predicted class, and without the mean shift",
     tab="nulls",
 )
 
@@ -124,45 +128,48 @@ AUROC = Chart(
                 Curve(_all("auroc", "clean"), "set"),
                 Curve(_all("auroc_question_only", "clean"), "control", ":", 0.9, band=False),
             ),
-            "How well the probe ranks correct above wrong answers (dotted: a question-only probe)",
+            "How well the probe ranks right above wrong answers (dotted: a question-only probe)",
             "AUROC",
             level=0.5,
             least=0.1,
             caption=(
-                "AUROC on the clean pass by layer (solid), and of a probe that sees the question only (thin dotted "
-                "lines, no bands); the thin level line is chance."
+                "AUROC on the clean pass by layer (solid), and of a probe that sees only the question (thin dotted "
+                "lines, no bands). The thin level line is chance."
             ),
+            dotted="question-only probe",
         ),
         Row(
             (
                 Curve(_all("delta_auroc", "knockout"), "set"),
                 Curve(_all("delta_auroc", "answer_only"), "control", ":", 0.9, band=False),
             ),
-            "What the knockout takes away (dotted: what is lost without the question altogether)",
+            "Change under the knockout (solid), and with the whole question removed (dotted)",
             "ΔAUROC",
             least=0.1,
             caption=(
-                "Change of AUROC under the knockout (solid), and when the question is taken out of the prompt (thin"
-                " dotted lines, no bands)."
+                "Change of AUROC under the knockout (solid), and when the question is removed from the prompt (thin "
+                "dotted lines, no bands)."
             ),
+            dotted="whole question removed",
         ),
         Row(
             (
                 Curve(_all("delta_auroc", "matched_question"), "set"),
                 Curve(_all("delta_auroc", "control_question"), "control", ":", 1.2),
             ),
-            "As many tokens cut: exact question tokens (solid), other question tokens (dotted)",
+            "Equal numbers of tokens cut: exact question tokens (solid), other question tokens (dotted)",
             "ΔAUROC",
             least=0.1,
             caption=(
-                "The fair comparison: as many exact question tokens (solid) as other question tokens (dotted) are "
-                "cut, for the same queries."
+                "The fair comparison: the same number of exact question tokens (solid) and of other question tokens "
+                "(dotted) is cut, for the same queries."
             ),
+            dotted="as many other question tokens cut",
         ),
     ),
-    {"set": "{}", "control": "dotted: see the titles ({})"},
-    "How well the probes tell correct from wrong answers, without any groups.",
-    title="How well right is told from wrong, and what the cut takes",
+    {"set": "{}", "control": DOTTED},
+    "How well the probes tell right from wrong answers, without any groups.",
+    title="How well the probe ranks right above wrong answers, and how the cut changes that",
     tab="auroc",
 )
 
@@ -183,34 +190,38 @@ NULLS = Chart(
                 "Change of AUROC under the knockout (solid), and under the permutation null, in which each answer "
                 "receives the knockout shift of a different answer (dotted)."
             ),
+            dotted="permutation null",
         ),
         Row(
             (Curve(_GAP, "set"), Curve(_GAP._replace(condition="permuted"), "control", ":", 1.2)),
             "Q minus A, split halves: the knockout (solid) and the permutation null (dotted)",
             "Q − A (points)",
             caption=(
-                "ΔP of Q-Anchored minus A-Anchored answers, sorted by one half of the probes at the layer half-way "
-                "up and measured by the other half: under the knockout (solid), and with the shifts of other "
-                "answers (dotted). What the dotted lines show too is no evidence of two pathways."
+                "ΔP of Q-Anchored minus A-Anchored answers, under the knockout (solid) and under the permutation null "
+                "(dotted). One half of the probes sorts the answers at the middle layer, the other half measures. A "
+                "gap that the dotted lines show too is no evidence of two pathways."
             ),
+            dotted="permutation null",
         ),
         Row(
             (
                 Curve(_all("delta_auroc", "knockout"), "set"),
                 Curve(_all("delta_auroc_refit", "knockout"), "control", ":", 1.2),
             ),
-            "What clean probes lose (solid), and probes fitted on the cut states (dotted): what is gone",
+            "Loss of probes fitted on clean states (solid), and of probes fitted on the cut states (dotted)",
             "ΔAUROC",
             least=0.1,
             caption=(
-                "What probes of the clean states lose under the knockout (solid), against probes fitted on the "
-                "knocked-out states themselves (dotted): the rest is there, and misread."
+                "What probes fitted on clean states lose under the knockout (solid), and what probes fitted on the "
+                "knocked-out states themselves lose (dotted). The difference between the two is still in the states, "
+                "and the clean probes misread it."
             ),
+            dotted="probes fitted on the cut states",
         ),
     ),
-    {"set": "{}", "control": "dotted: see the titles ({})"},
-    "What would come about without any bond between an answer and what the knockout does to it.",
-    title="What would come about by itself",
+    {"set": "{}", "control": DOTTED},
+    "How much of the effect would appear even if the knockout's shift had nothing to do with the answer it acts on.",
+    title="The knockout against its nulls",
     tab="nulls",
 )
 
@@ -221,13 +232,14 @@ ROUTES = Chart(
     (
         Row(
             (Curve(_delta_p("layer", "Q", "knockout_context"), "C", "-."), _groups("layer")[0], _BOTH),
-            "Answers that flip without the passage (dash-dotted), without the question (solid), or never (dashed)",
+            "Answers that flip when the passage is cut (dash-dotted), when the question is cut (solid), or not even "
+            "when both are cut (dashed)",
             caption=(
-                "ΔP by layer. Dashed and dotted: C-Anchored answers, whose predicted class flips at that layer when "
-                "the passage is cut. Solid: Q-Anchored answers, whose class flips when the exact question tokens are "
-                "cut. Dashed: A-Anchored answers, whose class does not flip when both are cut. An answer may be "
-                "C-Anchored and Q-Anchored at once. Groups are sorted by the flip that is measured, so part of the gap "
-                "holds by definition."
+                "ΔP by layer. Dash-dotted lines show C-Anchored answers, whose predicted class flips at that layer "
+                "when the passage is cut. Solid lines show Q-Anchored answers, whose class flips when the exact "
+                "question tokens are cut. Dashed lines show A-Anchored answers, whose class does not flip when both "
+                "are cut. An answer may be C-Anchored and Q-Anchored at once. Groups are sorted by the flip that is "
+                "measured, so part of the gap holds by definition."
             ),
         ),
         Row(
@@ -236,56 +248,58 @@ ROUTES = Chart(
                 Curve(_all("delta_auroc", "knockout"), "Q"),
                 Curve(_all("delta_auroc", "permuted_context"), "control", ":", 1.2),
             ),
-            "All answers: passage cut (dash-dotted), question cut (solid), another answer's shift (dotted)",
+            "All answers: passage cut (dash-dotted), question cut (solid), permutation null of the passage (dotted)",
             "ΔAUROC",
             least=0.1,
             caption=(
-                "Change of AUROC when the passage is cut (dashed and dotted), when the exact question tokens are cut "
+                "Change of AUROC when the passage is cut (dash-dotted), when the exact question tokens are cut "
                 "(solid), and when each answer receives the shift of a different answer whose passage was cut (dotted)."
             ),
+            dotted="permutation null of the passage's cut",
         ),
         Row(
             (
                 Curve(_all("delta_auroc", "matched_evidence"), "C", "-."),
                 Curve(_all("delta_auroc", "control_evidence"), "control", ":", 1.2),
             ),
-            "As many passage tokens cut: of sentences with an answer (dash-dotted), of others (dotted)",
+            "Equal numbers of passage tokens cut: sentences with an answer (dash-dotted), other sentences (dotted)",
             "ΔAUROC",
             least=0.1,
             caption=(
-                "Change of AUROC when tokens of the passage's sentences that hold an answer are cut (dashed and "
-                "dotted), and when as many tokens of its other sentences are cut for the same queries (dotted)."
+                "Change of AUROC when tokens of the passage's sentences that contain an answer are cut "
+                "(dash-dotted), and when as many tokens of its other sentences are cut for the same queries (dotted)."
             ),
+            dotted="as many tokens of other sentences cut",
         ),
     ),
     {
-        "C": "passage cut; in (a) C-Anchored ({})",
-        "Q": "question cut; in (a) Q-Anchored ({})",
+        "C": "passage cut, in (a) C-Anchored ({})",
+        "Q": "question cut, in (a) Q-Anchored ({})",
         "A": "A-Anchored ({})",
-        "control": "dotted: see the titles ({})",
+        "control": DOTTED,
     },
-    "Three routes: what the probe loses without the passage, without the question's words, and without both.",
+    "What the probe loses when the passage, the question's exact tokens, or both are cut.",
     title="Passage, question and answer",
     tab="routes",
 )
 
 OVERVIEW = "overview"
-"""The first part of the report, which draws its chart by switches of its own."""
+"""The first part of the report, which has its own controls for its chart."""
 TABS = {"nulls": "Controls", "auroc": "AUROC", "within": "Within a question", "mirror": "Mirror", "routes": "Passages"}
-"""The other parts of the report that charts stand in, in order, with their titles; an experiment may name a new one."""
+"""Titles of the other parts of the report that hold charts, in order; an experiment may add a part."""
 
 CHARTS: dict[str, Chart] = {chart.name: chart for chart in (DELTA_P, CONTROLLED, STRATA, AUROC, NULLS)}
 """The charts of the `pathways` table, by name."""
 WITH_PASSAGES: dict[str, Chart] = {ROUTES.name: ROUTES}
-"""Those of studies that cut passages, beside them."""
+"""Further charts of studies that cut passages."""
 
 
 def charts_of(studies: Sequence[Study]) -> dict[str, Chart]:
-    """The charts of the `pathways` table that some studies have."""
+    """The charts of the `pathways` table that these studies can have."""
     cut = any("knockout_context" in study.traces.conditions for study in studies)
     return CHARTS | WITH_PASSAGES if cut else CHARTS
 
 
 def evidence_charts() -> dict[str, Chart]:
-    """The charts of the `evidence` table, by name: those that experiments bring along."""
+    """The charts of the `evidence` table, by name, as experiments declare them."""
     return {chart.name: chart for experiment in experiments() for chart in experiment.charts}

@@ -1,7 +1,7 @@
-"""Put a chart on paper: panels, lines, bands and one legend.
+"""Draw a chart: panels, lines, bands and one legend.
 
-Works on `Figure` objects under a style of its own, so neither a user's matplotlibrc nor an open notebook changes a
-chart, and a chart changes nothing for them. All names are drawn letter by letter; `$` starts no formula.
+The functions work on `Figure` objects under their own style. So neither a user's matplotlibrc nor an open notebook
+changes a chart, and drawing a chart changes nothing for them. Names are drawn as they are: `$` starts no formula.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def style() -> AbstractContextManager[None]:
 
 
 class ShownFigure(Figure):
-    """A figure that shows itself in a notebook, whatever backend that has, and that is saved in our style."""
+    """A figure that shows itself in a notebook with any backend, and is saved in the style of the charts."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -171,7 +171,7 @@ def figure_under(axes: Axes) -> Figure:
 def draw_on(
     axes: Axes, chart: Chart, row: Row, numbers: ChartNumbers, model: str, datasets: Sequence[str], layers: int
 ) -> None:
-    """One panel of a chart on axes of one's own; its lines carry labels for a legend."""
+    """Draw one panel of a chart on the caller's axes; its lines carry labels for a legend."""
     panel = Panel(axes, row, model, 0, foot=True, first=True, width=figure_under(axes).get_figwidth())
     look = looks(datasets)
     _draw_panel(panel, chart, numbers, look, layers)
@@ -351,6 +351,8 @@ def _legend(
 ) -> float:
     """One legend below all panels, with as many columns as fit. Returns its height in inches."""
     look = looks(datasets)
+    words = _dotted(rows_with_numbers(chart, numbers, models, datasets), numbers)
+    title = textwrap.fill(words, int(figure.get_figwidth() * CHARACTERS)) if words else ""
     entries = [_entries(chart, numbers, models, name, look[name]) for name in datasets]
     for columns in range(len(datasets), 0, -1):
         deep = math.ceil(len(datasets) / columns)
@@ -362,6 +364,7 @@ def _legend(
             ["x"] * len(flat),  # matplotlib drops a label that starts with an underscore: set below
             loc="outside lower center",
             ncols=columns,
+            title=title or None,
             **LEGEND_LOOK,
         )
         for text, (_, label) in zip(legend.get_texts(), flat, strict=True):
@@ -371,6 +374,17 @@ def _legend(
             break
         legend.remove()
     return float(box.height / figure.dpi)
+
+
+def _dotted(rows: Sequence[Row], numbers: ChartNumbers) -> str:
+    """What dotted lines show in each of the rows drawn, by their letters; empty where none were measured."""
+    measured = {key for key, _, _ in numbers.rows}
+    told = [
+        f"({LETTERS[place]}) {row.dotted}" if len(rows) > 1 else row.dotted
+        for place, row in enumerate(rows)
+        if row.dotted and any(curve.style == ":" and curve.key in measured for curve in row.curves)
+    ]
+    return f"Dotted lines: {', '.join(told)}" if told else ""
 
 
 def _entries(

@@ -1,4 +1,4 @@
-"""A caption for each chart, in plain words, with the sizes of the groups behind the lines."""
+"""A caption for each chart, in plain words, with the sizes of the groups behind its lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POSITIONS: dict[Position, str] = {
     "answer_last": "the last exact answer token",
     "final": "the last token of the answer",
     "prompt_last": "the last token before the answer",
-    "after_answer": "the first token behind the answer",
+    "after_answer": "the first token after the answer",
 }
 GROUPS = {"Q": "Q-Anchored", "A": "A-Anchored", "all": "all answers", "Q-A": "Q minus A"}
 
@@ -29,7 +29,7 @@ def caption(
     datasets: Sequence[str],
     point: ReadPoint = ReadPoint("mlp", "answer_last"),  # noqa: B008 — a value
 ) -> str:
-    """What the chart `name` shows, what a line and a band are, how many samples stand behind them."""
+    """The caption of the chart `name`: what it shows, what lines and bands mean, and how many samples they rest on."""
     chart = CHARTS[name]
     return caption_of(chart, collect(rows, chart.keys, models, datasets, point), models, datasets, point)
 
@@ -37,11 +37,11 @@ def caption(
 def caption_of(
     chart: Chart, numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str], point: ReadPoint
 ) -> str:
-    """The caption of a chart whose numbers are at hand."""
+    """The caption of a chart whose numbers have been collected."""
     drawn = [(curve, row) for curve, row in drawn_rows(chart, numbers, models, datasets) if curve]
     parts = [
         chart.words(rows_with_numbers(chart, numbers, models, datasets)),
-        f"Probes read the {SITES[point.site]} at {POSITIONS[point.position]}; one line per dataset.",
+        f"Probes read the {SITES[point.site]} at {POSITIONS[point.position]}. There is one line per dataset.",
         "Bands are 95 % bootstrap intervals over questions and repeats.",
         _sizes(drawn),
         _gaps(chart, drawn, numbers, models, datasets),
@@ -55,8 +55,8 @@ def _sizes(drawn: Sequence[tuple[Curve, Statistic]]) -> str:
         if row.value is not None:
             group = "C-Anchored" if curve.kind == "C" and row.group == "Q" else GROUPS[row.group]
             sizes.setdefault(group, []).append(row.n)
-    parts = [f"{group}, {_range(min(n), max(n))}" for group, n in sizes.items()]
-    return f"Samples behind a point (mean over draws): {'; '.join(parts)}." if parts else ""
+    parts = [f"{_range(min(n), max(n))} for {group}" for group, n in sizes.items()]
+    return f"Number of samples behind a point (mean over draws): {', '.join(parts)}." if parts else ""
 
 
 def _range(low: int, high: int) -> str:
@@ -70,11 +70,11 @@ def _gaps(
     models: Sequence[str],
     datasets: Sequence[str],
 ) -> str:
-    """What a reader does not see, and why."""
+    """What the chart does not show, and why."""
     notes = []
     if any(row.value is None for _, row in drawn):
         notes.append(
-            f"A line has a gap where its group is too small (fewer than {MIN_GROUP} samples) or the number undefined."
+            f"A line has a gap where its group is too small (fewer than {MIN_GROUP} samples) or its value is undefined."
         )
     rows = rows_with_numbers(chart, numbers, models, datasets)
     for number, row in enumerate(rows):
@@ -87,12 +87,12 @@ def _gaps(
                 if too_few(numbers.of(curve.key, model, name))
             ]
             if gone:
-                notes.append(f"Too few for a line: {where}{model}: {', '.join(gone)}.")
+                notes.append(f"Too few samples for a line: {where}{model}, {', '.join(gone)}.")
         measured = {key for key, _, _ in numbers.rows}
         absent = [chart.legend[curve.kind].format("…") for curve in row.curves if curve.key not in measured]
         if absent:
             notes.append(f"Not measured in this run: {where}{', '.join(absent)}.")
     left_out = [row.title for row in chart.rows if row not in rows]
     if left_out:
-        notes.append("Not measured in this run, so not shown: " + "; ".join(f"“{title}”" for title in left_out) + ".")
+        notes.append("Not measured in this run and not shown: " + ", ".join(f"“{title}”" for title in left_out) + ".")
     return " ".join(notes)

@@ -2,7 +2,7 @@
 
 For readers who do not see the picture, in the order in which one looks at it: what it is, its panels and axes, each
 panel line by line, what the lines of a panel have in common, what differs between panels, and what the ledger of
-claims says. By which rules words are chosen is written in words.py (one line) and compared.py (several).
+claims says. The rules for the choice of words are in lines.py (one line) and panels.py (several lines).
 """
 
 from __future__ import annotations
@@ -40,17 +40,21 @@ from anchorscope.report.text.panels import (
 from anchorscope.study.terms import MIN_GROUP, ReadPoint
 
 LONGEST_ALT = 1500  # characters
-NAMED = 6  # models or sets that an alt text lists by name
+NAMED = 6  # models or datasets that an alt text lists by name
 ANSWERS: dict[ClaimAnswer, str] = {
-    "holds": "holds", "does not hold": "does not hold", "cannot tell": "cannot be told",
+    "holds": "holds", "does not hold": "does not hold", "cannot tell": "cannot tell",
 }  # fmt: skip
-COUNTED: dict[ClaimAnswer, str] = {"holds": "hold", "does not hold": "do not hold", "cannot tell": "cannot be told"}
-DEFINED = " ΔP: change of a probe's probability for the class it predicts, when attention to the question is cut."
+COUNTED: dict[ClaimAnswer, str] = {
+    "holds": "*holds*",
+    "does not hold": "*does not hold*",
+    "cannot tell": "*cannot tell*",
+}
+DEFINED = " ΔP is the change of a probe's probability for its predicted class when attention to the question is cut."
 CAUTION = " Groups are sorted by the flip that is measured, so part of the gap between them holds by definition."
 
 
 def alt_text(chart: Chart, panels: Sequence[DescribedPanel]) -> str:
-    """The chart in one paragraph of plain text, of LONGEST_ALT characters at most: each panel in full, or in brief."""
+    """The chart in one paragraph of at most LONGEST_ALT characters of plain text: each panel in full, or in brief."""
     rows, groups = _rows(panels), chart.name == "delta_p"
     labels = listed(dict.fromkeys(row.label for row in rows))
     strokes = dict.fromkeys(
@@ -74,7 +78,7 @@ def alt_text(chart: Chart, panels: Sequence[DescribedPanel]) -> str:
     while True:  # panels too many: the first ones
         sentences.pop()
         left = counted(len(panels) - len(sentences), "further panel")
-        text = f"{head}{''.join(sentences)} In the page that anchorscope describe prints: {left}.{tail}"
+        text = f"{head}{''.join(sentences)} The command anchorscope describe prints {left}.{tail}"
         if not sentences or len(text) <= LONGEST_ALT:
             return text
 
@@ -111,7 +115,7 @@ def _missing(bundle: Sequence[DescribedLine]) -> Iterator[str]:
     if not any(line.rows for line in bundle):
         yield f"no {name} lines"
     elif few:
-        yield f"too few for a line: {name} ({', '.join(few)})"
+        yield f"too few samples for a line: {name} ({', '.join(few)})"
 
 
 def page(
@@ -165,16 +169,16 @@ def _overview(chart: Chart, panels: Sequence[DescribedPanel], point: ReadPoint) 
     yield chart.words(rows)
     yield (
         f"Probes read the {SITES[point.site]} at {POSITIONS[point.position]}. The shaded band around a line is its "
-        "95 % interval at each layer by itself, from a bootstrap over questions and repeats. Below, the ends of that "
-        "interval stand in brackets behind a value."
+        "95 % interval at each single layer, from a bootstrap over questions and repeats. Below, that interval stands in "
+        "brackets after each value."
     )
     banded = any(row.band_low is not None for panel in panels for line in panel.lines for row in line.rows)
-    which = "bands that hold for all layers at once, wider than the bands drawn," if banded else "intervals"
+    which = "bands that hold for all layers at once (wider than the bands drawn)" if banded else "intervals"
     yield (
-        f"Words used for lines: *flat*, its highest and lowest value are less than {_sizes(rows, 1)} apart; *recovers* "
-        f"or *falls back*, it ends at least {_sizes(rows, MOVE)} from its extreme; *clear*, the 95 % {which} do not "
-        "overlap. First and last values are those of the first and the last layer with a value; a group of fewer than "
-        f"{MIN_GROUP} samples has none."
+        f"A line is called *flat* if its highest and lowest value are less than {_sizes(rows, 1)} apart. It *recovers* "
+        f"or *falls back* if it ends at least {_sizes(rows, MOVE)} from its extreme. A difference is *clear* if the "
+        f"95 % {which} do not overlap. First and last values are those of the first and the last layer with a value. A "
+        f"group of fewer than {MIN_GROUP} samples has no value."
     )
 
 
@@ -188,9 +192,7 @@ def _axes(panels: Sequence[DescribedPanel]) -> Iterator[str]:
     models, rows = _models(panels), _rows(panels)
     specification = panels[0].axes.get_subplotspec()
     columns = specification.get_gridspec().ncols if specification else 1
-    place = (
-        "from left to right" if len(models) <= columns else f"{counted(columns, 'model')} side by side, the next below"
-    )
+    place = "from left to right" if len(models) <= columns else f"in rows of {counted(columns, 'model')}"
     yield "## Panels and axes"
     if len(models) == 1:
         sentences = [f"One model: {models[0]}."]
@@ -202,7 +204,7 @@ def _axes(panels: Sequence[DescribedPanel]) -> Iterator[str]:
         level = f"{plain(f'{row.level:g}')} marks {'no change' if row.level == 0 else 'chance'}"
         sentences.append(
             f"{title}The y axis is {row.label}, from {' to '.join(_limits(panel))}, labelled at {labels}. "
-            f"A thin level line at {level}."
+            f"A thin horizontal line at {level}."
         )
     for panel in panels[:: len(rows)]:
         labels = _labels(panel.axes.get_xticks(), panel.axes.get_xlim())
@@ -230,7 +232,7 @@ def _panel(panel: DescribedPanel) -> Iterator[str]:
     yield bullets(line.sentences() for bundle in panel.bundles for line in bundle)
     if panel.ticks:
         marks = listed(f"{name} {value:.1f}" for name, value in panel.ticks.items())
-        yield f"Ticks on the x axis, the mean anchor layer: {marks}."
+        yield f"Ticks on the x axis mark the mean anchor layer: {marks}."
     if len(panel.lines) > 1:
         yield f"### What the lines of {panel.title} have in common"
         shared = [sentence for bundle in panel.bundles if (lines := drawn(bundle)) for sentence in common(panel, lines)]
@@ -255,15 +257,15 @@ def _between(panels: Sequence[DescribedPanel]) -> Iterator[str]:
             ]
         yield bullets(sentences) if sentences else "Too few lines to compare."
     if any(row.least >= 1 for row in rows):
-        yield "Models are better compared by ΔAUROC, in the chart auroc, which needs no groups and no predicted class."
+        yield "To compare models, use ΔAUROC in the chart auroc, which needs no groups and no predicted class."
 
 
 def ledger(verdicts: Sequence[ClaimVerdict] | None) -> Iterator[str]:
-    """What is claimed, and on which sets it holds, does not hold or cannot be told, as parts of a page."""
+    """Each claim, and the datasets on which it holds, does not hold or cannot be decided, as parts of a page."""
     if verdicts is None:
-        yield "The ledger of claims was not made for this run; the command `anchorscope claims RUN` makes it."
+        yield "This run has no ledger of claims yet. The command `anchorscope claims RUN` makes it."
         return
-    yield f"Claims were fixed in advance, each with a threshold. In all, {_counts(verdicts)}"
+    yield f"The claims and their thresholds were fixed in advance. In all, {_counts(verdicts)}"
     models = grouped((row.model, row) for row in verdicts)
     yield bullets(f"{_model(model)}, {_counts(of_model)}" for model, of_model in models.items())
     section = ""
@@ -291,10 +293,10 @@ def _counts(verdicts: Sequence[ClaimVerdict]) -> str:
 
 
 def _answers(verdicts: Sequence[ClaimVerdict]) -> str:
-    """`holds on PopQA and NQ; cannot be told on TriviaQA`."""
+    """`holds on PopQA and NQ; cannot tell on TriviaQA`."""
     by_answer = grouped((row.verdict, row.dataset) for row in verdicts)
     sets = {
-        answer: ["all sets together" if name == "all" else pretty(name) for name in by_answer.get(answer, [])]
+        answer: ["all datasets together" if name == "all" else pretty(name) for name in by_answer.get(answer, [])]
         for answer in ANSWERS
     }
     return "; ".join(f"{ANSWERS[answer]} on {listed(names)}" for answer, names in sets.items() if names)

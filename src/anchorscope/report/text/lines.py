@@ -1,7 +1,7 @@
-"""One line of a chart in words: where it begins, how it goes, where it ends; and how numbers and lists are written.
+"""One line of a chart in words: its beginning, its course and its end; and how numbers and lists are written.
 
 The rules, so that every word can be checked. A line's first and last value are those of the first and last layer where
-it has one. `least` is what the row's y axis spans at the least: 10 points of ΔP, 0.1 of AUROC.
+it has one. `least` is the least span of the row's y axis: 10 points of ΔP, 0.1 of AUROC.
 
 - A line is *flat* when its highest and its lowest value are less than `least` apart (FLAT).
 - Otherwise it goes to the extreme that is farther from its first value: it *falls* to the lowest, or *rises* to the
@@ -41,10 +41,10 @@ _SIGNS = (
     "triangles pointing right, pentagons, hexagons"
 )
 SIGNS = dict(zip(MARKERS, _SIGNS.split(", "), strict=True))
-DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashed and dotted"}
+DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dash-dotted"}
 
 Role = Literal["first", "lowest", "highest", "last"]
-"""One of the values that a line is told by."""
+"""One of the values that describe a line."""
 ROLES: tuple[Role, ...] = get_args(Role)
 Ends = tuple[float, float]
 K = TypeVar("K", bound=Hashable)
@@ -206,7 +206,7 @@ class DescribedLine:
             return f"{self.name}: not measured in this run."
         if not self.points:
             most = max(row.n for row in self.rows)
-            why = f"too few samples ({most:,} at the most)" if most < MIN_GROUP else "no value at any layer"
+            why = f"too few samples (at most {most:,})" if most < MIN_GROUP else "no value at any layer"
             return f"{self.name}: no line, {why}."
         shape, roles = self.shape, grouped((value_of(self, role), role) for role in ROLES)
         told = {point: " and ".join(names) for point, names in roles.items()}
@@ -222,11 +222,11 @@ class DescribedLine:
         few = all(row.n < MIN_GROUP for row in self.rows if row.value is None)
         gap = f" {'Too few samples for a' if few else 'No'} value at {layers(gaps)}." if gaps else ""
         text = "; ".join(values)
-        return f"{self.name}: {shape.words}{unclear}. {text[0].upper()}{text[1:]}. {behind} samples a layer.{gap}"
+        return f"{self.name}: {shape.words}{unclear}. {text[0].upper()}{text[1:]}. {behind} samples per layer.{gap}"
 
 
 def value_of(line: DescribedLine, role: Role) -> Point:
-    """One of the values that a line is told by."""
+    """One of the values that describe a line."""
     point: Point = getattr(line, role)
     return point
 

@@ -1,6 +1,6 @@
 """Several lines of a chart in words: what those of a panel have in common, and what differs between panels.
 
-The rules, beside those for one line in words.py:
+The rules, in addition to those for one line in lines.py:
 
 - Lines of changes (ΔP, ΔAUROC) are summed up by their lowest values, lines of AUROC by their highest: their *extreme*.
 - A-Anchored lines are *near zero* when no value is more than NEAR points from zero.
@@ -109,7 +109,7 @@ def drawn(bundle: Iterable[DescribedLine]) -> list[DescribedLine]:
 
 
 def between(lines: Sequence[DescribedLine], role: Role, where: bool = False) -> str:
-    """From the least to the greatest of the lines' first, last or extreme values; `where`: with set and layer."""
+    """The range of the lines' first, last or extreme values; `where` adds dataset and layer."""
     ordered = sorted(lines, key=lambda line: value_of(line, role).value)
     ends = [_one(line, value_of(line, role), where) for line in (ordered[0], ordered[-1])]
     return f"at {ends[0]}" if len(lines) == 1 or ends[0] == ends[1] else f"between {ends[0]} and {ends[1]}"
@@ -157,17 +157,17 @@ def _near(lines: Sequence[DescribedLine]) -> str:
             for line in lines
             if (beyond := [point.layer for point in line.points if abs(point.value) > NEAR])
         ]
-        return f"Not all are within ±{NEAR:g} points of zero: beyond are {listed(far)}."
+        return f"Not all are within ±{NEAR:g} points of zero. Farther away are {listed(far)}."
     ends = [(end, line, x) for line in lines for x in line.points if x.interval for end in x.interval]
     end, line, x = max(ends, key=lambda reach: abs(reach[0]), default=(0.0, lines[0], lines[0].first))
     stay = f"They stay within ±{NEAR:g} points of zero at every layer"
     if abs(end) <= NEAR:
         return f"{stay}, and so do their intervals."
-    return f"{stay}; their intervals reach {line.number(end)} ({line.dataset}, layer {x.layer})."
+    return f"{stay}, but their intervals reach {line.number(end)} ({line.dataset}, layer {x.layer})."
 
 
 def _order(lines: Sequence[DescribedLine], extreme: Role) -> str:
-    """The sets by their extremes, and at the last layer."""
+    """The datasets in order of their extremes, and at the last layer."""
     high, lies = extreme == "highest", "above" if extreme == "highest" else "below"
     ordered = sorted(lines, key=lambda line: value_of(line, extreme).value, reverse=high)
     clear = grouped(
@@ -175,12 +175,12 @@ def _order(lines: Sequence[DescribedLine], extreme: Role) -> str:
         for one, two in combinations(ordered, 2)
         if apart(value_of(one, extreme), value_of(two, extreme))
     )
-    clearly = "; ".join(f"{one} {lies} {listed(others)}" for one, others in clear.items()) or "no set from another"
+    clearly = "; ".join(f"{one} {lies} {listed(others)}" for one, others in clear.items()) or "no two datasets"
     values = [f"{line.dataset} ({line.number(value_of(line, extreme).value)})" for line in ordered]
     top = max(line.last.layer for line in lines)
     ends = sorted((line for line in lines if line.last.layer == top), key=lambda line: line.last.value, reverse=high)
     return (
-        f"Sets in order of their {extreme} value, {extreme} first: {', '.join(values)}. Clearly apart: {clearly}. "
+        f"Datasets in order of their {extreme} value, {extreme} first: {', '.join(values)}. Clearly apart: {clearly}. "
         f"In order at layer {top}: {', '.join(line.dataset for line in ends)}."
     )
 
@@ -203,13 +203,13 @@ def below(panel: DescribedPanel) -> Iterator[str]:
         yield "Every Q-Anchored line lies below every A-Anchored line, at every layer where both have values."
     else:
         yield (
-            f"From layer {after[0]} on, every Q-Anchored line lies below every A-Anchored line; "
-            f"at {layers(mixed)}, not every one does."
+            f"From layer {after[0]} on, every Q-Anchored line lies below every A-Anchored line, "
+            f"but not at {layers(mixed)}."
         )
 
 
 def texture(panel: DescribedPanel) -> Iterator[str]:
-    """Where a line jumps, and where least is known."""
+    """The largest step of a line, and the widest interval."""
     steps = [
         (abs(two.value - one.value), line, one, two)
         for line in panel.lines
@@ -229,7 +229,7 @@ def texture(panel: DescribedPanel) -> Iterator[str]:
 
 
 def differences(panels: Sequence[DescribedPanel]) -> list[str]:
-    """What differs between the models' panels of one row: extremes and shapes of its first curve, set by set."""
+    """What differs between the models' panels of one row: extremes and shapes of its first curve, dataset by dataset."""
     extreme = panels[0].extreme
     sentences, ranks, clear, places = [], [], [], []
     for place, line in enumerate(panels[0].bundles[0]):
@@ -253,8 +253,8 @@ def differences(panels: Sequence[DescribedPanel]) -> list[str]:
     depths = "; ".join(f"{where} on {listed(sets)}" for where, sets in grouped(places).items())
     return [
         f"The {extreme} values of the {name} lines are {extreme} {lowest}; "
-        f"clearly so on {listed(clear) if clear else 'no set'}.",
-        f"Where these values come, by layer over last layer: {depths}.",
+        f"the difference is clear on {listed(clear) if clear else 'no dataset'}.",
+        f"Relative depth of these values (layer divided by last layer): {depths}.",
         *sentences,
     ]
 

@@ -1,6 +1,6 @@
 """What a run shows, in a few sentences computed from its numbers and its ledger.
 
-First what separates truth from difficulty, then the picture, its null, and what needs no groups.
+First comes what separates truth from difficulty, then the chart, its null, and what needs no groups.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _KEYS = {
 def sentences(
     curves: Iterable[tuple[Key, NDArray[np.float64]]], verdicts: Sequence[ClaimVerdict] | None = None
 ) -> list[str]:
-    """What a run shows, in words that its own numbers choose. `curves`: of its models and sets at one read point.
+    """What a run shows, in words chosen by its numbers. `curves`: those of its models and datasets at one read point.
 
-    Each is a key and its numbers, (value, low, high, …; layer). `verdicts`: those of its ledger, if it has one.
+    Each curve is a key and its numbers, (value, low, high, …; layer). `verdicts`: those of its ledger, if any.
     """
     lines: dict[str, list[list[Number]]] = {name: [] for name in _KEYS}
     names = {key: name for name, key in _KEYS.items()}
@@ -49,16 +49,16 @@ def sentences(
 
 
 _TRUTH = {
-    "within_signal": "Among several answers to one question, where its difficulty cannot help, the probe ranks right "
-    "above wrong in {}.",
-    "within_question": "A part of that signal comes from the question's words in {}.",
-    "within_answer": "A part is the answer's own in {}.",
-    "within_adds": "The probe adds to what log-probabilities and length tell in {}.",
+    "within_signal": "Among several answers to one question, where the question's difficulty cannot help, the "
+    "probe ranks right answers above wrong ones in {}.",
+    "within_question": "Part of that signal comes from the question's words in {}.",
+    "within_answer": "Part of it comes from the answer alone in {}.",
+    "within_adds": "The probe adds to what log-probabilities and answer length already tell in {}.",
 }
 
 
 def truth(verdicts: Sequence[ClaimVerdict]) -> str:
-    """What the ledger says of several answers to one question, where difficulty cannot help; empty without a ledger."""
+    """What the ledger says about several answers to one question; empty without a ledger."""
     told = []
     for claim, words in _TRUTH.items():
         mine = [row for row in verdicts if row.claim == claim and row.value is not None]
@@ -68,11 +68,11 @@ def truth(verdicts: Sequence[ClaimVerdict]) -> str:
 
 
 def verdict_counts(verdicts: Sequence[ClaimVerdict]) -> str:
-    """`3 of 8 model–set pairs (not in 4, cannot be told in 1)`."""
+    """`3 of 8 model–set pairs (not in 4, cannot tell in 1)`."""
     counts = Counter(row.verdict for row in verdicts)
     beside = [
         f"{words} {counts[answer]}"
-        for answer, words in (("does not hold", "not in"), ("cannot tell", "cannot be told in"))
+        for answer, words in (("does not hold", "not in"), ("cannot tell", "cannot tell in"))
         if counts[answer]
     ]
     rest = f" ({', '.join(beside)})" if beside else ""
@@ -80,7 +80,7 @@ def verdict_counts(verdicts: Sequence[ClaimVerdict]) -> str:
 
 
 def _middle(lines: Sequence[list[Number]]) -> list[Number]:
-    """Of each curve the layer half-way up, which was fixed in advance; those without a value there are left out."""
+    """The value of each curve at the middle layer, which was fixed in advance; curves without a value are left out."""
     rows = [rows[round((len(rows) - 1) / 2)] for rows in lines]
     return [row for row in rows if not np.isnan(row.value)]
 
@@ -97,12 +97,12 @@ def _between(values: Sequence[float], digits: int) -> str:
 
 def _picture(q: Sequence[list[Number]], a: Sequence[list[Number]]) -> str:
     if not q:
-        return "No set has enough Q-Anchored answers for a line: the published picture cannot be drawn."
+        return "No dataset has enough Q-Anchored answers for a line, so the published chart cannot be drawn."
     lowest = [min(_values(rows)) for rows in q]
     still = [value for rows in a for value in _values(rows)]
     head = (
-        "With attention to the question's key tokens cut, answers on which the probe's verdict flips (Q-Anchored) lose "
-        f"{_between([-low for low in lowest], 0)} points of probability at their lowest layer"
+        "When attention to the question's key tokens is cut, answers on which the probe's prediction flips (Q-Anchored) "
+        f"lose {_between([-low for low in lowest], 0)} points of probability at their lowest layer"
     )
     rest = f"; the others (A-Anchored) stay between {plain(f'{min(still):.0f}')} and {plain(f'{max(still):.0f}')}"
     return head + (rest if still else "") + "."
@@ -111,13 +111,13 @@ def _picture(q: Sequence[list[Number]], a: Sequence[list[Number]]) -> str:
 def _null(gap: Sequence[Number], permuted: Sequence[Number], beyond: Sequence[Number]) -> str:
     if not gap or not permuted or not beyond:
         return (
-            "Sorted and measured by separate halves, the groups are too small to tell whether that gap is larger than "
-            "under the permutation null."
+            "When separate halves of the probes sort and measure, the groups are too small to tell whether that gap is "
+            "larger than under the permutation null."
         )
     return (
-        f"Sorted and measured by separate halves, half-way up, that gap is {_between(_values(gap), 0)} points, and "
-        f"{_between(_values(permuted), 0)} when each answer receives the shift of a different answer (the permutation "
-        f"null). The cut {_exceeds(beyond)}."
+        f"When separate halves of the probes sort and measure, that gap is {_between(_values(gap), 0)} points at the "
+        f"middle layer. It is {_between(_values(permuted), 0)} points when each answer receives the shift of a different "
+        f"answer (the permutation null). The gap {_exceeds(beyond)}."
     )
 
 
@@ -126,7 +126,7 @@ def _ranking(loss: Sequence[Number], beyond: Sequence[Number]) -> str:
         return ""
     head = (
         "Without any groups, the cut changes how well the probe ranks right above wrong answers by "
-        f"{_between(_values(loss), 3)} of AUROC half-way up"
+        f"{_between(_values(loss), 3)} of AUROC at the middle layer"
     )
     if not beyond:
         return head + "."
