@@ -30,14 +30,15 @@ CHART = Chart(
                 chart_curve("answer_only", "auroc", "answer_only"),
                 chart_curve("answer_only", "auroc", "answer_bare", dotted=True),
             ),
-            "AUROC without the question: answer after the examples (solid), after BOS alone (dotted)", "AUROC", 0.1, 0.5,
+            "AUROC without the question: answer after the examples (solid), after BOS alone (dotted)", "AUROC", 0.1,
+            0.5,
             dotted="answer after the BOS token alone",
         ),
     ),
     LEGEND,
     "How well the probes of the clean pass tell right from wrong answers when the question is removed from the prompt. "
-    "The answer then follows the examples and the cue (solid), or the BOS (beginning-of-sequence) token alone (dotted). "
-    "The level line is chance.",
+    "The answer then follows the examples and the cue (solid), or the BOS (beginning-of-sequence) token alone (dotted)."
+    " The level line is chance.",
     title="Without the question",
     tab="mirror",
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 ΔAUROC beyond `permuted` needs no groups, and a drift common to all answers does not change it. To rule out artefacts it
 is also read by half the probes, within each predicted class, and at each anchor layer. The answers of the curves are
-sorted at each anchor layer, and once more at every layer, because a trough that follows the anchor layer is an artefact.
+sorted at each anchor layer, and also at every layer, because a trough that follows the anchor layer is an artefact.
 """
 
 from __future__ import annotations
@@ -178,21 +178,22 @@ MATCHED = ("matched_question-control_question", "matched_random-control_random")
 CLAIMS = (
     Claim(
         "a_near_zero", "A-Anchored answers stay near zero at every layer",
-        "|ΔP| of A, split halves, at every layer (points)", "zero, with a band over all layers", 10, "below", _near_zero,
+        "|ΔP| of A, split halves, at every layer (points)", "zero, with a band over all layers", 10, "below",
+        _near_zero,
     ),
     Claim(
         "q_falls", "Q-Anchored answers fall with depth",
-        "ΔP of Q, split halves, for every anchor: mean from one third of the layers on, minus the first layer (points)",
+        "ΔP of Q, split halves, for every anchor: mean from a third of the layers on, minus the first layer (points)",
         "the first layer", -5, "below", _shaped(_fall),
     ),
     Claim(
-        "recovers", "The Q-Anchored curve is lowest in the middle layers and recovers",
-        "ΔP of Q, halves, for every anchor: last tenth of the layers minus those at 0.4 to 0.7 (points)",
+        "recovers", "The Q-Anchored curve recovers from the middle layers to the last ones",
+        "ΔP of Q, split halves, for every anchor: last tenth of the layers minus those at 0.4 to 0.7 (points)",
         "the middle layers", 5, "above", _shaped(_end),
     ),
     Claim(
-        "declines", "The Q-Anchored curve declines to the last layer",
-        "ΔP of Q, halves, for every anchor: last tenth of the layers minus those at 0.4 to 0.7 (points)",
+        "declines", "The Q-Anchored curve declines from the middle layers to the last ones",
+        "ΔP of Q, split halves, for every anchor: last tenth of the layers minus those at 0.4 to 0.7 (points)",
         "the middle layers", -5, "below", _shaped(_end),
     ),
     Claim(
@@ -244,7 +245,8 @@ TOGETHER: tuple[Together, ...] = (
     Together(
         Claim(
             "sets_agree", "The Q-Anchored curves of the datasets agree in shape",
-            "correlation over layers of ΔP of Q, mean over pairs of datasets", "0, no agreement", 0.8, "above", not_by_cell,
+            "correlation over layers of ΔP of Q, mean over pairs of datasets", "0, no agreement",
+            0.8, "above", not_by_cell,
         ),
         _agree,
     ),

@@ -1,4 +1,4 @@
-"""The mirror: read the token after the answer, which can attend to question and answer alike, and cut either or both."""
+"""The mirror: read the token after the answer, which can attend to question and answer, and cut either or both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from anchorscope.probes.record import MIRROR_READOUTS
 
 
 def mirror_lines(labels: BoolArray, logits: Mapping[str, FloatArray], drawn: Resamples) -> Iterator[EvidenceLine]:
-    """AUROC, the loss under each cut, and the loss under both beyond their sum. `logits` (repeat, sample, layer) by condition."""
+    """AUROC, the loss under each cut, and the loss under both beyond their sum.
+
+    `logits` (repeat, sample, layer) by condition.
+    """
     n = len(labels)
     ranked = {name: mean_auroc(labels, logits[name], drawn) for name in MIRROR_READOUTS}
     clean = ranked["mirror_clean"]
@@ -43,12 +46,14 @@ def _lines(cell: CellData) -> Iterator[EvidenceLine]:
 CLAIMS = (
     Claim(
         "mirror_answer", "Read after the answer, cutting the answer hurts ranking",
-        "ΔAUROC at the token after the answer, E_A cut for that token, at the middle layer", "the clean pass", -0.02, "below",
+        "ΔAUROC at the token after the answer, E_A cut for that token, at the middle layer", "the clean pass",
+        -0.02, "below",
         at_depth(HALF, LineName("mirror", "delta_auroc", "mirror_answer")),
     ),
     Claim(
         "mirror_question", "Read after the answer, cutting the question hurts ranking",
-        "ΔAUROC at the token after the answer, E_Q cut for that token, at the middle layer", "the clean pass", -0.02, "below",
+        "ΔAUROC at the token after the answer, E_Q cut for that token, at the middle layer", "the clean pass",
+        -0.02, "below",
         at_depth(HALF, LineName("mirror", "delta_auroc", "mirror_question")),
     ),
     Claim(

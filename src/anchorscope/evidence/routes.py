@@ -1,8 +1,8 @@
 """The third route: what the probe loses without the passage that an answer was given with.
 
 This experiment needs a dataset with passages and the conditions that cut them. Routes are not exclusive classes: what
-a sample loses without the passage, without the question's words and without both are three numbers, and each of them may
-be large. The interaction is the change of AUROC with both cut minus the sum of the changes with each cut alone. It is
+a sample loses without the passage, without the question's words and without both are three numbers, and each may be
+large. The interaction is the change of AUROC with both cut minus the sum of the changes with each cut alone. It is
 below zero where either one is enough.
 """
 

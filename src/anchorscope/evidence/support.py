@@ -1,4 +1,4 @@
-"""Support: how much log-probability the answer loses when the question is cut, and how much of the effect that explains.
+"""Support: the log-probability that the answer loses when the question is cut, and how much of the effect it explains.
 
 The signal that the knockout removes is how much more the read-outs of right answers fall than those of wrong ones. If
 support explained it all, right and wrong answers of equal support would fall alike. So they are compared within tenths

@@ -1,7 +1,7 @@
-"""Transfer: probes of one dataset on another; and whether a model's states say more about itself than another model's do.
+"""Transfer: probes of one dataset on another; and whether a model's states say more about it than another model's do.
 
 For the second, both models read the question before any answer exists, so that their states are of the same text. The
-label is whether *this* model answers right. If a question is hard for every model, the other model's states show it too.
+label is whether *this* model answers right. What is hard for every model, the other model's states show as well.
 """
 
 from __future__ import annotations

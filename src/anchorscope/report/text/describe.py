@@ -169,8 +169,8 @@ def _overview(chart: Chart, panels: Sequence[DescribedPanel], point: ReadPoint) 
     yield chart.words(rows)
     yield (
         f"Probes read the {SITES[point.site]} at {POSITIONS[point.position]}. The shaded band around a line is its "
-        "95 % interval at each single layer, from a bootstrap over questions and repeats. Below, that interval stands in "
-        "brackets after each value."
+        "95 % interval at each single layer, from a bootstrap over questions and repeats. Below, brackets after a "
+        "value hold that interval."
     )
     banded = any(row.band_low is not None for panel in panels for line in panel.lines for row in line.rows)
     which = "bands that hold for all layers at once (wider than the bands drawn)" if banded else "intervals"

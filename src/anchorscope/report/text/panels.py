@@ -229,7 +229,7 @@ def texture(panel: DescribedPanel) -> Iterator[str]:
 
 
 def differences(panels: Sequence[DescribedPanel]) -> list[str]:
-    """What differs between the models' panels of one row: extremes and shapes of its first curve, dataset by dataset."""
+    """What differs between the models' panels of one row: extremes and shapes of its first curve, by dataset."""
     extreme = panels[0].extreme
     sentences, ranks, clear, places = [], [], [], []
     for place, line in enumerate(panels[0].bundles[0]):

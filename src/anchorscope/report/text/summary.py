@@ -101,8 +101,8 @@ def _picture(q: Sequence[list[Number]], a: Sequence[list[Number]]) -> str:
     lowest = [min(_values(rows)) for rows in q]
     still = [value for rows in a for value in _values(rows)]
     head = (
-        "When attention to the question's key tokens is cut, answers on which the probe's prediction flips (Q-Anchored) "
-        f"lose {_between([-low for low in lowest], 0)} points of probability at their lowest layer"
+        "When attention to the question's key tokens is cut, answers on which the probe's prediction flips (Q-Anchored)"
+        f" lose {_between([-low for low in lowest], 0)} points of probability at their lowest layer"
     )
     rest = f"; the others (A-Anchored) stay between {plain(f'{min(still):.0f}')} and {plain(f'{max(still):.0f}')}"
     return head + (rest if still else "") + "."
@@ -116,8 +116,8 @@ def _null(gap: Sequence[Number], permuted: Sequence[Number], beyond: Sequence[Nu
         )
     return (
         f"When separate halves of the probes sort and measure, that gap is {_between(_values(gap), 0)} points at the "
-        f"middle layer. It is {_between(_values(permuted), 0)} points when each answer receives the shift of a different "
-        f"answer (the permutation null). The gap {_exceeds(beyond)}."
+        f"middle layer. It is {_between(_values(permuted), 0)} points when each answer receives the shift of a different"
+        f" answer (the permutation null). The gap {_exceeds(beyond)}."
     )
 
 
