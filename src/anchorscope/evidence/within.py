@@ -180,7 +180,7 @@ CHART = Chart(
         ),
         Row(
             (chart_curve("within", "w_lost", "knockout"), chart_curve("within", "w_lost", MATCHED, dotted=True)),
-            "W lost under the knockout (solid), and lost by cutting exact tokens beyond as many others (dotted)",
+            "W lost under the knockout (solid), and by cutting exact tokens beyond as many others (dotted)",
             "W lost", 0.1,
             caption=(
                 "The question's part: the W lost under the knockout (solid), and the W lost by cutting exact tokens "

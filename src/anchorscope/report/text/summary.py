@@ -116,8 +116,8 @@ def _null(gap: Sequence[Number], permuted: Sequence[Number], beyond: Sequence[Nu
         )
     return (
         f"When separate halves of the probes sort and measure, that gap is {_between(_values(gap), 0)} points at the "
-        f"middle layer. It is {_between(_values(permuted), 0)} points when each answer receives the shift of a different"
-        f" answer (the permutation null). The gap {_exceeds(beyond)}."
+        f"middle layer. It is {_between(_values(permuted), 0)} points when each answer receives the shift of another "
+        f"answer (the permutation null). The gap {_exceeds(beyond)}."
     )
 
 
