@@ -229,6 +229,25 @@ def test_pages_link_only_to_files_that_exist():
             assert "://" in target or (page.parent / target).exists(), f"{page.name} → {target}"
 
 
+def test_llms_txt_has_its_form_and_links_to_what_is_there():
+    """The form of llmstxt.org: a title, a summary, then sections that are lists of links with a line each."""
+    text = (ROOT / "llms.txt").read_text(encoding="utf-8")
+    opening, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    assert re.match(r"# anchorscope\n\n> \S", opening)
+    linked = []
+    for section in sections:
+        for line in section.splitlines()[1:]:
+            if line:
+                match = re.fullmatch(r"- \[[^\]]+\]\(([^)]+)\): \S.*", line)
+                assert match, line
+                linked.append(match[1])
+    assert len(linked) == len(set(linked))
+    assert [name for name in linked if not (ROOT / name).is_file() and not name.startswith("results/")] == []
+    if (ROOT / "results").is_dir():  # not in a source archive
+        assert [name for name in linked if not (ROOT / name).is_file()] == []
+    assert {name_of(page) for page in PAGES} <= set(linked)
+
+
 def test_version_and_citation_agree():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == __version__
