@@ -1,4 +1,4 @@
-"""The numbers behind a chart as CSV, each in full, and back."""
+"""Write the numbers behind a chart as CSV, with all their digits, and read them back."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def from_csv(path: Path, record: type[Record]) -> list[Record]:
         lines = csv.DictReader(file)
         if lines.fieldnames is None or list(lines.fieldnames) != list(read):
             raise AnchorscopeError(
-                f"{path} is no table of {record.__name__}: its columns are {', '.join(lines.fieldnames or ())}",
-                f"Expected: {', '.join(read)}",
+                f"{path} is not a table of {record.__name__}: its columns are {', '.join(lines.fieldnames or ())}",
+                f"Use a CSV file with the columns {', '.join(read)}.",
             )
         rows = []
         for number, line in enumerate(lines, start=2):

@@ -34,7 +34,7 @@ def write_figures(store: Store, point: ReadPoint, folder: Path | None = None) ->
     models, datasets = [m.name for m in study.models], [d.name for d in study.datasets]
     written = draw(read_pathways(store, point), models, datasets, place, point, charts=charts_of([study]))
     if study.map is not None:
-        windows = {"single": "in one layer", "window": f"in a window of {study.map.width} layers around one"}
+        windows = {"single": "in one layer", "window": f"in a window of {study.map.width} layers around one layer"}
         about = f"{windows[study.map.layers]}, for {'all later' if study.map.into == 'after' else 'the answer'} tokens"
         written += draw_maps(list(read_mapstats(store, point)), models, datasets, place, point, about)
     lines = lines_of(store, point)
@@ -82,7 +82,7 @@ def figure_of(
 
 
 def described(store: Store, point: ReadPoint, name: str = "delta_p", alt: bool = False) -> str:
-    """One chart of a run in words: a page of Markdown, with what the ledger says; or the alt text of its files."""
+    """One chart of a run in words: a page of Markdown with what the ledger says, or the alt text of its files."""
     chart = _chart(name)
     models, datasets = [m.name for m in store.study.models], [d.name for d in store.study.datasets]
     _, panels = figure_with_panels(chart, read_pathways(store, point), models, datasets, point)
@@ -108,10 +108,10 @@ def panel_on(
     datasets: Sequence[str],
     point: ReadPoint,
 ) -> Figure:
-    """One panel of a chart, its row `row` for one model, on axes of one's own."""
+    """Draw one panel of a chart, its row `row` for one model, on the given axes."""
     chart = _chart(name)
     if not 0 <= row < len(chart.rows):
-        raise AnchorscopeError(f"the chart {name} has no row {row}; its rows are 0 to {len(chart.rows) - 1}")
+        raise AnchorscopeError(f"the chart {name} has no row {row}. Choose a row from 0 to {len(chart.rows) - 1}")
     numbers = collect(rows, chart.keys, [model], datasets, point)
     draw_on(axes, chart, chart.rows[row], numbers, model, datasets, _layers(numbers, model))
     return figure_under(axes)

@@ -1,4 +1,4 @@
-"""The comparison of detectors as a table in words and numbers, and as a picture."""
+"""The comparison of detectors as tables and as a picture."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ SIDES = {
     "question": "#949494", "text": "#cfa883", "confidence": "#45a846", "samples": "#f5a03a", "answer": "#d12d2c",
     "states": "#125ea8",
 }  # fmt: skip
-"""A colour for what a detector looks at."""
+"""Colour of each kind of input that a detector uses."""
 LOOKS = {
-    "question": "the question alone", "text": "text, or another model", "confidence": "probabilities",
-    "samples": "more answers", "answer": "the answer alone", "states": "its own states",
+    "question": "the question alone", "text": "text, or another model", "confidence": "token probabilities",
+    "samples": "more answers", "answer": "the answer alone", "states": "the model's own states",
 }  # fmt: skip
-"""What it is called in the legend."""
+"""Words of the legend for each kind of input."""
 AGAINST = f"auroc_minus_{BASELINE}"
 TITLES = {
     "auroc": "AUROC",
-    AGAINST: "AUROC minus the single-layer probe's",
-    "beyond_question": "AUROC beyond the question: minus the best detector that saw no answer",
-    "beyond_baselines": "AUROC beyond baselines: minus the best of the simple detectors",
-    "w": "W, within a question: the share of pairs of a right and a wrong answer to one question that are ranked right",
+    AGAINST: "AUROC minus that of the single-layer probe",
+    "beyond_question": "AUROC beyond the question, that is minus the best detector that saw no answer",
+    "beyond_baselines": "AUROC beyond baselines, that is minus the best of the simple detectors",
+    "w": "W, the share of pairs of a right and a wrong answer to one question that are ranked correctly",
     "w_minus_logprob": "W minus that of the best form of log-probability or length",
-    "w_added": "What it adds to W of log-probabilities and length, weighed together with them",
+    "w_added": "W that it adds to log-probabilities and length when weighted together with them",
 }
-"""What is measured, as titles of tables."""
+"""Titles of the tables, by measure."""
 COLUMNS = {
     "auroc": "AUROC", AGAINST: "minus single layer", "beyond_question": "beyond the question",
     "beyond_baselines": "beyond baselines", "w": "W", "w_minus_logprob": "W minus log-probability",
     "w_added": "added to W",
 }  # fmt: skip
-"""The same, as heads of columns."""
+"""Column heads, by measure."""
 ROW = 0.17  # inches
 
 
@@ -75,7 +75,7 @@ def _number(value: float) -> str:
 
 
 def to_markdown(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
-    """For each model: AUROC, what it is ahead of, W within a question, and what that is ahead of."""
+    """Tables for each model: AUROC, its leads over baselines, W within a question, and its leads."""
     by_key = lookup(rows)
     cells = list(dict.fromkeys((row.model, row.dataset) for row in rows if row.dataset != MEAN))
     means = list(dict.fromkeys(row.model for row in rows if row.dataset == MEAN))
@@ -92,7 +92,7 @@ def to_markdown(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str
         columns = {
             what: words for what, words in COLUMNS.items() if any(("all", MEAN, n, what) in by_key for n in names)
         }
-        out += ["**Mean over all cells**", "", f"| detector | {' | '.join(columns.values())} |"]
+        out += ["**Mean over all model–set pairs**", "", f"| detector | {' | '.join(columns.values())} |"]
         out.append("|" + "---|" * (1 + len(columns)))
         for name in names:
             values = [_cell(by_key.get(("all", MEAN, name, what))) for what in columns]
@@ -123,7 +123,7 @@ def _cell(row: Comparison | None) -> str:
 
 
 def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
-    """A row for each detector: its AUROC on every set, and a mean gain with its interval.
+    """A row for each detector: its AUROC on every dataset, and a mean gain with its interval.
 
     The gain is over log-probability within a question where that was measured, else over the question.
     """
@@ -182,16 +182,16 @@ def in_words(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
     """What the picture shows."""
     gain = gain_of(rows)
     over = {
-        "w_minus_logprob": "W within a question, minus that of the best form of log-probability or length",
+        "w_minus_logprob": "its mean W within a question minus that of the best form of log-probability or length",
         "beyond_question": "its mean gain over the best detector that saw no answer",
     }[gain]
-    sentences = [f"AUROC of every detector on every set, and {over}."]
+    sentences = [f"AUROC of every detector on every dataset, and {over}."]
     for model in dict.fromkeys(row.model for row in rows if row.dataset == MEAN):
         own = [row for row in rows if row.model == model and row.dataset == MEAN and row.measure == gain]
         if own:
             best = max(own, key=lambda row: row.value)
             sentences.append(
-                f"{model}: the largest difference is {best.value:.3f} ({best.low:.3f} to {best.high:.3f}), of "
-                f"{entries[best.detector].title}."
+                f"{model}: {entries[best.detector].title} has the largest difference, {best.value:.3f} "
+                f"({best.low:.3f} to {best.high:.3f})."
             )
     return " ".join(sentences)

@@ -20,7 +20,7 @@ DESCRIBED = {"png": "Description", "pdf": "Subject"}
 
 
 def write_contents(folder: Path, name: str, contents: Mapping[str, bytes]) -> list[Path]:
-    """Write the files of one chart, whole each, by suffix."""
+    """Write the files of one chart, one for each suffix."""
     paths = [folder / f"{name}.{suffix}" for suffix in contents]
     for path, content in zip(paths, contents.values(), strict=True):
         write_bytes(path, content)

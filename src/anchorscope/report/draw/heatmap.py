@@ -1,6 +1,6 @@
 """The layer × layer map of one model: heat maps of cut layer × read layer, and their profile over cut layers.
 
-A column per dataset. What lies above the diagonal, layers before the cut, cannot change and is left grey.
+Each dataset has a column. Layers before the cut cannot change and are left grey.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from anchorscope.study.terms import ReadPoint
 COLOURS = "RdBu_r"  # blue: the cut lowers the number
 HEATS = (
     ("delta_auroc", "all", "ΔAUROC"),
-    ("delta_p", "Q", "ΔP of Q-Anchored (points)"),
-    ("delta_p", "A", "ΔP of A-Anchored (points)"),
+    ("delta_p", "Q", "ΔP of Q-Anchored answers (points)"),
+    ("delta_p", "A", "ΔP of A-Anchored answers (points)"),
 )
 CONTROL = "control_question"
 PROFILES = {
@@ -47,7 +47,7 @@ class MapNumbers:
     rows: dict[tuple[str, str, str, str], list[MapStatistic]]
     """By dataset, condition, group and statistic."""
     layers: int
-    """How many the model has."""
+    """Number of layers of the model."""
 
     def line(self, dataset: str, condition: str, group: str, statistic: str) -> list[MapStatistic]:
         """The rows of one heat map; none if this was not measured."""
@@ -59,7 +59,7 @@ class MapNumbers:
         return round(anchors[0].value) if anchors and anchors[0].value is not None else None
 
     def grid(self, dataset: str, group: str, statistic: str) -> NDArray[np.float64]:
-        """(cut, read) of the knockout; nan where nothing is, or too few samples are, read."""
+        """(cut, read) of the knockout; nan where nothing was read, or too few samples."""
         values = np.full((self.layers, self.layers), np.nan)
         for row in self.line(dataset, "knockout", group, statistic):
             values[row.cut, row.layer] = drawn(row.value)
@@ -146,7 +146,9 @@ def _heats(
             axes.set_ylabel("Cut layer")
         if not np.isfinite(grid).any():
             axes.text(0.5, 0.5, "too few", transform=axes.transAxes, ha="center", va="center", style="italic")
-    _row_title(row, f"{label}; across: layer read", 15 if statistic == "delta_auroc" else 4)
+    _row_title(
+        row, f"{label}, by cut layer (vertical) and layer read (horizontal)", 15 if statistic == "delta_auroc" else 4
+    )
     bar = figure.colorbar(image, ax=list(row), fraction=0.025, pad=0.01)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=2)
@@ -183,7 +185,7 @@ def _profiles(
         axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
         axes.tick_params(length=2.5, labelleft=place == 0)
-    row[0].set_ylabel("at the anchor")
+    row[0].set_ylabel("at anchor layer")
     _row_title(row, f"{label} at the anchor layer", 4)
     for axes in row:
         axes.set_title(" ", fontsize=8.5)
@@ -205,11 +207,11 @@ def _stroke(look: Look, condition: str, group: str) -> tuple[str, object]:
 
 def _legend(figure: Figure, numbers: MapNumbers, datasets: Sequence[str]) -> None:
     entries = [
-        (Line2D([], [], color=INK, linewidth=1.3), "exact question tokens cut (in ΔP: Q-Anchored)"),
-        (Line2D([], [], color=INK, linewidth=1.3, linestyle=(0, (3.2, 1.6))), "A-Anchored"),
+        (Line2D([], [], color=INK, linewidth=1.3), "exact question tokens cut (for ΔP, Q-Anchored answers)"),
+        (Line2D([], [], color=INK, linewidth=1.3, linestyle=(0, (3.2, 1.6))), "A-Anchored answers"),
     ]
     if _controlled(numbers, datasets):
-        entries.append((Line2D([], [], color=INK, linewidth=1.3, linestyle=(0, (1, 1.3))), "others cut"))
+        entries.append((Line2D([], [], color=INK, linewidth=1.3, linestyle=(0, (1, 1.3))), "other question tokens cut"))
     entries.append((Line2D([], [], color=INK, linewidth=0.7, linestyle=(0, (2, 1.5))), "anchor layer, in (a) to (c)"))
     handles, labels = zip(*entries, strict=True)
     figure.legend(
@@ -234,14 +236,14 @@ def map_caption(numbers: MapNumbers, model: str, datasets: Sequence[str], about:
     for name in datasets:
         n = [numbers.line(name, "knockout", group, statistic)[0].n for statistic, group, _ in HEATS]
         sizes.append(f"{look[name].name} {n[0]:,} ({n[1]:,} Q, {n[2]:,} A), anchor layer {numbers.anchor(name)}")
-    dotted = "; dotted: other question tokens cut instead" if _controlled(numbers, datasets) else ""
+    dotted = " Dotted lines show other question tokens cut instead." if _controlled(numbers, datasets) else ""
     return (
-        f"Where the question's information enters, {model}. Attention to the exact question tokens is cut {about}; "
-        "each layer from there on is read. (a) Change of AUROC, all answers. (b, c) ΔP in percentage points of "
-        "Q-Anchored and of A-Anchored answers: grouped by the flip under the knockout in all layers, at the anchor "
-        "layer (dashed), by one half of the probes, and measured by the other half. Grey: layers before the cut, which "
-        "it cannot change. (d, e) The same read at the anchor layer, against the cut layer, with 95 % bootstrap "
-        f"intervals over questions and repeats{dotted}. A cut of few layers leaves "
-        "the others to carry the same information, so a small effect everywhere does not say that the question is not "
-        f"used. Samples: {'; '.join(sizes)}.\n"
+        f"Where the question's information enters, for {model}. Attention to the exact question tokens is cut {about}, "
+        "and each layer from there on is read. (a) Change of AUROC, all answers. (b, c) ΔP in percentage points of "
+        "Q-Anchored and of A-Anchored answers. One half of the probes groups the answers by whether the knockout in "
+        "all layers flips the predicted class at the anchor layer (dashed line). The other half measures. Grey marks "
+        "layers before the cut, which the cut cannot change. (d, e) The same values at the anchor layer, by cut layer, with "
+        f"95 % bootstrap intervals over questions and repeats.{dotted} When only a few layers are cut, the others can "
+        "still carry the same information. So a small effect everywhere does not mean that the question is not used. "
+        f"Samples: {'; '.join(sizes)}.\n"
     )

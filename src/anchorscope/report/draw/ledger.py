@@ -1,6 +1,6 @@
-"""The ledger as a picture: a row for each claim, a field for each set, coloured by its verdict, with its number.
+"""The ledger as a picture: a row for each claim, a field for each dataset, coloured by its verdict, with its number.
 
-And what probes of one set tell of the others: a matrix for each model.
+Also how well probes of one dataset read the others, as a matrix for each model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def draw_ledger(verdicts: Sequence[ClaimVerdict], found: Mapping[str, Mapping[st
         written += write_contents(folder, "ledger", contents)
         matrix = _transfer(found)
         if matrix is not None:
-            about = "AUROC at the layer half-way up of probes fitted on one set (rows) and read on another (columns)."
+            about = "AUROC at the middle layer of probes fitted on one dataset (rows) and read on another (columns)."
             written += write_contents(folder, "transfer", saved_as(matrix, about))
     return written
 
@@ -44,7 +44,7 @@ def describe(verdicts: Sequence[ClaimVerdict]) -> str:
     for model in dict.fromkeys(row.model for row in verdicts):
         mine = [row.verdict for row in verdicts if row.model == model]
         counts = ", ".join(f"{mine.count(answer)} {answer}" for answer in ANSWERS)
-        sentences.append(f"{model}: of {len(mine)} verdicts {counts}.")
+        sentences.append(f"{model}, {len(mine)} verdicts: {counts}.")
     return "Ledger of claims. " + " ".join(sentences)
 
 
@@ -122,7 +122,7 @@ def _said(verdict: ClaimVerdict) -> str:
 
 
 def _transfer(found: Mapping[str, Mapping[str, Lines]]) -> Figure | None:
-    """A matrix for each model: the set probes were fitted on down, the set they are read on across."""
+    """A matrix for each model: rows are the dataset that probes were fitted on, columns the one they are read on."""
     models = [model for model, sets in found.items() if len(sets) > 1]
     if not models:
         return None

@@ -1,4 +1,4 @@
-"""One sample under every condition, as a person sees it: printed, drawn, or in a notebook."""
+"""One sample under every condition, printed, drawn or shown in a notebook."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ class TracedSample:
     """One sample under every condition. Print it, draw it, or leave it as the last line of a notebook cell."""
 
     question: str
-    """As it was asked."""
+    """The question, as asked."""
     answer: str
-    """As it was given."""
+    """The answer, as given."""
     tokens: list[str]
     """The tokens after the shared prefix, as text."""
     first: int
-    """The place of the first of them in the sequence."""
+    """Position in the sequence of the first of these tokens."""
     spans: Spans
-    """Which tokens are what."""
+    """Positions of the exact tokens and of the control tokens."""
     site: Site
-    """Where activations were read."""
+    """Site at which activations were read."""
     position: Position | int
-    """At which token: a position, or a place in the sequence."""
+    """Token at which activations were read: a named position, or an index in the sequence."""
     curves: dict[Condition, NDArray[np.float64]]
-    """(layer,) by condition: P(correct) from a run's probes; else the relative distance from the clean state."""
+    """(layer,) by condition: P(correct) from a run's probes, else the relative distance from the clean state."""
     states: dict[Condition, NDArray[np.float64]]
-    """(layer, width) by condition: the activations themselves."""
+    """(layer, width) by condition: activations."""
     probed: bool
-    """Whether the curves are P(correct)."""
+    """Whether the curves are P(correct) from a run's probes."""
 
     @property
     def measure(self) -> str:
@@ -88,7 +88,7 @@ class TracedSample:
         return f"{signs[2]}{text}{signs[3]}" if place in self.spans.exact_answer else text
 
     def draw(self, axes: Axes | None = None) -> Figure:
-        """The curves by layer: a figure that shows itself in a notebook, or drawn on axes of one's own."""
+        """Draw the curves by layer: as a figure that a notebook shows, or on the given axes."""
         from matplotlib.ticker import MaxNLocator
 
         from anchorscope.report.draw.lines import ShownFigure, figure_under

@@ -1,6 +1,6 @@
-"""The charts for a page: the same values that drawing.py draws, and the numbers behind every switch of the page.
+"""The charts for a page: the same numbers that draw/lines.py draws, and those behind every switch of the page.
 
-A chart stays a value (charts.py): the page gets its rows, curves and words as they are, and all numbers as columns. So
+The page gets the declaration of each chart (charts.py) with its rows, curves and words, and all numbers as columns. So
 paper and screen show the same lines, and the switches of the page choose among numbers that the table has.
 """
 
@@ -68,7 +68,7 @@ def shown_of(stores: Sequence[Store]) -> list[PageModel]:
 
 
 def run_names(stores: Sequence[Store]) -> list[str]:
-    """What tells the runs apart: their studies' names, else A and B."""
+    """Names that tell the runs apart: those of their studies or folders, else A and B."""
     names = [store.study.name for store in stores]
     if len(set(names)) == len(names):
         return names
@@ -89,8 +89,9 @@ def points_of(stores: Sequence[Store]) -> list[ReadPoint]:
     there = [point for point in points if any(any(measured(store, PATHWAYS, point)) for store in stores)]
     if not there:
         raise StoreError(
-            f"{stores[0].root} has no pathways yet: a report would be empty",
-            "Run: anchorscope run STUDY; if that was done, no set had enough right answers: sample more.",
+            f"{stores[0].root} has no pathways yet, so a report would be empty",
+            "Finish the run with: anchorscope run STUDY. If it is finished, no dataset had enough right answers: set a "
+            "larger `sample` in the study and run it again.",
         )
     return there
 

@@ -1,7 +1,7 @@
-"""The report: a run, or two side by side, as one HTML file that asks nobody for anything.
+"""The report: one run, or two side by side, as one HTML file that needs no network.
 
-What a reader needs is inside: the numbers of all charts, the samples behind them and the page's own code. So it
-can be mailed, archived and opened in ten years. The template and its parts are in `templates/`.
+The file holds the numbers of all charts, the samples behind them and the page's own code. So it can be mailed,
+archived and opened in ten years. The template and its parts are in `templates/`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MEASURES = (
     "auprc", "fpr_at_95_tpr", "risk_at_50", *(errors_at(0.8, rate) for rate in BASE_RATES), "ece",
     "auroc_within_relation",
 )  # fmt: skip
-"""Of detectors, what the page shows."""
+"""Measures of detectors that the page shows."""
 SCRIPTS = (
     "packed", "state", "pen", "charts", "overview", "ledger", "samples", "measures", "filters", "explorer", "detail",
     "detectors", "compare", "main",
@@ -57,14 +57,14 @@ SCRIPTS = (
 
 @dataclass(frozen=True)
 class Detection:
-    """What detectors make of the runs, where they were compared."""
+    """Scores and comparisons of detectors, for the runs on which they were compared."""
 
     scores: Scores
-    """Of every sample."""
+    """Scores of every sample."""
     comparisons: Mapping[int, Sequence[Comparison]]
-    """By run, the table."""
+    """Comparison table of each run."""
     titles: Mapping[str, str]
-    """What tables call each detector."""
+    """Title of each detector."""
 
 
 def page(stores: Sequence[Store], detection: Detection, text: bool = True) -> str:
@@ -89,7 +89,7 @@ def _part(name: str) -> str:
 
 
 def _about(stores: Sequence[Store], detection: Detection, pack: Pack, text: bool) -> dict[str, Any]:
-    """All that the page is told beside the columns."""
+    """All data of the page other than the columns."""
     points, shown, names = points_of(stores), shown_of(stores), run_names(stores)
     curves = read_curves(stores, points)
     return {
@@ -127,7 +127,7 @@ def _about(stores: Sequence[Store], detection: Detection, pack: Pack, text: bool
 
 
 def without_folders(value: Any) -> Any:
-    """A record whose folders go by their last name: a page that is mailed says nothing of its writer's disk."""
+    """A record with folders reduced to their last name, so that a page reveals nothing of its author's disk."""
     if isinstance(value, dict):
         return {key: without_folders(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -183,7 +183,7 @@ def write_page(stores: Sequence[Store], path: Path, text: bool = True, progress:
 
 
 def detected(stores: Sequence[Store]) -> Detection:
-    """What the runs' detectors say, where `anchorscope detect eval` compared them."""
+    """The scores and comparisons of detectors, where `anchorscope detect eval` made them."""
     scores, comparisons = {}, {}
     for run, store in enumerate(stores):
         cells: list[CellMeasures] = []

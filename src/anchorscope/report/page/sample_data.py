@@ -31,7 +31,7 @@ from anchorscope.traces.record import TRACES, Trace
 
 CONDITIONS = ("clean", "knockout", "control_question", "answer_only", "control_random", "control_prefix",
               "knockout_context", "knockout_both")  # fmt: skip
-"""Whose read-outs a page carries, the most needed first."""
+"""Conditions whose read-outs a page carries, the most needed first."""
 BUDGET = 14_000_000  # bytes that read-outs may take before they are packed; beyond it the last conditions are left out
 SORTED_BY = (("knockout", "none"), ("knockout", "drift"), ("control_question", "none"), ("matched_question", "none"),
              ("knockout_context", "none"))  # fmt: skip
@@ -190,7 +190,10 @@ def second_rule(by: str) -> str:
 def _samples(one: PageModel, dataset: str, ids: set[str]) -> dict[str, Sample]:
     samples = {sample.question.id: sample for sample in read_samples(one.store, one.model, dataset, ids)}
     if missing := ids - set(samples):
-        raise StoreError(f"{one.model}, {dataset}: {len(missing)} traced samples have no question", "Run it again.")
+        raise StoreError(
+            f"{one.model}, {dataset}: {len(missing)} traced samples have no question",
+            "Run the study again: anchorscope run STUDY",
+        )
     return samples
 
 

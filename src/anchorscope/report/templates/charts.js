@@ -3,8 +3,8 @@
 const WORDS = {
   layer: "at each layer (published)",
   anchor: "once, at the best layer",
-  layer_half: "halves, at each layer",
-  anchor_half: "halves, at the best layer",
+  layer_half: "split halves, at each layer",
+  anchor_half: "split halves, at the best layer",
   none: "none",
   drift: "mean shift",
   drift_class: "mean shift of the class",
@@ -86,7 +86,7 @@ function drawRows(place, rows, options = {}) {
   const models = about.models.map((_, i) => i).filter((m) => rows.some((row) => has(row, m)));
   if (!models.length) {
     place.replaceChildren(
-      make("p", { class: "notice" }, options.empty ?? "Nothing was measured for this choice, or groups are too small."),
+      make("p", { class: "notice" }, options.empty ?? "Nothing was measured for this choice, or the groups are too small."),
     );
     return;
   }
@@ -97,7 +97,7 @@ function drawRows(place, rows, options = {}) {
     title: letter(r) + row.title,
     missing: models.some((m) => has(row, m))
       ? ""
-      : `Nothing to draw here: not measured in this run, or groups of fewer than ${about.min_group} answers.`,
+      : `Nothing to draw here. This was not measured in this run, or the groups have fewer than ${about.min_group} answers.`,
     panels: models.map((m) => ({
       title: about.models[m].name,
       label: row.label,
@@ -149,7 +149,7 @@ function linesOf(row, curve, m, point, off) {
         tip: [
           `${name}, layer ${p.layer}`,
           `${number(p.value, digits)}${interval(p.low, p.high, digits)}`,
-          `${wordsOf(curve.key.split("|")[1])}; ${counted(p.n)} samples, click to see them`,
+          `${wordsOf(curve.key.split("|")[1])}, ${counted(p.n)} samples, click to see them`,
         ],
       })),
     });
@@ -199,7 +199,7 @@ function drawTab(tab) {
       height: 215,
       letters: true,
       empty:
-        "Nothing to draw: the study did not ask for this experiment (`evidence` does), or too few samples or questions stand behind it.",
+        "Nothing to draw. The study does not have this experiment (add `evidence: {}` to it), or there are too few samples or questions.",
       alt: chart.caption,
     });
   }
@@ -220,14 +220,14 @@ function drawMaps() {
   if (!mine.length) {
     place.replaceChildren(
       make("h2", {}, "Layer × layer maps"),
-      make("p", { class: "notice" }, "No map was made at this site: `map` in the study asks for it."),
+      make("p", { class: "notice" }, "No map was made at this read point. To make one, add `map` to the study and run it again."),
     );
     return;
   }
   const conditions = [...new Set(mine.map((map) => map.condition))],
     chosen = conditions.includes(state.cut) ? state.cut : conditions[0];
   place.replaceChildren(
-    make("h2", {}, "Layer × layer maps: cut here, read there"),
+    make("h2", {}, "Layer × layer maps: cut at one layer, read at another"),
     make(
       "form",
       { class: "controls" },
@@ -242,7 +242,7 @@ function drawMaps() {
     make(
       "p",
       { class: "caption" },
-      "Change of AUROC at the layer read (across) when attention is cut around the layer at the side. Blue: ranking gets worse; red: better.",
+      "Change of AUROC at the layer read (horizontal axis) when attention is cut around the layer on the vertical axis. Blue means that the probe ranks worse, red that it ranks better.",
     ),
   );
   const maps = mine.filter((map) => map.condition === chosen),
@@ -274,7 +274,7 @@ function drawMaps() {
                 value: (cut, read) => at(i, 0, cut, read),
                 data: (cut, read) => ({ model: m, set: map.set, layer: read }),
                 tip: (cut, read) => [
-                  `cut around layer ${cut}, read at ${read}`,
+                  `cut around layer ${cut}, read at layer ${read}`,
                   `${number(at(i, 0, cut, read), 3)}${interval(at(i, 1, cut, read), at(i, 2, cut, read), 3)}`,
                   "click for the samples",
                 ],

@@ -10,11 +10,11 @@ function drawCompare() {
     make(
       "form",
       { class: "controls" },
-      select("model", "One", models, String(a)),
-      select("other", "The other", models, String(b)),
+      select("model", "First model", models, String(a)),
+      select("other", "Second model", models, String(b)),
     ),
     pairTable(a, b),
-    make("h2", {}, "What the cut takes, half-way up"),
+    make("h2", {}, "Effect of the cut at the middle layer"),
     middleTable(a, b),
     make("h2", {}, "Verdicts that differ"),
     verdictsApart(a, b),
@@ -60,13 +60,13 @@ function pairTable(a, b) {
       ),
     );
   });
-  if (!body.childElementCount) return make("p", { class: "notice" }, "These two have no traced question in common.");
+  if (!body.childElementCount) return make("p", { class: "notice" }, "These two models have no traced question in common.");
   return make(
     "div",
     {},
     tableOf(
       "Questions in common",
-      ["questions traced in both", "both right", "only the first", "only the other", "both wrong"].map((h, i) =>
+      ["questions traced in both", "both right", "only the first right", "only the second right", "both wrong"].map((h, i) =>
         headOf(h, i > 0),
       ),
       body,
@@ -74,7 +74,7 @@ function pairTable(a, b) {
     make(
       "p",
       { class: "caption" },
-      "Right answers are traced more often than wrong ones, each at its own rate: counts say which questions to look at, not how often this happens.",
+      "Right answers are traced more often than wrong ones, each at its own rate. So the counts say which questions to look at, not how often this happens.",
     ),
   );
 }
@@ -120,7 +120,7 @@ function middleTable(a, b) {
         ),
       );
     });
-  return tableOf("Half-way up", [make("td"), ...[a, b].map((m) => headOf(about.models[m].name, true))], body);
+  return tableOf("Middle layer", [make("td"), ...[a, b].map((m) => headOf(about.models[m].name, true))], body);
 }
 
 function verdictsApart(a, b) {
@@ -140,17 +140,17 @@ function verdictsApart(a, b) {
         "tr",
         {},
         make("th", { scope: "row" }, v.statement),
-        make("td", {}, about.sets.find((s) => s.name === v.dataset)?.title ?? "all sets"),
+        make("td", {}, about.sets.find((s) => s.name === v.dataset)?.title ?? "all datasets"),
         make("td", {}, verdictButton(v)),
         make("td", {}, verdictButton(w)),
       ),
     );
   }
   if (!body.childElementCount)
-    return make("p", { class: "notice" }, about.verdicts.length ? "None." : "No ledger was made.");
+    return make("p", { class: "notice" }, about.verdicts.length ? "No verdict differs." : "The runs have no ledger of claims.");
   return tableOf(
     "Verdicts",
-    ["claim", "set", about.models[a].name, about.models[b].name].map((h) => headOf(h)),
+    ["claim", "dataset", about.models[a].name, about.models[b].name].map((h) => headOf(h)),
     body,
   );
 }

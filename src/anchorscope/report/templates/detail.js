@@ -4,7 +4,7 @@ const LINES = {
   clean: ["clean pass", "#3f7fbf", "-"],
   knockout: ["question's exact tokens cut", "#c8442f", "-"],
   control_question: ["other question tokens cut", "#8a8f98", "--"],
-  control_random: ["near tokens cut", "#b08d57", ":"],
+  control_random: ["nearby tokens cut", "#b08d57", ":"],
   control_prefix: ["words of the examples cut", "#7a9b76", ":"],
   answer_only: ["without the question", "#8e6bb0", "--"],
   knockout_context: ["passage cut", "#0f8a78", "-."],
@@ -24,7 +24,7 @@ function marked(text, places, name, found = []) {
   for (let i = 0; i + 1 < ends.length; i++) {
     const part = text.slice(ends[i], ends[i + 1]);
     const node = inside(places, ends[i]) ? make("mark", { class: name }, part) : document.createTextNode(part);
-    out.push(inside(found, ends[i]) ? make("u", { title: "the accepted answer that was found" }, node) : node);
+    out.push(inside(found, ends[i]) ? make("u", { title: "accepted answer that was found here" }, node) : node);
   }
   return out;
 }
@@ -83,11 +83,11 @@ function card(row) {
     end = samples.sampled_end[row];
   const pinned = pins().includes(row);
   const facts = [
-    ["model, set", `${about.models[cell.model].name}, ${setTitle(cell.set)}`],
+    ["model, dataset", `${about.models[cell.model].name}, ${setTitle(cell.set)}`],
     ["id", samples.idText(row)],
     [
       "graded",
-      `${right ? "right" : "wrong"}, by ${wordOf("by", row) || "nobody"}${samples.aliasText(row) ? `: found “${samples.aliasText(row)}”` : ""}`,
+      `${right ? "right" : "wrong"}, by ${wordOf("by", row) || "no rule"}${samples.aliasText(row) ? ` (found “${samples.aliasText(row)}”)` : ""}`,
     ],
     ["second rule", `${wordOf("second", row)}: ${["right", "wrong", "cannot tell"][samples.second_says[row]]}`],
     ["group", `${groupOf(cell, row)}-Anchored, sorted ${wordsOf(state.split)}`],
@@ -97,10 +97,10 @@ function card(row) {
     ],
     ["log-probability", `${number(samples.logprob[row], 2)} over ${samples.tokens[row]} tokens`],
     ["tokens cut", String(samples.cut[row])],
-    ["kind", wordOf("kind", row) + (wordOf("error", row) ? `; error: ${wordOf("error", row)}` : "")],
+    ["kind", wordOf("kind", row) + (wordOf("error", row) ? ` (error: ${wordOf("error", row)})` : "")],
     ...(wordOf("relation", row) ? [["asked for", wordOf("relation", row)]] : []),
     ...(Number.isNaN(samples.popularity[row]) ? [] : [["popularity", counted(Math.round(samples.popularity[row]))]]),
-    ["drawn with", `${number(100 * samples.probability[row], 0)} % of answers of this grade`],
+    ["sampling rate", `${number(100 * samples.probability[row], 0)} % of the answers with this grade were traced`],
   ];
   const others = sameQuestion(row);
   return make(
@@ -114,7 +114,7 @@ function card(row) {
         { type: "button", "data-action": "pin", "aria-pressed": String(pinned), onclick: () => pin(row) },
         pinned ? "Unpin" : "Pin to compare",
       ),
-      disputedOf(row) ? make("span", { class: "disputed" }, "disputed: a second rule differs") : "",
+      disputedOf(row) ? make("span", { class: "disputed" }, "disputed: a second rule grades it differently") : "",
     ),
     about.samples.text
       ? make(
@@ -143,14 +143,14 @@ function card(row) {
             make("mark", { class: "entity" }, "exact answer tokens"),
           ),
         )
-      : make("p", { class: "notice" }, "Texts were left out of this file (--no-text)."),
+      : make("p", { class: "notice" }, "The texts were left out of this file (--no-text)."),
     ...(cell.layers ? curveOf(cell, row) : []),
     make("dl", {}, ...facts.flatMap(([k, v]) => [make("dt", {}, k), make("dd", {}, v)])),
     about.samples.detectors.length
       ? make(
           "details",
           {},
-          make("summary", {}, `Detectors: P wrong at even odds (${about.samples.detectors.length})`),
+          make("summary", {}, `Detectors: P(wrong) at a base rate of one half (${about.samples.detectors.length})`),
           make(
             "dl",
             {},
@@ -190,7 +190,7 @@ function card(row) {
       ? make(
           "p",
           {},
-          make("small", {}, "The same question: "),
+          make("small", {}, "Other models on the same question: "),
           ...others.map((other) =>
             make(
               "button",

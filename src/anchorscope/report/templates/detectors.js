@@ -2,18 +2,18 @@
 
 const MEASURE_WORDS = {
   auroc: "AUROC",
-  w: "W: pairs of one question ranked right",
-  w_minus_logprob: "W minus the best form of log-probability",
-  w_added: "added to W of log-probabilities",
+  w: "W: share of pairs of one question ranked correctly",
+  w_minus_logprob: "W minus that of the best form of log-probability or length",
+  w_added: "W added to that of log-probabilities and length",
   beyond_baselines: "AUROC beyond the best simple detector",
   auroc_minus_single_layer: "AUROC minus the single-layer probe's",
   beyond_question: "AUROC beyond the question",
-  auprc: "area under precision and recall",
-  fpr_at_95_tpr: "false alarms at 95 % found",
-  risk_at_50: "wrong among the surest half",
-  "errors_at_80_base_0.1": "wrong among the 80 % that pass, if 10 % of all are wrong",
-  "errors_at_80_base_0.3": "wrong among the 80 % that pass, if 30 % of all are wrong",
-  "errors_at_80_base_0.5": "wrong among the 80 % that pass, if 50 % of all are wrong",
+  auprc: "area under the precision–recall curve",
+  fpr_at_95_tpr: "false alarms when 95 % of wrong answers are found",
+  risk_at_50: "share of wrong answers among the surest half",
+  "errors_at_80_base_0.1": "share of wrong answers among the 80 % that pass, if 10 % of all are wrong",
+  "errors_at_80_base_0.3": "share of wrong answers among the 80 % that pass, if 30 % of all are wrong",
+  "errors_at_80_base_0.5": "share of wrong answers among the 80 % that pass, if 50 % of all are wrong",
   ece: "calibration error",
   auroc_within_relation: "AUROC within a relation",
 };
@@ -24,7 +24,7 @@ function drawDetectors() {
   if (!d.rows.length) {
     place.replaceChildren(
       make("h2", {}, "Detectors"),
-      make("p", { class: "notice" }, "No detectors were compared on this run: `anchorscope detect eval RUN` does it."),
+      make("p", { class: "notice" }, "No detectors were compared on this run yet. The command `anchorscope detect eval RUN` compares them."),
     );
     return;
   }
@@ -38,7 +38,7 @@ function drawDetectors() {
   const found = new Map(d.rows.map((r) => [`${r[0]}|${r[1]}|${r[2]}|${r[3]}|${r[4]}`, r]));
   const label = (r) =>
     r[2] === d.mean
-      ? `mean, ${r[1] === "all" ? "all" : r[1]}`
+      ? `mean, ${r[1] === "all" ? "all models" : r[1]}`
       : `${r[1]}, ${about.sets.find((s) => s.name === r[2])?.title ?? r[2]}`;
   const body = make("tbody");
   for (const name of names)
@@ -83,7 +83,7 @@ function drawDetectors() {
                     detector: name,
                     sort: "score",
                     down: "1",
-                    why: `${d.titles[name] ?? name}: samples by its score, the most suspect first.`,
+                    why: `Samples ordered by the score of ${d.titles[name] ?? name}, the most suspect first.`,
                   }),
               },
               number(r[5], 3) + star,
@@ -109,7 +109,7 @@ function drawDetectors() {
     make(
       "p",
       { class: "caption" },
-      "Out of fold, every choice made inside the training folds; 95 % intervals, widened for what training adds. *: a difference beyond chance after Holm (p < 0.05). Beyond the question: minus the best detector that saw no answer. Click a number for the samples, a detector for the curves below.",
+      "All scores are out of fold, and every choice was made inside the training folds. The 95 % intervals are widened for the variance of training. A star marks a difference beyond chance after Holm's correction (p < 0.05). Beyond the question means minus the best detector that saw no answer. Click a number to see its samples, or a detector to see its curves below.",
     ),
     make(
       "h2",
@@ -125,7 +125,7 @@ function drawDetectors() {
     make(
       "p",
       { class: "caption" },
-      "Left: the share of wrong answers among those kept when the most suspect are put aside first; weighted to all answers, so it begins at the model's own error rate on the right. Right: of answers given a P wrong, how many are wrong, among as many right as wrong answers; on the diagonal is calibrated. Click a point for its samples.",
+      "Left: the share of wrong answers among those kept when the most suspect answers are set aside first. It is weighted to all answers, so at 100 % it is the model's own error rate. Right: the share of answers that are wrong, by the P(wrong) that the detector gives, where right and wrong answers weigh the same. A calibrated detector lies on the diagonal. Click a point to see its samples.",
     ),
   );
   drawRisk();
@@ -167,7 +167,7 @@ function drawRisk() {
         panels: [
           {
             title: "Risk against coverage",
-            label: "wrong among kept (%)",
+            label: "wrong among those kept (%)",
             below: "kept (% of answers)",
             x: [0, 100],
             y: [0, Math.min(100, most * 1.05)],
@@ -208,7 +208,7 @@ function riskPoints(cell, rows, detector, name) {
       low: null,
       high: null,
       data: { cell, range: [0, scoreOf(row, detector)] },
-      tip: [name, `${number(x, 0)} % kept, ${number(y, 1)} % of them wrong`, "click for those that are kept"],
+      tip: [name, `${number(x, 0)} % kept, ${number(y, 1)} % of them wrong`, "click to see the answers kept"],
     });
   });
   return points;
@@ -239,7 +239,7 @@ function calibrationPoints(cell, rows, detector, name) {
       data: { cell, range: [scoreOf(part[0], detector), scoreOf(part[part.length - 1], detector)] },
       tip: [
         name,
-        `said ${number((100 * p) / all, 0)} %, were ${number((100 * bad) / all, 0)} %`,
+        `predicted ${number((100 * p) / all, 0)} % wrong, actually ${number((100 * bad) / all, 0)} % wrong`,
         `${part.length} answers, click to see them`,
       ],
     });

@@ -25,7 +25,7 @@ function drawFilters() {
   form.replaceChildren(
     make("label", { class: "search" }, make("span", {}, "Search"), search),
     select("model", "Model", [...any, ...about.models.map((m, i) => [String(i), m.name])]),
-    select("set", "Set", [...any, ...about.sets.map((s, i) => [String(i), s.title])]),
+    select("set", "Dataset", [...any, ...about.sets.map((s, i) => [String(i), s.title])]),
     select("group", "Group", [...any, ["Q", "Q-Anchored"], ["A", "A-Anchored"]]),
     select("grade", "Grade", [...any, ["right", "right"], ["wrong", "wrong"]]),
     select("predicted", "Probe says", [...any, ["right", "right"], ["wrong", "wrong"]]),
@@ -57,19 +57,19 @@ function drawCount() {
     );
   if (state.split.endsWith("half") && (state.group || state.predicted))
     said.push(
-      "With halves every draw sorts anew; shown is the group that most draws give, so the count comes near to the chart's.",
+      "With split halves, every draw sorts the answers again. The page shows the group that most draws give, so the count is close to the chart's but not equal to it.",
     );
   if (["drift_class", "drift_control"].includes(state.correction) && state.group)
-    said.push("Samples are sorted without this correction, which the page does not carry by sample.");
+    said.push("Here samples are sorted without this correction, because the page does not hold it for each sample.");
   if (state.joint) {
     const [a, b, kind] = state.joint.split(",");
     said.push(
-      `Questions that ${about.models[a].name} and ${about.models[b].name} both answered: ${{ both: "both right", first: "only the first right", second: "only the second right", neither: "both wrong" }[kind]}.`,
+      `Questions that were traced for both ${about.models[a].name} and ${about.models[b].name}: ${{ both: "both right", first: "only the first right", second: "only the second right", neither: "both wrong" }[kind]}.`,
     );
   }
   if (state.range) {
     const [from, to] = state.range.split(",").map(Number);
-    said.push(`P wrong from ${number(100 * from, 0)} to ${number(100 * to, 0)} %.`);
+    said.push(`P(wrong) is between ${number(100 * from, 0)} and ${number(100 * to, 0)} %.`);
   }
   byId("why").textContent = [why, ...said].filter(Boolean).join(" ");
 }
@@ -148,7 +148,7 @@ function drawRowsShown(force = true, top = null) {
         td.append(
           make("span", { class: `grade ${text}` }, text),
           disputedOf(row)
-            ? make("small", { class: "disputed", title: "a second rule says otherwise" }, " disputed")
+            ? make("small", { class: "disputed", title: "a second rule grades it differently" }, " disputed")
             : "",
         );
       else td.append(text);
@@ -236,7 +236,7 @@ function openPoint(spec) {
     ...chosen,
     ...asked,
     ...(split === "none" ? {} : { correction }),
-    why: `The samples behind one number: ${statistic.replaceAll("_", " ")}, ${wordsOf(condition)}, ${about.models[spec.model].name} on ${setTitle(spec.set)}, layer ${spec.layer} (${counted(spec.n)} in the chart).${note}`,
+    why: `These are the samples behind one number: ${statistic.replaceAll("_", " ")}, ${wordsOf(condition)}, ${about.models[spec.model].name} on ${setTitle(spec.set)}, layer ${spec.layer} (${counted(spec.n)} in the chart).${note}`,
   });
 }
 
@@ -284,7 +284,7 @@ function drawSlice() {
     make(
       "p",
       { class: "caption" },
-      `Measured on this page from mean read-outs of the samples shown; 95 % intervals by ${RESAMPLES} resamples of clusters, not widened for what training adds. A slice that was chosen by looking has no honest interval: take it as a hint. Accuracy is weighted to all answers. Below ${about.min_group} samples nothing is said.`,
+      `The page computes these numbers from the mean read-outs of the samples shown. The 95 % intervals come from ${RESAMPLES} resamples of clusters and are not widened for the variance of training. If you chose the slice because of how it looked, its interval is too narrow: take it as a hint. Accuracy is weighted to all answers. Groups below ${about.min_group} samples get no number.`,
     ),
   );
 }

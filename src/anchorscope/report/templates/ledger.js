@@ -9,7 +9,7 @@ function drawVerdicts() {
       make(
         "p",
         { class: "notice" },
-        "No ledger was made for this run: `evidence` in the study asks for it, `anchorscope claims RUN` makes it.",
+        "This run has no ledger of claims. Add `evidence: {}` to the study, run it again, and make the ledger with `anchorscope claims RUN`.",
       ),
     );
     return;
@@ -27,7 +27,7 @@ function drawVerdicts() {
       const counts = Object.keys(SIGNS)
         .map(
           (s) =>
-            `${mine.filter((v) => v.verdict === s).length} ${{ holds: "hold", "does not hold": "do not hold", "cannot tell": "cannot be told" }[s]}`,
+            `${mine.filter((v) => v.verdict === s).length} ${{ holds: "hold", "does not hold": "do not hold", "cannot tell": "cannot tell" }[s]}`,
         )
         .join(", ");
       const details = make(
@@ -72,7 +72,7 @@ function ledgerTable(mine) {
           make(
             "small",
             {},
-            `${first.statistic}; against ${first.control}; holds if ${first.if.replaceAll("-", "−")}`,
+            `Measured: ${first.statistic}. Compared with: ${first.control}. Holds if ${first.if.replaceAll("-", "−")}.`,
           ),
         ),
         ...cells,
@@ -80,7 +80,7 @@ function ledgerTable(mine) {
     );
   }
   const titles = sets.map((s) => about.sets.find((x) => x.name === s)?.title ?? s);
-  return tableOf("Claims", ["claim", ...(titles.length ? titles : ["all sets"])].map((t) => headOf(t)), body);
+  return tableOf("Claims", ["claim", ...(titles.length ? titles : ["all datasets"])].map((t) => headOf(t)), body);
 }
 
 function verdictButton(v) {
@@ -94,7 +94,7 @@ function verdictButton(v) {
       "data-claim": v.claim,
       "data-model": v.model,
       "data-set": v.dataset,
-      title: `${v.verdict}; n = ${v.n}${v.p === null ? "" : `; p = ${v.p.toPrecision(2)}`}. Click for the samples.`,
+      title: `${v.verdict}, n = ${v.n}${v.p === null ? "" : `, p = ${v.p.toPrecision(2)}`}. Click for the samples.`,
       onclick: () => openVerdict(v),
     },
     words,
@@ -112,6 +112,6 @@ function openVerdict(v) {
     set,
     group: groups[v.claim] ?? "",
     layer: middle(model, set),
-    why: `${v.statement}: ${v.verdict}.`,
+    why: `Claim: ${v.statement}. Verdict: ${v.verdict}.`,
   });
 }

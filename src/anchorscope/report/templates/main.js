@@ -120,7 +120,7 @@ function drawAbout() {
       make(
         "details",
         {},
-        make("summary", {}, "The study, every default written out"),
+        make("summary", {}, "The study, with every default written out"),
         make("pre", { tabIndex: 0 }, JSON.stringify(run.study, null, 2)),
       ),
     ])
@@ -131,12 +131,12 @@ function drawAbout() {
     make(
       "p",
       {},
-      "Every number is computed out of fold: no probe was fitted on the question that it reads. An answer is Q-Anchored where cutting attention to the question's exact tokens flips the probe's prediction, and A-Anchored where it does not. The published chart sorts answers by the same flip that it measures. Controls shows what is left when one half of the probes sorts and the other half measures, what cutting as many other tokens does, and what the permutation null does.",
+      "Every number is computed out of fold, so no probe was fitted on the question that it reads. An answer is Q-Anchored where cutting attention to the question's exact tokens flips the probe's prediction, and A-Anchored where it does not. The published chart sorts answers by the same flip that it measures. Controls shows what is left when one half of the probes sorts and the other half measures, what cutting as many other tokens does, and what the permutation null does.",
     ),
     make(
       "p",
       {},
-      `${counted(samples.rows)} traced samples are in this file${about.samples.text ? "" : "; their texts were left out"}. It makes no request: all of it is inside.`,
+      `This file holds ${counted(samples.rows)} traced samples${about.samples.text ? "" : " without their texts"}. It loads nothing from the network.`,
     ),
     make("h2", {}, "Software"),
     make(
@@ -163,9 +163,9 @@ async function copyLink() {
   writeAddress();
   try {
     await navigator.clipboard.writeText(location.href);
-    toast("Link copied: it shows what you see now.");
+    toast("Link copied. It opens what you see now.");
   } catch {
-    toast("The address bar holds the link to what you see.");
+    toast("Could not copy. The address bar holds the link to what you see.");
   }
 }
 

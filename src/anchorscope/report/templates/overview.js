@@ -29,11 +29,11 @@ function overviewRows() {
 
 const CAPTIONS = {
   layer:
-    "Sorted at each layer by the very flip that is measured there, as published: part of the gap holds by definition.",
+    "As published, answers are sorted at each layer by the same flip that is measured there, so part of the gap holds by definition.",
   anchor:
-    "Every answer has one label, by the flip at the layer where the probe ranks best; the same probes sort and measure.",
-  layer_half: "One half of the probes sorts at each layer, the other half measures: no gap by definition.",
-  anchor_half: "One half of the probes sorts at its best layer, the other half measures: no gap by definition.",
+    "Every answer has one label, which says whether it flips at the layer where the probe ranks best. The same probes sort and measure.",
+  layer_half: "One half of the probes sorts at each layer and the other half measures, so no gap holds by definition.",
+  anchor_half: "One half of the probes sorts at its best layer and the other half measures, so no gap holds by definition.",
 };
 
 function drawControls() {
@@ -108,7 +108,7 @@ function drawChips() {
     return swatch;
   };
   byId("chips").replaceChildren(
-    chip("Q", "Q-Anchored: the cut flips the verdict", [line("#66707f", "solid")]),
+    chip("Q", "Q-Anchored: the cut flips the prediction", [line("#66707f", "solid")]),
     chip("A", "A-Anchored: it does not", [line("#66707f", "dashed")]),
     ...about.sets.map((set) => chip(set.name, set.title, [line(set.q, "solid"), line(set.a, "dashed")])),
   );
@@ -123,14 +123,14 @@ function drawOverview() {
     alt: altOf(rows),
   });
   byId("caption").textContent =
-    `ΔP: change of the probe's probability for the class it predicts on the clean pass, in points, when attention to the question's exact tokens is cut. ${CAPTIONS[state.split]} Read at the ${about.points[pointNumber()].words}. ${behind()} Bands: 95 % intervals. Groups of fewer than ${about.min_group} answers have no line.`;
+    `ΔP is the change, in percentage points, of the probability that the probe gives to the class it predicts on the clean pass, when attention to the question's exact tokens is cut. ${CAPTIONS[state.split]} Probes read the ${about.points[pointNumber()].words}. ${behind()} Bands are 95 % intervals. Groups of fewer than ${about.min_group} answers have no line.`;
   drawNumbers(rows);
 }
 
 // how many answers stand behind the page, and how many of them are right
 function behind() {
   const right = samples.right.reduce((total, each) => total + each, 0);
-  return `Behind it: ${counted(samples.rows)} answers, ${counted(right)} of them right.`;
+  return `The page rests on ${counted(samples.rows)} answers, ${counted(right)} of them right.`;
 }
 
 function altOf(rows) {
@@ -193,7 +193,7 @@ function drawNumbers(rows) {
   const head = make(
     "tr",
     {},
-    ...["model, set", "group", "what is cut", "first", "lowest", "last"].map((h) => make("th", { scope: "col" }, h)),
+    ...["model, dataset", "group", "what is cut", "first", "lowest", "last"].map((h) => make("th", { scope: "col" }, h)),
   );
   document.querySelector("#numbers .scroll").replaceChildren(make("table", {}, make("thead", {}, head), body));
 }

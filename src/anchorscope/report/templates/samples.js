@@ -126,19 +126,19 @@ const COLUMNS = [
   {
     name: "group",
     title: "group",
-    about: "Q: the cut flips what the probe says; A: it does not",
+    about: "Q if the cut flips the probe's prediction, A if it does not",
     value: (row, cell) => groupOf(cell, row),
   },
   {
     name: "predicted",
     title: "probe says",
-    about: "the class that the probe predicts on the clean pass",
+    about: "class that the probe predicts on the clean pass",
     value: (row, cell) => predictedOf(cell, row),
   },
   {
     name: "p",
     title: "P right",
-    about: "probability that the answer is right, by the probe, on the clean pass (%)",
+    about: "probability that the answer is right, as the probe gives it on the clean pass (%)",
     number: true,
     value: (row, cell) => (cell.layers ? 100 * sigmoid(logitOf(cell, "clean", row, layerFor(cell))) : null),
     digits: 0,
@@ -146,7 +146,7 @@ const COLUMNS = [
   {
     name: "delta",
     title: "ΔP",
-    about: "change, under the cut, of the probability of what the probe says (points)",
+    about: "change, under the cut, of the probability of the predicted class (percentage points)",
     number: true,
     value: (row, cell) => deltaOf(cell, row),
     digits: 0,
@@ -154,7 +154,7 @@ const COLUMNS = [
   {
     name: "score",
     title: "P wrong",
-    about: "by the chosen detector, at even odds (%)",
+    about: "probability that the answer is wrong, as the chosen detector gives it at a base rate of one half (%)",
     number: true,
     value: (row) => {
       const p = scoreOf(row);
@@ -163,13 +163,13 @@ const COLUMNS = [
     digits: 0,
     when: () => about.samples.detectors.length,
   },
-  { name: "set", title: "set", value: (row, cell) => setTitle(cell.set) },
+  { name: "set", title: "dataset", value: (row, cell) => setTitle(cell.set) },
   { name: "model", title: "model", value: (row, cell) => about.models[cell.model].name },
   {
     name: "error",
     title: "error",
     about:
-      "stock: the same wrong answer stands in five samples or more; choice: yes or no, or one of two; own: any other",
+      "stock: a wrong answer that five or more samples share. choice: a wrong yes or no, or the wrong one of two. own: any other",
     value: (row) => wordOf("error", row),
   },
   { name: "logprob", title: "log p", number: true, value: (row) => samples.logprob[row], digits: 1 },
