@@ -242,7 +242,7 @@ def map_caption(numbers: MapNumbers, model: str, datasets: Sequence[str], about:
         "and each layer from there on is read. (a) Change of AUROC, all answers. (b, c) ΔP in percentage points of "
         "Q-Anchored and of A-Anchored answers. One half of the probes groups the answers by whether the knockout in "
         "all layers flips the predicted class at the anchor layer (dashed line). The other half measures. Grey marks "
-        "layers before the cut, which the cut cannot change. (d, e) The same values at the anchor layer, by cut layer, with "
+        "layers before the cut, which it cannot change. (d, e) The same values at the anchor layer, by cut layer, with "
         f"95 % bootstrap intervals over questions and repeats.{dotted} When only a few layers are cut, the others can "
         "still carry the same information. So a small effect everywhere does not mean that the question is not used. "
         f"Samples: {'; '.join(sizes)}.\n"
