@@ -16,12 +16,12 @@ from anchorscope.detectors.catalogue import with_route
 from anchorscope.detectors.detector import About, D, FittedDetector, KnownAnswer
 from anchorscope.detectors.inputs import CONFIDENCE_NUMBERS, Need
 from anchorscope.detectors.pass_plan import site_named
-from anchorscope.detectors.reader import Contexts, ReadAnswers, Reader, hearable
+from anchorscope.detectors.reader import LONGEST, Contexts, ReadAnswers, Reader, hearable
 from anchorscope.detectors.record import Verdict
 from anchorscope.errors import DetectorError
 from anchorscope.models.load import Model, Tokenizer
 from anchorscope.models.opened import ModelLike, open_model
-from anchorscope.models.prompts import Prompter
+from anchorscope.models.prompts import Prompter, server_prompt
 from anchorscope.models.sites import site_modules
 from anchorscope.study import PromptSpec, SpansSpec, Study
 from anchorscope.study.terms import Site, StateName
@@ -188,6 +188,18 @@ class Detector(FittedDetector):
         (questions,) = doors.texts(question=question)
         answers = self.session(model, tokenizer).answer(questions, route, doors.contexts(context, questions))
         return answers[0] if isinstance(question, str) else answers
+
+    def request(self, question: str, *, context: str | None = None) -> dict[str, Any]:
+        """The JSON body that asks a server this question with the detector's prompt, greedily and for one line.
+
+        A body with `messages` goes to `/v1/chat/completions`, one with `prompt` to `/v1/completions`. Add `model` where
+        the server wants it. A chat template that writes today's date needs the study's date in `chat_template_kwargs`.
+        `context`: a passage that stands before the question.
+        """
+        spec = build(PromptSpec, **self.about.prompt)
+        passage = doors.text("context", context).strip() if context is not None else None
+        asked = server_prompt(spec, doors.text("question", question), passage)
+        return {**asked, "temperature": 0, "max_tokens": LONGEST + 1, "stop": ["\n"]}
 
     def session(self, model: ModelLike, tokenizer: Tokenizer = None) -> Session:
         """The detector on a model; what was made for the last one is kept."""

@@ -117,35 +117,20 @@ class Prompter:
     def _template(self) -> tuple[str, str]:
         """What stands before and after the line with the question, the same for all questions."""
         if self.spec.style == "completion":
-            shots = (
-                f"{self._line(example.question)}\n{self.spec.cue} {example.answer}\n\n"
-                for example in self.spec.examples[: self.spec.shots]
-            )
-            return "".join(shots), f"\n{self.spec.cue}"
-        lines = [self._line(probe) for probe in _PROBES]
+            return _around(self.spec)
+        lines = [_line(self.spec, probe) for probe in _PROBES]
         return _split_around([self._render(line) for line in lines], lines)
-
-    def _line(self, question: str) -> str:
-        return self.spec.question.replace("{question}", question)
 
     def turns(self, question: str) -> list[dict[str, str]]:
         """The messages of a chat that asks a question."""
-        return self._turns(self._line(question))
-
-    def _turns(self, line: str) -> list[dict[str, str]]:
-        """System turn, solved questions, the question."""
-        turns = [{"role": "system", "content": self.spec.system}] if self.spec.system else []
-        for example in self.spec.examples[: self.spec.shots]:
-            turns.append({"role": "user", "content": self._line(example.question)})
-            turns.append({"role": "assistant", "content": example.answer})
-        return [*turns, {"role": "user", "content": line}]
+        return _turns(self.spec, _line(self.spec, question))
 
     def _render(self, line: str) -> str:
         """A conversation by the model's own chat template."""
         if self.tokenizer.chat_template is None:
             raise ModelError("style: chat needs a chat template, and this model has none", "Say style: completion.")
         text: str = self.tokenizer.apply_chat_template(
-            self._turns(line),
+            _turns(self.spec, line),
             chat_template=_on_day(self.tokenizer.get_chat_template(), self.spec.date),
             tokenize=False,
             add_generation_prompt=True,
@@ -164,6 +149,42 @@ class Prompter:
         while all(len(ids) > count + 1 and ids[count] == probes[0][count] for ids in probes):
             count += 1
         return probes[0][:count]
+
+
+def server_prompt(spec: PromptSpec, question: str, context: str | None = None) -> dict[str, Any]:
+    """The prompt as fields of a request to a server with OpenAI's API, which lays it out by the model's tokenizer.
+
+    A chat prompt is `messages` and, where the chat template has arguments, `chat_template_kwargs`. A completion prompt
+    is `prompt`.
+    """
+    line = (f"{context}\n" if context else "") + _line(spec, question)
+    if spec.style == "completion":
+        head, tail = _around(spec)
+        return {"prompt": f"{head}{line}{tail}"}
+    arguments = {"chat_template_kwargs": dict(spec.chat_kwargs)} if spec.chat_kwargs else {}
+    return {"messages": _turns(spec, line), **arguments}
+
+
+def _line(spec: PromptSpec, question: str) -> str:
+    """The line that carries a question."""
+    return spec.question.replace("{question}", question)
+
+
+def _around(spec: PromptSpec) -> tuple[str, str]:
+    """What stands before and after the question's line in a completion prompt."""
+    shots = (
+        f"{_line(spec, example.question)}\n{spec.cue} {example.answer}\n\n" for example in spec.examples[: spec.shots]
+    )
+    return "".join(shots), f"\n{spec.cue}"
+
+
+def _turns(spec: PromptSpec, line: str) -> list[dict[str, str]]:
+    """The messages of a chat prompt: system turn, solved questions, the question's line."""
+    turns = [{"role": "system", "content": spec.system}] if spec.system else []
+    for example in spec.examples[: spec.shots]:
+        turns.append({"role": "user", "content": _line(spec, example.question)})
+        turns.append({"role": "assistant", "content": example.answer})
+    return [*turns, {"role": "user", "content": line}]
 
 
 _TODAY = re.compile(r"""strftime_now\(\s*(['"])(.*?)\1\s*\)""")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from anchorscope.detectors.reader import LONGEST, SEVERAL_LINES, unreadable
+from anchorscope.detectors.reader import SEVERAL_LINES, unreadable
 from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.questions.record import Question
 from anchorscope.serve.counts import Counts
@@ -223,12 +223,8 @@ class Proxy:
 
     def _known(self, question: str, model: str) -> ApiRequest:
         """A known question as a request of a client."""
-        prompter = self.desk.judge.prompter
-        sampling = {"model": model, "temperature": 0, "max_tokens": LONGEST + 1}
-        if prompter.spec.style == "chat":
-            return ApiRequest({**sampling, "messages": prompter.turns(question)}, True)
-        text = prompter(question).text
-        return ApiRequest({**sampling, "prompt": text, "stop": ["\n"]}, False)
+        data = {**self.desk.judge.detector.request(question), "model": model}
+        return ApiRequest(data, "messages" in data)
 
 
 def serve_proxy(app: Any, host: str, port: int) -> None:
