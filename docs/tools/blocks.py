@@ -104,7 +104,11 @@ def tables() -> str:
     first: dict[type[Any], str] = {}
     for stage, kind in declared.tables().values():
         made = f"The stage `{stage.name}` makes one table for each {one_for(stage)}, in {folder_of(stage, kind)}"
-        parts += [f"### `{kind.name}`", f"One row: {row_of(kind)}.", f"{made}; wanted by {wanted_by(stage)}."]
+        parts += [
+            f"### `{kind.name}`",
+            f"One row holds {row_of(kind)}.",
+            f"{made}. It is wanted by {wanted_by(stage)}.",
+        ]
         before = first.setdefault(kind.record, kind.name)
         place = f"{kind.record.__module__.removeprefix('anchorscope.')}.{kind.record.__name__}"
         parts.append(columns(place) if before == kind.name else f"The columns are those of [`{before}`](#{before}).")
