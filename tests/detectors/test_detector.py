@@ -160,9 +160,10 @@ def test_one_question_or_many(stack: Detector, made: Made) -> None:
 
 def test_a_request_makes_the_prompt_that_is_answered(stack: Detector, made: Made) -> None:
     question = "Which hill of north is near the tower 3?"
-    read = stack.session(made.model).reader.generated([question], stack.needs)
+    reader = stack.session(made.model).reader
+    read = reader.generated([question], stack.needs)
     asked = made.model.tokenizer(stack.request(question)["prompt"]).input_ids
-    assert asked == read.samples[0].answer.prompt_ids
+    assert asked == [*reader.prompter.shared_ids, *read.samples[0].answer.prompt_ids]
 
 
 def test_saved_and_loaded_scores_are_identical(stack: Detector, causal: Detector, made: Made, tmp_path: Path) -> None:
