@@ -74,7 +74,6 @@ def test_a_rate_is_for_every_100_words_and_totals_are_not_means_of_rates():
 
 NOT_YET = {
     "README.md",
-    "checks/README.md",
     "results/published/README.md",
     "results/qwen2.5-coder/description.md",
     "results/small-models/README.md",
