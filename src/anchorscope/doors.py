@@ -46,7 +46,7 @@ def texts(**given: object) -> list[list[str]]:
         lists.append([text(f"{name}[{i}]" if several else name, item) for i, item in enumerate(values)])
     if len({len(items) for items in lists}) > 1:
         sizes = " and ".join(f"{len(items)} of {name}" for name, items in zip(given, lists, strict=True))
-        raise ArgumentError(f"these belong together, and there are {sizes}", "Give one answer for each question.")
+        raise ArgumentError(f"these must be equally many, but there are {sizes}", "Give one answer for each question.")
     return lists
 
 
@@ -58,7 +58,7 @@ def contexts(value: object, questions: Sequence[str]) -> list[str | None] | None
     values: Sequence[Any] = value if several else [value]  # type: ignore[assignment]
     if len(values) != len(questions):
         raise ArgumentError(
-            f"these belong together, and there are {len(questions)} of question and {len(values)} of context",
+            f"these must be equally many, but there are {len(questions)} of question and {len(values)} of context",
             "Give one passage for each question, or None where it has none.",
         )
     return [None if item is None else text(f"context[{i}]", item).strip() for i, item in enumerate(values)]
@@ -69,11 +69,15 @@ def numbers(name: str, value: object) -> list[int]:
     if isinstance(value, int) and not isinstance(value, bool):
         raise ArgumentError(f"{name} should be a list of numbers, not {value}", f"Give {name}=[{value}].")
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise ArgumentError(f"{name} should be a list of numbers, not {shown(value)}", f"Such as {name}=[3, 4, 5].")
+        raise ArgumentError(
+            f"{name} should be a list of numbers, not {shown(value)}", f"Give a list such as {name}=[3, 4, 5]."
+        )
     items = list(value)
     wrong = [item for item in items if not isinstance(item, int) or isinstance(item, bool)]
     if wrong:
-        raise ArgumentError(f"{name} holds {shown(wrong[0])}, which is no whole number", f"Such as {name}=[3, 4, 5].")
+        raise ArgumentError(
+            f"{name} holds {shown(wrong[0])}, which is not a whole number", f"Give a list such as {name}=[3, 4, 5]."
+        )
     return items
 
 

@@ -141,7 +141,7 @@ def hub_errors(what: str, kind: Literal["model", "dataset"]) -> Iterator[None]:
     except errors.LocalEntryNotFoundError:
         raise out_of_reach(what, kind) from None
     except errors.EntryNotFoundError as error:
-        raise HubError(f"the {kind} {what} lacks a file that is needed: {_first_line(error)}") from None
+        raise HubError(f"the {kind} {what} lacks a required file: {_first_line(error)}") from None
     except errors.HFValidationError:
         raise HubError(f"'{what}' is not a hub id", "It should be owner/name, a local folder or a file.") from None
     except errors.HfHubHTTPError as error:

@@ -104,7 +104,7 @@ def test_what_is_not_a_number_is_an_error_not_a_token(tmp_path: Path):
     model = load_tiny("llama", tmp_path)
     with torch.no_grad():
         model.network.model.layers[1].mlp.down_proj.weight[0, 0] = float("nan")
-    with pytest.raises(ModelError, match="not a number"):
+    with pytest.raises(ModelError, match="not finite numbers"):
         Generator(model, [], max_new_tokens=3, batch_tokens=100)([[5, 6, 7]])
 
 

@@ -183,7 +183,7 @@ def test_a_prompt_goes_through_once_and_no_more_rows_than_in_a_greedy_batch(llam
 def test_what_cannot_be_drawn_is_refused(llama: Model):
     generator = Generator(llama, [5], LIMIT, 100)
     for answers, temperature, keys in ((2, 0.0, ["a"]), (2, float("nan"), ["a"]), (0, 1.0, ["a"]), (2, 1.0, [])):
-        with pytest.raises(ValueError, match="sampling takes"):
+        with pytest.raises(ValueError, match="sampling needs"):
             generator.sample([[5, 6]], answers, temperature, keys)
     assert generator.sample([], 2, 1.0, []) == []
 

@@ -157,5 +157,5 @@ def test_a_table_of_something_else_is_refused_with_its_line(tmp_path: Path):
     (tmp_path / "table.csv").write_bytes(to_csv(list(numbers())[:2]).replace(b"delta_p", b"delta_p,", 1))
     with pytest.raises(AnchorscopeError, match="line 2"):
         from_csv(tmp_path / "table.csv", Statistic)
-    with pytest.raises(AnchorscopeError, match="no table of Compared"):
+    with pytest.raises(AnchorscopeError, match="not a table of Compared"):
         from_csv(tmp_path / "table.csv", Compared)

@@ -69,7 +69,7 @@ def test_a_changed_study_is_refused_with_the_difference(cli: Cli, tmp_path: Path
 def test_what_a_user_can_get_wrong_is_said_without_a_traceback(cli: Cli, tmp_path: Path):
     study_file(tmp_path)
     assert_mendable(cli("validate", "smal-models"), "did you mean 'small-models'?")
-    assert_mendable(cli("sets", "poqa"), "there is no question set 'poqa'; did you mean 'popqa'?")
+    assert_mendable(cli("sets", "poqa"), "there is no dataset 'poqa'; did you mean 'popqa'?")
     assert_mendable(cli("run", "s.yaml", "--until", "questions", "--runs", "s.yaml"), "cannot write")
     assert_mendable(cli("run", "small-models", "--until", "questions", "--data", "."), "holds no popqa.jsonl")
     assert_mendable(cli("status", "."), "is not a run")

@@ -190,7 +190,7 @@ def test_an_endpoint_that_goes_on_failing_stops_the_run_and_loses_nothing(
     judge = Judge(spec_of(endpoint, timeout=0.5, tries=3, at_once=1), tmp_path / "j", sleep=lambda seconds: None)
     with pytest.raises(GradeError, match="in 3 tries") as caught:
         judge(CASES)
-    assert "give the same command again" in caught.value.hint
+    assert "Run the same command again" in caught.value.hint
     endpoint.reply = by_answer
     before = len(endpoint.asked)
     again = Judge(spec_of(endpoint), tmp_path / "j")

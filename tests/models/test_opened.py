@@ -53,7 +53,7 @@ def test_what_cannot_be_right_is_refused_with_its_mend(folder: Path):
         anchorscope.open_model(network)
     with pytest.raises(AnchorscopeError, match="this is not a model: list"):
         anchorscope.open_model([1, 2], tokenizer)
-    with pytest.raises(AnchorscopeError, match="loaded already, so dtype cannot be chosen"):
+    with pytest.raises(AnchorscopeError, match="already loaded, so dtype cannot be set"):
         anchorscope.open_model(network, tokenizer, dtype="bfloat16")
     with pytest.raises(AnchorscopeError, match="brings its own"):
         anchorscope.open_model(folder, tokenizer)

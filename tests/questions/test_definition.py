@@ -163,7 +163,7 @@ def test_a_run_begun_at_one_commit_is_finished_at_it(hub: Hub, cli: Cli, tmp_pat
 def test_a_local_folder_does_not_stand_in_for_the_hub(hub: Hub, cli: Cli, tmp_path: Path):
     hub.repos["datasets/google-research-datasets/nq_open"] = repo_of("nq")
     (tmp_path / "google-research-datasets" / "nq_open").mkdir(parents=True)
-    assert_mendable(cli("sets", "nq", hub=hub), "a local folder is called")
+    assert_mendable(cli("sets", "nq", hub=hub), "a local folder has the same name as the dataset")
 
 
 def test_every_packaged_set_names_its_licence_and_source():
@@ -180,11 +180,11 @@ def test_every_packaged_set_names_its_licence_and_source():
     ("text", "words"),
     [
         ("name: x\nfile: a.csv\nfields: {question: q, anwers: a}\n", "unknown key 'anwers'; did you mean 'answers'?"),
-        ("name: x\nfields: {question: q, answers: a}\n", "give one source: hub or file"),
-        ("name: x\nfile: a.csv\nfields: {question: [q, r], answers: a}\n", "question is one value"),
+        ("name: x\nfields: {question: q, answers: a}\n", "give one source, either hub or file"),
+        ("name: x\nfile: a.csv\nfields: {question: [q, r], answers: a}\n", "question is a single value"),
         ("name: x\nfile: a.csv\nfields: {question: q, answers: {path: a, parse: json, split: ;}}\n", "not both"),
         ("name: X\nfile: a.csv\nfields: {question: q, answers: a}\n", "lower case"),
-        ("name: x\nfile: a.csv\nfields: {question: q, answers: []}\n", "names no column"),
+        ("name: x\nfile: a.csv\nfields: {question: q, answers: []}\n", "no column is named"),
     ],
 )
 def test_a_mistake_in_a_definition_is_refused(text: str, words: str, tmp_path: Path):

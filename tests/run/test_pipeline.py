@@ -77,7 +77,7 @@ def test_a_set_with_too_few_right_answers_is_told_and_stops_nothing(whole: Whole
     for model in MODELS:
         notices = [line for line in whole.stderr.splitlines() if f"{model}, poor: too few questions" in line]
         assert len(notices) == 1
-        assert "Sample more questions" in " ".join(whole.stderr.split())
+        assert "Set a larger `sample` in the study" in " ".join(whole.stderr.split())
         tables = whole.store.results(model, "poor").manifest()["tables"]
         assert set(tables) == {"answers", "grades", "spans", "traces", "mass"}
     assert list(table) == GOOD
@@ -238,7 +238,7 @@ def test_read_outs_of_other_samples_are_refused(whole: WholeRun, tmp_path: Path)
     table = cell.table(TRACES)
     rows = list(table)
     table.write(0, [*rows[1:], rows[0]])
-    with pytest.raises(StoreError, match="of other samples"):
+    with pytest.raises(StoreError, match="belong to different samples"):
         read_readouts(Store.open(root), "one", "south", POINT)
 
 

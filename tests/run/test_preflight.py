@@ -38,7 +38,7 @@ def test_what_is_there_is_passed_in_silence(tmp_path: Path):
     [
         (lambda folder: str(folder / "nowhere"), "there is no folder"),
         (lambda folder: str(folder / "no.gguf"), "there is no file"),
-        (lambda folder: model_in(folder / "m", {"model_type": "mamba"}), "does not know where the sites of 'mamba'"),
+        (lambda folder: model_in(folder / "m", {"model_type": "mamba"}), "does not know the modules of 'mamba'"),
     ],
 )
 def test_a_model_that_cannot_be_had_is_said(tmp_path: Path, make, words):
@@ -104,4 +104,4 @@ def test_without_a_network_hints_fit_the_command(cli: Cli, hub: Hub, tmp_path: P
     assert_mendable(no_model, "the hub is out of reach, and the model a/b", "a folder or a .gguf file")
     assert_mendable(cli("doctor", "a/b"), "the hub is out of reach, and the model a/b", "a folder or a .gguf file")
     hub.repos["models/o/known"] = Repo({"config.json": json.dumps({"model_type": "mamba"}).encode()})
-    assert_mendable(cli("demo", "--model", "o/known", "--data", str(tmp_path), hub=hub), "the sites of 'mamba'")
+    assert_mendable(cli("demo", "--model", "o/known", "--data", str(tmp_path), hub=hub), "the modules of 'mamba'")

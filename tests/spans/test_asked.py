@@ -49,7 +49,7 @@ def test_marks_are_texts_or_places(model: Model):
         ("wrote", "stands in it 2 times"),
         ("Macbeth", "'Macbeth' does not stand in it"),
         (" ", "does not stand"),
-        (999, "there is no token 999; places are 0 to"),
+        (999, "there is no token 999; the indices are 0 to"),
         (-999, "there is no token -999"),
         ([], "no token is marked"),
     ],

@@ -41,7 +41,7 @@ def test_a_place_is_a_path_or_a_url(tmp_path: Path):
 
 @pytest.mark.parametrize("url", ["s3://", "nothing://known", "bucket://"])
 def test_a_url_that_leads_nowhere_is_said_so(url: str):
-    with pytest.raises(StoreError, match=r"names no bucket|not known") as failure:
+    with pytest.raises(StoreError, match=r"has no bucket name|not known") as failure:
         path_of(url)
     assert "s3://bucket/runs" in str(failure.value.hint)
 
@@ -83,7 +83,7 @@ def test_a_store_is_asked_as_a_disk_is(where: str, tmp_path: Path, s3: Path):
 def test_a_write_that_fails_is_told_in_words(s3_server: None):
     with pytest.raises(StoreError, match=r"cannot write s3://no-such-bucket/a: .*bucket does not exist") as failure:
         write_text(path_of("s3://no-such-bucket/a"), "x")
-    assert "What was finished before is kept" in str(failure.value.hint)
+    assert "Finished work is kept" in str(failure.value.hint)
     with (
         pytest.raises(StoreError, match=r"cannot write to s3://no-such-bucket/a"),
         held(path_of("s3://no-such-bucket/a")),

@@ -72,7 +72,7 @@ def test_the_saved_study_is_the_study(make_study, tmp_path: Path):
 def test_a_folder_of_something_else_is_left_alone(make_study, tmp_path: Path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("years of work")
-    with pytest.raises(AnchorscopeError, match="holds files but no run"):
+    with pytest.raises(AnchorscopeError, match="holds files that are not a run"):
         begin(tmp_path / "run", make_study())
     with pytest.raises(AnchorscopeError, match="is not a run"):
         Store.open(tmp_path / "run")

@@ -169,6 +169,6 @@ def test_load_study_says_which_name_was_meant(tmp_path: Path):
         load_study("lama-3.2")
     (tmp_path / "s.yaml").write_text("name: s\nmodels: [a/b]\ndatasets:\n  - popqa\n  - trivia\n")
     with pytest.raises(
-        AnchorscopeError, match=r"s\.yaml:5: datasets\[1\]: there is no question set 'trivia'.*'triviaqa'"
+        AnchorscopeError, match=r"s\.yaml:5: datasets\[1\]: there is no dataset 'trivia'.*'triviaqa'"
     ):
         load_study(tmp_path / "s.yaml")

@@ -277,7 +277,7 @@ def test_none_and_those_without_exact_tokens(llama):
     assert saliencies(llama, PREFIX, [], [], 1, "mlp", np.zeros((0, WIDTH), np.float32)).shape == (0, 2)
     samples, weights = make_samples(1, count=1)
     dropped = replace(samples[0], spans=replace(samples[0].spans, exact_question=[]))
-    with pytest.raises(ValueError, match="without exact tokens"):
+    with pytest.raises(ValueError, match="saliency needs exact tokens"):
         saliencies(llama, PREFIX, [dropped], own(samples), 1, "mlp", weights)
     with pytest.raises(ValueError, match="before what is read"):
         saliencies(llama, PREFIX, samples, [len(PREFIX)], 1, "mlp", weights)

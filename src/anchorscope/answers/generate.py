@@ -126,7 +126,7 @@ class Generator:
         of the model itself, at temperature 1, as greedy answers have them.
         """
         if not temperature > 0 or answers < 1 or len(keys) != len(prompts):
-            raise ValueError("sampling takes a temperature above 0, at least one answer, and a key for each prompt")
+            raise ValueError("sampling needs a temperature above 0, at least one answer, and a key for each prompt")
         shared = len(self.shared_ids)
         self._check(prompts, self.max_new_tokens)
         steps = self.max_new_tokens + 1
@@ -161,8 +161,8 @@ class Generator:
             if limit is not None and len(prompt) + more > limit:
                 size = len(prompt) + more
                 raise ModelError(
-                    f"{self.model.name} reads {limit} tokens at most, and a prompt with its answer has {size}",
-                    "Give fewer shots, or shorter contexts.",
+                    f"{self.model.name} reads at most {limit} tokens, but a prompt with its answer has {size}",
+                    "Set fewer `shots`, or give shorter contexts.",
                 )
 
     @torch.inference_mode()
@@ -342,8 +342,8 @@ class _Steps:
         best = logits.max(dim=-1)
         if not torch.isfinite(best.values).all():
             raise ModelError(
-                f"{self.generator.model.name}: what it predicts is not a number",
-                "Examine it with: anchorscope doctor MODEL --dtype float32",
+                f"{self.generator.model.name}: the predicted logits are not finite numbers",
+                "Check the model with: anchorscope doctor MODEL --dtype float32",
             )
         chosen = best.indices if self.draws is None else self.draws(logits, rows, step)
         values = logits.gather(1, chosen[:, None])[:, 0]

@@ -44,7 +44,7 @@ class GivenAnswers:
             where = f"{path}:{number}" if rows.unit == "line" else f"{path}, row {number}"
             self._add(row, where)
         if not self._answers:
-            raise QuestionsError(f"{path}: there are no answers in it")
+            raise QuestionsError(f"{path}: the file holds no answers")
 
     def _add(self, row: dict[str, Any], where: str) -> None:
         answer, question, context = (_text(row.get(name), name, where) for name in ("answer", "question", "context"))
@@ -52,12 +52,12 @@ class GivenAnswers:
             raise QuestionsError(f"{where}: there is no 'answer'")
         identifier = None if row.get("id") is None else str(row["id"])
         if identifier is None and question is None:
-            raise QuestionsError(f"{where}: there is neither 'id' nor 'question' to say what is answered")
+            raise QuestionsError(f"{where}: there is neither 'id' nor 'question', so the question is unknown")
         if question is None and self._several:
-            raise QuestionsError(f"{where}: there is no 'question'; ids of two sets may be the same, so give it")
+            raise QuestionsError(f"{where}: there is no 'question'; add it, because two datasets may use the same id")
         key = (identifier, _key(question) if question else None)
         if key in self._answers:
-            raise QuestionsError(f"{where}: a second answer to the same question")
+            raise QuestionsError(f"{where}: this is a second answer to the same question; keep one")
         first_line = next(iter(answer.strip().splitlines()), "").strip()
         self._answers[key] = Given(first_line, _label(row.get("label"), where), context or None)
 

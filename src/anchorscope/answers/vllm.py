@@ -24,9 +24,11 @@ class VllmGenerator:
         try:
             from vllm import LLM, SamplingParams
         except ImportError:
-            raise ModelError("backend: vllm needs vLLM", "Run: pip install 'anchorscope[vllm]'") from None
+            raise ModelError(
+                "backend: vllm needs vLLM, which is not installed", "Run: pip install 'anchorscope[vllm]'"
+            ) from None
         if model.source.kind == "gguf":
-            raise ModelError(f"{model.name}: GGUF files are read by the transformers backend only")
+            raise ModelError(f"{model.name}: vLLM cannot read GGUF files; use backend: transformers")
         self.stops = frozenset(stop_tokens(model).nonzero()[:, 0].tolist())
         options.setdefault("tensor_parallel_size", _devices() if model.spec.device_map else 1)
         options.setdefault("enforce_eager", _on_cpu())  # where compiling takes minutes and gains little
@@ -55,7 +57,7 @@ class VllmGenerator:
         prompt computed once. Below 0.01 it takes 0.01 for the temperature.
         """
         if not temperature > 0 or answers < 1 or len(keys) != len(prompts):
-            raise ValueError("sampling takes a temperature above 0, at least one answer, and a key for each prompt")
+            raise ValueError("sampling needs a temperature above 0, at least one answer, and a key for each prompt")
         # one request for each answer, as vLLM itself makes of one request for several
         asked = [(prompt, seed_of(key) + n) for prompt, key in zip(prompts, keys, strict=True) for n in range(answers)]
         by_row: dict[int, Generated] = {}

@@ -88,7 +88,7 @@ def dip(values: Floats) -> float:
     """The dip of some values."""
     places, counts = np.unique(np.asarray(values, np.float64), return_counts=True)
     if len(places) == 0 or not np.isfinite(places).all():
-        raise ValueError("a dip is of one finite value at least")
+        raise ValueError("a dip needs at least one finite value, and no infinite ones")
     return float(_dips(places[None], counts)[0])
 
 

@@ -182,7 +182,7 @@ def read_ledger(path: Path) -> list[ClaimVerdict]:
         return [ClaimVerdict(**row) for row in rows]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            f"{file}: cannot be read, or damaged ({error!r})", "Make the ledger again: anchorscope claims RUN"
+            f"cannot read {file}, or it is damaged ({error!r})", "Make the ledger again with: anchorscope claims RUN"
         ) from None
 
 
@@ -209,7 +209,7 @@ def claims_of(store: Store) -> list[ClaimVerdict]:
     if not lines:
         raise StoreError(
             f"{store.root} has no evidence yet",
-            "Say `evidence: {}` in the study and run it; or no set had enough right answers: sample more.",
+            "Add `evidence: {}` to the study and run it. If it is there, too few answers were right: raise `sample`.",
         )
     return ledger(lines)
 

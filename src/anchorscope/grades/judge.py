@@ -154,7 +154,7 @@ class Judge:
                     self._sleep(min(_LONGEST_WAIT, error.wait if error.wait is not None else 2.0**turn))
         raise GradeError(
             f"the judge at {self.spec.base_url} did not answer in {self.spec.tries} tries: {why}",
-            "What it judged so far is kept: give the same command again when it can be reached.",
+            "Its judgements so far are kept. Run the same command again when it can be reached.",
         )
 
     def _post(self, body: dict[str, Any]) -> str:
@@ -215,7 +215,9 @@ def _text(body: bytes) -> str:
     try:
         content = json.loads(body)["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError):
-        raise _TryAgainError(f"it sent what is not a reply: {printable(body[:80].decode(errors='replace'))}") from None
+        raise _TryAgainError(
+            f"it sent something that is not a reply: {printable(body[:80].decode(errors='replace'))}"
+        ) from None
     return content if isinstance(content, str) else ""
 
 

@@ -167,7 +167,7 @@ def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Tokenizer:
         raise
     except Exception as error:  # noqa: BLE001 a broken tokenizer fails in many ways
         reason = reason_of(error)
-        raise ModelError(f"{spec.name}: its tokenizer cannot be loaded ({reason})") from None
+        raise ModelError(f"{spec.name}: cannot load its tokenizer ({reason})") from None
 
 
 def load_config(spec: ModelSpec, source: ModelSource) -> Any:
@@ -228,13 +228,13 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
             )
     except torch.cuda.OutOfMemoryError:
         raise ModelError(
-            f"{spec.name} does not fit on {device}", "Give device_map: auto to shard it, or dtype: bfloat16."
+            f"{spec.name} does not fit on {device}", "Set device_map: auto to shard it, or dtype: bfloat16."
         ) from None
     except AnchorscopeError:
         raise
     except Exception as error:  # noqa: BLE001 broken weights fail in many ways
         reason = reason_of(error)
-        raise ModelError(f"{spec.name}: cannot be loaded ({reason})") from None
+        raise ModelError(f"{spec.name}: cannot load the model ({reason})") from None
     text = network.config.get_text_config()
     if network.dtype == torch.float64 and any(hasattr(text, name) for name in ("num_experts", "num_local_experts")):
         network.set_experts_implementation("eager")  # the fast code of experts has no float64
@@ -282,7 +282,7 @@ def usable_device(spec: ModelSpec) -> str:
         except Exception as error:  # noqa: BLE001 each backend fails in its own way
             raise ModelError(
                 f"{spec.name}: the device {device} cannot be used here ({reason_of(error)})",
-                "Say device: cpu, or device: auto, which takes a GPU where there is one.",
+                "Set device: cpu, or device: auto, which uses a GPU if there is one.",
             ) from None
     return device
 
@@ -302,7 +302,10 @@ def _attention(spec: ModelSpec, source: ModelSource) -> str:
     """The attention code asked for, or the best one that the family has."""
     eager_only = source.architecture in EAGER_FAMILIES
     if eager_only and spec.attention == "sdpa":
-        raise ModelError(f"{spec.name}: sdpa leaves out the softcap of {source.architecture}", "Say attention: eager.")
+        raise ModelError(
+            f"{spec.name}: attention: sdpa leaves out the logit softcap of {source.architecture}",
+            "Set attention: eager.",
+        )
     return spec.attention if spec.attention != "auto" else "eager" if eager_only else "sdpa"
 
 

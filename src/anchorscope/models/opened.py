@@ -33,7 +33,7 @@ def open_model(model: ModelLike, tokenizer: Tokenizer = None, **fields: Any) -> 
         return model
     if isinstance(model, (ModelSpec, str, Path)):
         if tokenizer is not None:
-            raise ModelError("a tokenizer goes with a model object; a model that is loaded by its id brings its own")
+            raise ModelError("tokenizer is only for a model object; a model that is loaded by its id brings its own")
         spec = model if isinstance(model, ModelSpec) else build(ModelSpec, id=str(model), **fields)
         return load_model(spec, notice=told)
     return _object(model, tokenizer, fields)
@@ -50,9 +50,12 @@ def _object(network: Network, tokenizer: Tokenizer, fields: dict[str, Any]) -> M
     if tokenizer is None:
         raise ModelError("a model object needs its tokenizer", "Give tokenizer=AutoTokenizer.from_pretrained(…).")
     if not getattr(tokenizer, "is_fast", False):
-        raise ModelError("the tokenizer is a slow one", "Give AutoTokenizer.from_pretrained(…), which is fast.")
+        raise ModelError(
+            "the tokenizer is a slow one, and anchorscope needs a fast one",
+            "Give tokenizer=AutoTokenizer.from_pretrained(…).",
+        )
     if too_late := sorted(set(fields) - OF_OBJECTS):
-        raise ModelError(f"the model is loaded already, so {', '.join(too_late)} cannot be chosen any more")
+        raise ModelError(f"the model is already loaded, so {', '.join(too_late)} cannot be set; leave it out")
     kind, text = str(config.model_type), config.get_text_config()
     called = str(getattr(network, "name_or_path", "") or kind)
     spec = build(ModelSpec, id=called, **fields)
@@ -72,11 +75,12 @@ def _check(network: Network, name: str) -> None:
     import torch
 
     if network.training:
-        raise ModelError(f"{name} is in training mode, in which dropout is drawn anew", "Call: model.eval()")
+        raise ModelError(f"{name} is in training mode, in which dropout is random", "Call: model.eval()")
     if network.dtype not in (torch.bfloat16, torch.float32, torch.float64):
         kind = str(network.dtype).removeprefix("torch.")
         raise ModelError(
-            f"{name} is in {kind}, which overflows or rounds too much", "Load it with dtype=torch.bfloat16 or float32."
+            f"{name} has dtype {kind}, which overflows or rounds too much",
+            "Load it with dtype=torch.bfloat16 or float32.",
         )
     attention, eager_only = network.config._attn_implementation, network.config.model_type in EAGER_FAMILIES
     if attention not in MASKED or (eager_only and attention != "eager"):

@@ -67,7 +67,7 @@ class Prompter:
         for prompt in prompts:
             if prompt.ids[: len(self.shared_ids)] != self.shared_ids:
                 asked = printable(prompt.text[slice(*prompt.question)])
-                raise ModelError(f"the prompt of '{asked}' does not start with the tokens all others share")
+                raise ModelError(f"the prompt of '{asked}' does not start with the prefix that all prompts share")
         return prompts
 
     def read_back(self, ids: Sequence[int]) -> tuple[str, str | None, Prompt] | None:
@@ -128,7 +128,7 @@ class Prompter:
     def _render(self, line: str) -> str:
         """A conversation by the model's own chat template."""
         if self.tokenizer.chat_template is None:
-            raise ModelError("style: chat needs a chat template, and this model has none", "Say style: completion.")
+            raise ModelError("style: chat needs a chat template, and this model has none", "Set style: completion.")
         text: str = self.tokenizer.apply_chat_template(
             _turns(self.spec, line),
             chat_template=_on_day(self.tokenizer.get_chat_template(), self.spec.date),
@@ -204,7 +204,7 @@ def _split_around(rendered: list[str], lines: list[str]) -> tuple[str, str]:
         around.append((text[:place], text[place + len(line) :]) if place >= 0 else ("", text))
     if around[0] != around[1] or rendered[0] != around[0][0] + lines[0] + around[0][1]:
         raise ModelError(
-            "the chat template changes the question's text, so its tokens cannot be found", "Say style: completion."
+            "the chat template changes the question's text, so its tokens cannot be found", "Set style: completion."
         )
     return around[0]
 

@@ -43,9 +43,8 @@ def sites_of(model_type: str) -> Sites:
     """The table's line for a model type, or an error that lists the families."""
     if model_type not in FAMILIES:
         raise ModelError(
-            f"anchorscope does not know where the sites of '{model_type}' models are; "
-            f"{did_you_mean(model_type, FAMILIES)}",
-            "Give the model `sites` (layers, attn, mlp); anchorscope doctor then checks them.",
+            f"anchorscope does not know the modules of '{model_type}' models; {did_you_mean(model_type, FAMILIES)}",
+            "Give the model `sites` (layers, attn, mlp), then check them with: anchorscope doctor MODEL",
         )
     return FAMILIES[model_type]
 
@@ -58,4 +57,4 @@ def site_modules(network: nn.Module, sites: Sites, site: Site) -> list[nn.Module
             return layers
         return [layer.get_submodule(sites.attn if site == "attn" else sites.mlp) for layer in layers]
     except AttributeError as error:
-        raise ModelError(f"sites: there is no such module ({error})", "Look at print(model) for the paths.") from None
+        raise ModelError(f"sites: there is no such module ({error})", "Find the paths with print(model).") from None

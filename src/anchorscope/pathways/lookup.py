@@ -98,7 +98,9 @@ def read_line(store: Store, origin: Origin, key: Key) -> list[Statistic]:
         if not rows and value not in words[name]:
             raise StoreError(f"the table has no {name} '{value}'; {did_you_mean(value, words[name])}")
     if not rows:
-        raise StoreError(f"the table has no line with {', '.join(f'{k} {v}' for k, v in key._asdict().items())}")
+        raise StoreError(
+            f"the pathways table has no line with {', '.join(f'{k} {v}' for k, v in key._asdict().items())}"
+        )
     return sorted(rows, key=lambda row: row.layer)
 
 

@@ -145,7 +145,8 @@ def make_donors(clusters: IntArray, draws: int, seed: int) -> IntArray:
     largest, count = int(np.bincount(cluster).max()), len(cluster)
     if 2 * largest > count:
         raise ProbeError(
-            "more than half of the samples are one cluster: no sample of another for each", "Sample more questions."
+            "more than half of the samples are in one cluster, so some have no donor from another cluster",
+            "Set a larger `sample` in the study.",
         )
     donors = np.empty((draws, count), np.int64)
     for draw in range(draws):

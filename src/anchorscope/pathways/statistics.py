@@ -134,7 +134,10 @@ def check(readouts: Readouts) -> None:
     if "knockout" not in readouts.conditions:
         raise ProbeError(f"pathways need read-outs of the knockout, not only of {', '.join(readouts.conditions)}")
     if readouts.labels.all() or not readouts.labels.any():
-        raise ProbeError("pathways need correct and wrong answers; here all are alike", "Take more questions.")
+        raise ProbeError(
+            "pathways need right and wrong answers, but all answers here have the same grade",
+            "Set a larger `sample` in the study.",
+        )
 
 
 Part = Callable[[], Iterable[Series]]

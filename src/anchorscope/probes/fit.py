@@ -76,7 +76,7 @@ def choose_strength(
     right, cluster = checked_labels(labels, clusters)
     tried = tuple(sorted({float(c) for c in grid}))
     if not tried or tried[0] <= 0 or not layers:
-        raise ProbeError("no layers, or no C above 0, to choose from", "Give at least one of each.")
+        raise ProbeError("there are no layers, or no C above 0, to choose from", "Give at least one of each.")
 
     sets = [_TrainingSet.of((0, fold, 0), right, cluster, folds, INNER, seed) for fold in range(folds.count)]
 
@@ -217,5 +217,7 @@ def _checked_activations(x: FloatArray, samples: int, what: str) -> NDArray[np.f
     if x.ndim != 2 or len(x) != samples:
         raise ProbeError(f"{what}: shape {x.shape}, but there are {samples} samples")
     if not np.isfinite(x).all():
-        raise ProbeError(f"{what}: not all numbers are finite", "Run the model in bfloat16 or float32, not float16.")
+        raise ProbeError(
+            f"{what}: not all numbers are finite", "Load the model with dtype: bfloat16 or float32, not float16."
+        )
     return x.astype(np.float32, copy=False)

@@ -78,7 +78,9 @@ def folds_of(rows: Sequence[Trace], spec: ProbeSpec, seed: int) -> tuple[BoolArr
     right, wrong = int(labels.sum()), int((~labels.astype(bool)).sum())
     if not right or not wrong:
         lacking = f"0 of {len(rows):,} answers {'wrong' if right else 'right'}"
-        raise ProbeError(f"{lacking}; probes need {FEWEST_RIGHT}", "Sample more questions, or easier ones.")
+        raise ProbeError(
+            f"{lacking}; probes need {FEWEST_RIGHT}", "Set a larger `sample` in the study, or choose easier questions."
+        )
     return labels, clusters, make_folds(labels, clusters, spec.repeats, spec.folds, seed)
 
 
@@ -91,10 +93,11 @@ def _check_parts(by_cluster: Folds, counts: IntArray, parts: Sequence[int]) -> N
                 if fewest < 2:
                     wrong, right = (int(number) for number in (counts > 0).sum(axis=0))
                     raise ProbeError(
-                        f"too few questions to {'halve' if part else 'make'} the training sets: {right} with a correct "
-                        f"answer, {wrong} with a wrong one, of which some {'half' if part else 'set'} would hold "
+                        f"too few questions to {'halve' if part else 'make'} the training sets: {right} have a right "
+                        f"answer and {wrong} a wrong one, so some {'half' if part else 'set'} would hold only "
                         f"{fewest}",
-                        "Sample more questions (at least ten of either kind, better a hundred), or use fewer folds.",
+                        "Set a larger `sample` in the study (at least ten right and ten wrong answers, better a hundred), or "
+                        "use fewer folds.",
                     )
 
 
@@ -130,7 +133,7 @@ def inner_folds(right: BoolArray, cluster: IntArray, inner: int, key: list[int])
     inner_fold = deal(right, groups, inner, key)[groups]
     for rows in left_out(inner_fold):
         if not 0 < right[rows].sum() < rows.sum():
-            raise ProbeError("an inner fold leaves only one class to fit on", "Sample more questions.")
+            raise ProbeError("an inner fold leaves only one class to fit on", "Set a larger `sample` in the study.")
     return inner_fold
 
 
@@ -159,5 +162,5 @@ def checked_labels(labels: ArrayLike, clusters: ArrayLike) -> tuple[BoolArray, I
         raise ProbeError(f"labels {label.shape} and clusters {cluster.shape} must be one per sample")
     right = label.astype(bool)
     if (right != label).any() or not 0 < right.sum() < len(right):
-        raise ProbeError("labels must be 0 or 1, and both must occur", "Sample correct and wrong answers.")
+        raise ProbeError("labels must be 0 or 1, and both must occur", "Give right and wrong answers.")
     return right, np.unique(cluster, return_inverse=True)[1].astype(np.int64)

@@ -53,9 +53,9 @@ def load_probes(stem: Path) -> tuple[list[LayerProbes], dict[str, Any]]:
         tensors = load(_with_suffix(stem, ".safetensors").read_bytes())
         weight, bias, temperature = tensors["weight"], tensors["bias"], tensors["temperature"]
         if weight.ndim != 5 or not weight.shape[:4] == bias.shape == temperature.shape:
-            raise ValueError("the shapes do not fit together")
+            raise ValueError("their shapes do not match")
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise ProbeError(f"{stem}: no probes that can be read ({error})", "Fit them again.") from None
+        raise ProbeError(f"cannot load the probes at {stem} ({error})", "Check the path, or fit them again.") from None
     return [LayerProbes(*layer) for layer in zip(weight, bias, temperature, strict=True)], record
 
 

@@ -71,7 +71,10 @@ def read_readouts(store: Store, model: str, dataset: str, point: ReadPoint) -> R
     words = list(cell.table(TEXT_ONLY))
     expected = [row.id for row in rows]
     if any(samples != expected for samples in (*ids.values(), [row.id for row in words])):
-        raise StoreError(f"{cell.folder}: traces and read-outs are of other samples", f"Delete {cell.folder}.")
+        raise StoreError(
+            f"{cell.folder}: traces and read-outs belong to different samples",
+            f"Delete {cell.folder} and run the study again.",
+        )
     # 2. samples side by side: (condition, repeat, part, sample, layer)
     clean, *others = (np.stack(logits[name], axis=2) for name in conditions)
     readouts = Readouts(

@@ -39,7 +39,9 @@ def text_only(
     for repeat, fold in np.ndindex(folds.repeats, folds.count):
         train = folds.training(repeat, fold, 0)
         if np.isin(cluster[~train], cluster[train]).any():
-            raise ProbeError("a cluster is in training and test at once", "Make the folds from these clusters.")
+            raise ProbeError(
+                "a cluster is in training and test at the same time", "Make the folds from these clusters."
+            )
         pairs = [_tf_idf(matrix[train], matrix[~train]) for matrix in counts]
         fitted, tested = (hstack(side, format="csr") for side in zip(*pairs, strict=True))
         with threadpool_limits(1):  # steps are small: threads would wait for each other

@@ -41,7 +41,7 @@ class FieldPath(Spec):
     @model_validator(mode="after")
     def _consistent(self) -> FieldPath:
         if not self.path:
-            raise ValueError("names no column")
+            raise ValueError("no column is named")
         if self.parse and self.split:
             raise ValueError("give parse or split, not both")
         return self
@@ -81,7 +81,7 @@ class FieldMap(Spec):
     def _one_path_each(self) -> FieldMap:
         for name, value in self:
             if name not in ("answers", "memory_answers") and value is not None and (len(value.path) > 1 or value.split):
-                raise ValueError(f"{name} is one value, so it takes one column and no split")
+                raise ValueError(f"{name} is a single value, so give one column and no split")
         return self
 
     def columns(self) -> list[str]:
@@ -132,13 +132,13 @@ class SetDefinition(Spec):
     @classmethod
     def _lower(cls, value: str) -> str:
         if value != value.lower():
-            raise ValueError("a set's name is lower case")
+            raise ValueError("the name of a dataset must be lower case")
         return value
 
     @model_validator(mode="after")
     def _one_source(self) -> SetDefinition:
         if (self.hub is None) == (self.file is None):
-            raise ValueError("give one source: hub or file")
+            raise ValueError("give one source, either hub or file")
         return self
 
 
@@ -172,11 +172,11 @@ def load_set(reference: str, base: Path) -> tuple[SetDefinition, Path]:
     elif reference.endswith((".yaml", ".yml")):
         path = base / Path(reference).expanduser()
         if not path.is_file():
-            raise NotThereError(f"there is no definition of a question set at {path}")
+            raise NotThereError(f"there is no definition of a dataset at {path}")
     else:
         raise NotThereError(
-            f"there is no question set '{reference}'; {did_you_mean(reference, known)}",
-            "A set of your own is the path of a .yaml definition: see docs/questions.md.",
+            f"there is no dataset '{reference}'; {did_you_mean(reference, known)}",
+            "For a dataset of your own, give the path of its .yaml definition (docs/questions.md).",
         )
     return validate(SetDefinition, read_yaml(path)), path
 

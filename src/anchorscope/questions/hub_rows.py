@@ -44,7 +44,10 @@ class HubRows:
         if self.pinned is not None:
             return self.pinned
         if Path(self.source.id).exists():
-            raise HubError(f"a local folder is called {self.source.id} too; run from another folder, or give `file`")
+            raise HubError(
+                f"a local folder has the same name as the dataset {self.source.id}",
+                "Run from another folder, or give `file`.",
+            )
         with hub_errors(self.source.id, "dataset"):
             if not hub_in_reach():
                 raise out_of_reach(self.source.id, "dataset")
@@ -82,7 +85,7 @@ class HubRows:
             import datasets
         except ImportError:
             raise HubError(
-                "reading question sets from the hub needs the `datasets` library",
+                "reading datasets from the hub needs the `datasets` library",
                 "Run: pip install 'anchorscope[hub]'  (or give a local file as `path`)",
             ) from None
         from huggingface_hub import errors

@@ -120,7 +120,9 @@ def _answers(row: Mapping[str, Any], where: FieldPath) -> list[str]:
         if isinstance(value, str) and where.split:
             value = value.split(where.split)
         elif isinstance(value, str) and _is_json_list(value):
-            raise RowError(f"'{path}' holds a JSON list as text: {printable(value)}; say {{path: {path}, parse: json}}")
+            raise RowError(
+                f"'{path}' holds a JSON list as text: {printable(value)}; write {{path: {path}, parse: json}}"
+            )
         for answer in value if isinstance(value, list) else [value]:
             answers[_as_text(answer, path)] = None
     answers.pop("", None)

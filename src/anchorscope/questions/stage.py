@@ -89,12 +89,12 @@ def survey(
 
     choice = choose(draws(), sample)
     if choice.available == 0:
-        raise QuestionsError(f"{questions.rows.label}: there are no questions in it")
+        raise QuestionsError(f"{questions.rows.label}: the dataset holds no questions")
     if never:
         name, path = next(iter(never.items()))
         raise QuestionsError(
             f"{questions.rows.label}: no row has the column '{path}', which the definition gives for {name}",
-            f"Correct `fields: {name}` in the definition of the set '{questions.definition.name}'.",
+            f"Correct `fields: {name}` in the definition of the dataset '{questions.definition.name}'.",
         )
     if choice.repeated is not None:
         raise QuestionsError(_repeated_id(questions, choice.repeated, seed))

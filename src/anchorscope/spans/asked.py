@@ -94,7 +94,7 @@ def _put_asked(model: Model, asked: Asked) -> Put:
     maker = SampleMaker(prompter, SpansSpec(exact_question=asked.rule), asked.seed)
     spans = maker.spans(row, prompt, answered, answer, by_hand)
     if spans.dropped is not None:
-        raise ModelError(f"this question and answer cannot be traced: {spans.dropped}")
+        raise ModelError(f"cannot trace this question and answer: {spans.dropped}")
     ids = [*prompt.ids, *answered]
     text = decode(model.tokenizer, ids[prompt.bos :])
     ranges = align(model.tokenizer, ids, text, token=prompt.bos)

@@ -36,14 +36,14 @@ def marked_tokens(marks: Marks, text: str, ranges: Sequence[Range] | None, token
         else:
             chosen.update(_saying(mark, text, ranges, tokens, what))
     if not chosen:
-        raise ModelError(f"{what}: no token is marked", "Give a text that stands in it, or places of tokens.")
+        raise ModelError(f"{what}: no token is marked", "Give a piece of its text, or the indices of tokens.")
     return sorted(chosen)
 
 
 def _placed(mark: int, tokens: range, what: str) -> int:
     place = mark if mark >= 0 else tokens.stop + mark
     if place not in tokens:
-        raise ModelError(f"{what}: there is no token {mark}; places are {tokens.start} to {tokens.stop - 1}")
+        raise ModelError(f"{what}: there is no token {mark}; the indices are {tokens.start} to {tokens.stop - 1}")
     return place
 
 
@@ -51,12 +51,13 @@ def _saying(mark: str, text: str, ranges: Sequence[Range] | None, tokens: range,
     quoted = printable(mark, 40)
     if ranges is None:
         raise ModelError(
-            f"{what}: the tokenizer changes the text, so '{quoted}' cannot be found", "Give places instead."
+            f"{what}: the tokenizer changes the text, so '{quoted}' cannot be found",
+            "Give the indices of tokens instead.",
         )
     times = text.count(mark) if mark.strip() else 0
     if times != 1:
         how = "does not stand in it" if times == 0 else f"stands in it {times} times"
-        raise ModelError(f"{what}: '{quoted}' {how}", "Give a longer text that stands there once, or places of tokens.")
+        raise ModelError(f"{what}: '{quoted}' {how}", "Give a longer text that occurs once, or the indices of tokens.")
     start = text.index(mark)
     end = start + len(mark)
     return [token for token in tokens if ranges[token][0] < end and ranges[token][1] > start]

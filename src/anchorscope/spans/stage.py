@@ -40,7 +40,7 @@ def _spans(questions: Sequence[Question], answers: Sequence[Answer], maker: Samp
     prompts = maker.prompter.many([(q.question, a.context) for q, a in zip(questions, answers, strict=True)])
     for question, answer, prompt in zip(questions, answers, prompts, strict=True):
         if prompt.ids != maker.prompter.shared_ids + answer.prompt_ids:
-            raise StoreError(f"the prompt of question '{question.id}' is not the one that was answered")
+            raise StoreError(f"the prompt of question '{question.id}' differs from the one that was answered")
         spans.append(maker.spans(question, prompt, answer.answer_ids, answer.answer))
     return spans
 

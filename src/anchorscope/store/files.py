@@ -183,7 +183,7 @@ def held(root: Path) -> Iterator[None]:
         lock = FileLock(root / LOCK, timeout=0)
         lock.acquire()
     except Timeout:
-        raise StoreError(f"{root} is being written by {_holder(root)}", "Wait for it to end, or stop it.") from None
+        raise StoreError(f"{root} is being written by {_holder(root)}", "Wait until it ends, or stop it.") from None
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or error
         raise StoreError(f"cannot write to {root}: {reason}") from None

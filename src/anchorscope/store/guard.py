@@ -102,9 +102,9 @@ class Guard(Generic[T]):
         if failure is not None and (not aside or len(aside) == len(samples) > 1):
             raise failure
         if len(aside) == len(samples) > 1:
-            raise StoreError(f"{self.table.path(shard)}: every sample makes the process die", LESS)
+            raise StoreError(f"{self.table.path(shard)}: every sample crashes the process", LESS)
         if tried.together >= TOGETHER:
-            raise StoreError(f"{self.table.path(shard)}: samples go through one by one, not together", LESS)
+            raise StoreError(f"{self.table.path(shard)}: samples work one by one but not together", LESS)
         tried.together += 1
         write_text(path, json.dumps(asdict(tried)))
         names = {failed.id for failed in aside}

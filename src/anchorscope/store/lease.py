@@ -59,7 +59,7 @@ class Lease:
             self._lost = "could not be renewed for too long: the store was out of reach, or this process was stopped"
         if self._lost is not None:
             raise StoreError(
-                f"the lease of {self.root} {self._lost}", "What was finished before is kept: the same command goes on."
+                f"the lease of {self.root} {self._lost}", "Finished work is kept. Run the same command again to resume."
             )
 
     def release(self) -> None:

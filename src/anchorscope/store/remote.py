@@ -190,7 +190,7 @@ def remote(url: str) -> Remote:
     except ValueError as error:
         raise StoreError(f"{url}: {reason_of(error)}", "Give a folder, or a URL such as s3://bucket/runs.") from None
     if len(place.parts) < 2:
-        raise StoreError(f"{url} names no bucket", "Give a URL such as s3://bucket/runs.")
+        raise StoreError(f"{url} has no bucket name", "Give a URL such as s3://bucket/runs.")
     return place
 
 

@@ -100,7 +100,7 @@ class Store:
         """
         record = root / "study.yaml"
         if root.exists() and not record.exists() and any(not is_leftover(path) for path in root.iterdir()):
-            raise StoreError(f"{root} holds files but no run", "Choose another --runs folder or study name.")
+            raise StoreError(f"{root} holds files that are not a run", "Choose another --runs folder or study name.")
         with held(root):
             remove_leftovers(root)
             saved = validate(Study, read_yaml(record)) if record.exists() else None
@@ -185,9 +185,9 @@ class Cell:
         try:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise StoreError(f"{path}: cannot be read ({error})") from None
+            raise StoreError(f"cannot read {path} ({error})") from None
         if not _is_manifest(content):
-            raise StoreError(f"{path}: damaged, or written by another version of anchorscope")
+            raise StoreError(f"{path} is damaged, or was written by another version of anchorscope")
         return content
 
     def entry(self, kind: Kind[R]) -> dict[str, Any] | None:
@@ -211,7 +211,9 @@ class Cell:
     def _begun(self, kind: Kind[R]) -> dict[str, Any]:
         entry = self.entry(kind)
         if entry is None:
-            raise StoreError(f"{self.folder} has no table '{kind.name}' yet", "Run the stage that makes it.")
+            raise StoreError(
+                f"{self.folder} has no table '{kind.name}' yet", "Run the study, which makes it: anchorscope run STUDY"
+            )
         return entry
 
     def finished(self, kind: Kind[R], inputs: dict[str, Any]) -> Table[R] | None:

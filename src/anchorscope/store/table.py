@@ -202,7 +202,7 @@ class Table(Generic[R]):
         if missing:
             raise StoreError(
                 f"{self.folder}: {len(missing)} of {self.plan.shards} shards are missing",
-                "Run the stage that makes this table again; it does only what is missing.",
+                "Run the study again; it makes only what is missing.",
             )
         for shard, source in enumerate(sources([self.path(shard) for shard in range(self.plan.shards)])):
             yield from self._shard(shard, source, columns, at_once)
@@ -255,12 +255,12 @@ class Table(Generic[R]):
         try:
             with pq.ParquetFile(source()) as file:
                 if not file.schema_arrow.equals(schema_of(self.record)):
-                    raise StoreError(f"{path}: written by another version of anchorscope (its columns differ)")
+                    raise StoreError(f"{path} was written by another version of anchorscope (its columns differ)")
                 if file.metadata.num_rows != expected and not self.look(shard).whole:
-                    raise StoreError(f"{path}: has {file.metadata.num_rows} rows instead of {expected}")
+                    raise StoreError(f"{path} has {file.metadata.num_rows} rows instead of {expected}")
                 yield from file.iter_batches(batch_size=at_once, columns=columns)
         except (pa.ArrowException, OSError) as error:
-            raise StoreError(f"{path}: damaged ({error})", "Delete this file and run the stage again.") from None
+            raise StoreError(f"{path} is damaged ({error})", "Delete this file and run the study again.") from None
 
 
 def _footer(path: Path) -> Any:

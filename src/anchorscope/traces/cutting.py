@@ -174,7 +174,9 @@ def _edges(laid: Put, tokens: Marks, into: Into | int) -> Cut:
         chosen = laid.marked(tokens, "tokens")
     if into == "answer":
         if spans is None:
-            raise ModelError("into: a plain prompt has no answer", "Give into='after', a place, or an Asked.")
+            raise ModelError(
+                "into: a plain prompt has no answer", "Give into='after', the index of a token, or an Asked."
+            )
         first = spans.answer[0]
     else:
         first = 0 if into == "after" else laid.marked(into, "into")[0]
@@ -198,7 +200,7 @@ def _where(
     heads = heads if isinstance(heads, Mapping) else tuple(heads)
     by_layer = dict(heads) if isinstance(heads, Mapping) else dict.fromkeys(held, heads)
     if sorted(by_layer) != held:
-        raise ModelError(f"heads are given for layers {sorted(by_layer)}, and layers are {held}")
+        raise ModelError(f"heads are given for layers {sorted(by_layer)}, but the layers to cut are {held}")
     return held, {layer: frozenset(_numbers("heads", numbers, head_count)) for layer, numbers in by_layer.items()}
 
 
@@ -214,6 +216,8 @@ def _place(laid: Put, position: int | Position) -> int:
         return laid.marked(position, "read")[0]
     check_word("read", position, Position)
     if laid.spans is None:
-        raise ModelError("read: a plain prompt has places, not positions", "Give a number, or an Asked as the prompt.")
+        raise ModelError(
+            "read: a plain prompt has no named positions", "Give the index of a token, or an Asked as the prompt."
+        )
     place: int = getattr(laid.spans, position)
     return place

@@ -53,13 +53,13 @@ class Listening(Heard):
         one too, to see whether the answer ends there, also where the answer is as long as it may be.
         """
         if row not in self._states:
-            raise ValueError(f"prompt {row} was not heard to its end")
+            raise ValueError(f"the states of prompt {row} were not read to its end")
         return self._states[row]
 
     def start(self, rows: Sequence[int]) -> None:
         """A batch begins."""
         if not self._states.keys().isdisjoint(rows):
-            raise ValueError("a Listening hears one call of a generator: take a new one for the next")
+            raise ValueError("a Listening reads one call of a generator; make a new one for the next call")
         self._batch = _HeardBatch(rows)
 
     def step(self, slots: Mapping[int, int]) -> None:
@@ -67,8 +67,8 @@ class Listening(Heard):
         batch, wanted = self._begun(), sum(map(len, self._modules.values()))
         if batch.heard != wanted:
             raise ModelError(
-                f"{self.model.name}: {batch.heard} outputs of its sites were heard in a pass, not {wanted}",
-                "Generate inside `with`; if so, examine the model with: anchorscope doctor MODEL",
+                f"{self.model.name}: a pass gave {batch.heard} outputs of its sites instead of {wanted}",
+                "Generate inside `with`. If you do, check the model with: anchorscope doctor MODEL",
             )
         batch.step(slots)
 

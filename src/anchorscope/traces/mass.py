@@ -31,8 +31,8 @@ def attention_mass(model: Model, ids: Sequence[int], cuts: Sequence[Cut]) -> NDA
     weights = getattr(output, "attentions", None)
     if not weights or any(attention is None for attention in weights):
         raise ModelError(
-            f"{model.name}: its attention weights cannot be had",
-            "Set traces.attention_samples to 0 to do without their mass.",
+            f"{model.name}: the model returns no attention weights",
+            "Set traces.attention_samples to 0 to skip the attention mass.",
         )
     lost = [torch.from_numpy(cut.mask(len(ids))) for cut in cuts]
     mass = np.zeros((len(cuts), len(weights)), np.float32)

@@ -155,7 +155,7 @@ def _text(sample: Sample, shared_ids: Sequence[int], place: int, of: Of) -> _Sam
     spans, prompt = sample.spans, [*shared_ids, *sample.answer.prompt_ids]
     ids = [*prompt, *sample.answer.answer_ids]
     if not spans.exact_question or not spans.exact_answer:
-        raise ValueError(f"{spans.id}: without exact tokens there is no saliency")
+        raise ValueError(f"{spans.id}: saliency needs exact tokens, and this sample has none")
     start, end = min(spans.exact_answer), len(ids)
     if of == "logit":
         start, end = min(start, place), max(*spans.exact_answer, place) + 1
