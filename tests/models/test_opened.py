@@ -65,7 +65,7 @@ def test_what_cannot_be_right_is_refused_with_its_mend(folder: Path):
         anchorscope.open_model(network.train(), tokenizer)
     assert failure.value.hint == "Call: model.eval()"
     network.eval()
-    with pytest.raises(AnchorscopeError, match="is in float16"):
+    with pytest.raises(AnchorscopeError, match="has dtype float16"):
         anchorscope.open_model(objects(folder, torch.float16)[0], tokenizer)
     network.config._attn_implementation = "flash_attention_2"
     with pytest.raises(AnchorscopeError, match="takes no mask") as failure:

@@ -152,7 +152,7 @@ def test_what_a_replica_cannot_do_is_said_where_the_run_was_begun(study: Study, 
     with Store.writing(root, asked) as store, pytest.raises(AnchorscopeError) as raised:
         Pipeline(store).make(until(broken, "answers"))
     assert isinstance(raised.value, StoreError)
-    assert "part-000001.parquet: damaged" in str(raised.value)
+    assert "part-000001.parquet is damaged" in str(raised.value)
 
 
 def test_a_replica_that_no_node_can_hold_is_refused_and_not_waited_for(study: Study, cluster, tmp_path: Path):

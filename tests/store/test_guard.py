@@ -141,7 +141,7 @@ def test_samples_that_kill_their_process_together_alone_stop_the_run_and_say_so(
         return len(samples) > 1
 
     assert all(dies(tmp_path, together) for _ in range(CRASHED + TOGETHER))
-    with pytest.raises(StoreError, match="samples go through one by one, not together") as raised:
+    with pytest.raises(StoreError, match="samples work one by one but not together") as raised:
         fill(stage(Cell(tmp_path), Deadly(together)))
     assert "lower traces.memory" in raised.value.hint
 

@@ -233,7 +233,7 @@ def test_a_table_has_the_same_bytes_and_the_same_rows(tmp_path: Path, s3: Path, 
     assert [there.rows_in(shard) for shard in (2, 3, 4, 5)] == [3, -1, -1, None]
     with pytest.raises(StoreError, match="3 of 7 shards are missing"):
         list(there)
-    with pytest.raises(StoreError, match=r"part-000003.parquet: damaged"):
+    with pytest.raises(StoreError, match=r"part-000003.parquet is damaged"):
         there.read(3)
 
 

@@ -85,7 +85,7 @@ def test_a_damaged_shard_is_named(tmp_path: Path):
     content = bytearray(full(tmp_path).path(1).read_bytes())
     content[10:40] = bytes(30)  # the footer is whole, the rows are not
     table.path(1).write_bytes(content)
-    with pytest.raises(AnchorscopeError, match=r"part-000001\.parquet: damaged"):
+    with pytest.raises(AnchorscopeError, match=r"part-000001\.parquet is damaged"):
         list(table)
 
 

@@ -96,8 +96,8 @@ def _check_parts(by_cluster: Folds, counts: IntArray, parts: Sequence[int]) -> N
                         f"too few questions to {'halve' if part else 'make'} the training sets: {right} have a right "
                         f"answer and {wrong} a wrong one, so some {'half' if part else 'set'} would hold only "
                         f"{fewest}",
-                        "Set a larger `sample` in the study (at least ten right and ten wrong answers, better a hundred), or "
-                        "use fewer folds.",
+                        "Set a larger `sample` in the study (at least ten right and ten wrong answers, better a "
+                        "hundred), or use fewer folds.",
                     )
 
 

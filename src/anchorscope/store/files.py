@@ -79,7 +79,8 @@ def check_held(root: Path) -> None:
 
 def _unwritten(path: Path, error: OSError) -> StoreError:
     return StoreError(
-        f"cannot write {path}: {error.strerror or error}", "What was finished before is kept: mend this and run again."
+        f"cannot write {path}: {error.strerror or error}",
+        "Finished work is kept. Fix the cause and run the same command again.",
     )
 
 
