@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted: dict[str, tuple[list[Path], tuple[str, ...]]] = {name: ([run], ()) for name, run in runs.items()}
     first = next(iter(runs))
     if not options.steps:
-        wanted |= {f"{name}-no-text": ([run], ("--no-text",)) for name, run in runs.items()}
+        wanted |= {f"{name}-without-text": ([run], ("--text", "none")) for name, run in runs.items()}
         if len(runs) > 1:
             wanted["two-runs"] = (list(runs.values())[:2], ())
     for name, (some, how) in wanted.items():

@@ -12,6 +12,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from anchorscope.pathways.lookup import collect, read_pathways
 from anchorscope.pathways.record import Statistic
@@ -40,11 +41,14 @@ def rows_in(folder: Path) -> list[Statistic]:
 def table_of(rows: Iterable[Statistic]) -> bytes:
     """The rows as the package holds them."""
 
-    def rounded(row: Statistic) -> Statistic:
-        values = {name: getattr(row, name) for name in ROUNDED}
-        return replace(row, **{name: None if value is None else round(value, DIGITS) for name, value in values.items()})
+    def shortened(row: Statistic) -> Statistic:
+        values: dict[str, Any] = {name: getattr(row, name) for name in ROUNDED}
+        rounded: dict[str, Any] = {
+            name: None if value is None else round(value, DIGITS) for name, value in values.items()
+        }
+        return replace(row, **rounded)
 
-    return to_csv(map(rounded, rows))
+    return to_csv(map(shortened, rows))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -353,7 +353,7 @@ class Checks:
         }
 
     def without_text(self, store: Store) -> Numbers:
-        """Whether a report with --no-text finds a sample by its id and holds no question or answer."""
+        """Whether a report with `--text none` finds a sample by its id and holds no question or answer."""
         cell = (store.study.models[0].name, store.study.datasets[0].name)
         row = next(row for row in store.results(*cell).table(TRACES) if len(row.question) > 20)
         asked = next(each for each in store.questions(cell[1]).table(QUESTIONS) if each.id == row.id)

@@ -10,6 +10,7 @@ import pytest
 
 from anchorscope.report.page.pack import MISSING, Pack, SharedTexts
 from anchorscope.report.page.render import in_script, without_folders
+from anchorscope.report.page.sample_data import Columns, _fill_sampled
 from reading_pages import Opened
 
 
@@ -59,6 +60,15 @@ def test_texts_are_cut_where_javascript_counts():
     number = pack.texts(texts)
     assert opened(pack).texts(number)[:5] == texts[:5]
     assert opened(pack).texts(number)[5] == "lone ? half"
+
+
+def test_a_sampled_answer_without_its_text_keeps_its_numbers():
+    columns = Columns()
+    _fill_sampled(columns, [("secret", True, 2, -1.5), ("words", False, 1, -3.0)], with_text=False)
+    _fill_sampled(columns, [("Danube", True, 1, -0.5)], with_text=True)
+    assert columns.text["sampled"] == ["", "", "Danube"]
+    assert columns.number["sampled_times"] == [2, 1, 1]
+    assert columns.number["sampled_end"] == [2, 3]
 
 
 def test_what_stands_in_a_script_cannot_end_it():

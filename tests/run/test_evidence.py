@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from anchorscope.evidence.record import EVIDENCE
 from anchorscope.pathways.record import PATHWAYS, Key
 from anchorscope.probes.record import PROMPTS, SALIENCY, WITHIN
 from anchorscope.probes.recorded import read_readouts
+from anchorscope.questions.record import QUESTIONS
 from anchorscope.report.page.chart_data import wanted
 from anchorscope.run.status import status_of
 from anchorscope.traces.record import TRACES
@@ -159,15 +161,58 @@ def test_its_samples_are_the_traced_ones_with_their_read_outs(whole: WholeRun, h
         assert [table[layer] for layer in range(point["layers"])] == list(counted)
 
 
-def test_without_texts_it_holds_no_word_of_a_question_or_an_answer(whole: WholeRun, tmp_path: Path):
-    ended = command(whole, "report", "runs/s", "--no-text", "-o", str(tmp_path / "bare.html"))
+def texts_of(whole: WholeRun, dataset: str) -> set[str]:
+    """Every text of a dataset that a run holds, but for those that are in the page's own code or in the study."""
+    texts = set()
+    for question in whole.store.questions(dataset).table(QUESTIONS):
+        texts |= {question.question, *question.answers, question.subject or "", question.relation or ""}
+    for model in MODELS:
+        cell = whole.store.results(model, dataset)
+        texts |= {row.answer for row in cell.table(TRACES)}
+        if cell.entry(WITHIN.at(POINT)) is not None:
+            batches = cell.table(WITHIN.at(POINT)).batches(["answer"])
+            texts |= {str(answer) for batch in batches for answer in batch["answer"]}
+    templates = Path(str(files("anchorscope.report") / "templates"))
+    own = "".join(part.read_text(encoding="utf-8") for part in templates.iterdir() if part.is_file())
+    anyway = own + json.dumps(whole.study.record())
+    return {text for text in texts if len(text) > 3 and text not in anyway}
+
+
+@pytest.mark.parametrize("named", ["none", "north", "south", "north,south"])
+def test_texts_of_a_dataset_that_is_not_named_are_nowhere_in_the_file(whole: WholeRun, tmp_path: Path, named: str):
+    ended = command(whole, "report", "runs/s", "--text", named, "-o", str(tmp_path / "some.html"))
     assert ended.returncode == 0, ended.stderr
-    page = Opened.of((tmp_path / "bare.html").read_text(encoding="utf-8"))
-    for name in ("question", "answer", "accepted", "alias", "sampled"):
-        assert set(page.sample_texts(name)) <= {""}
-    row = next(iter(whole.store.results("one", "north").table(TRACES)))
-    assert row.question.encode() not in page.content
-    assert row.id in page.sample_texts("id")
+    html = (tmp_path / "some.html").read_text(encoding="utf-8")
+    page = Opened.of(html)
+    shown = set() if named == "none" else set(named.split(","))
+    sets = [each["name"] for each in page.about["sets"]]
+    everything = (
+        html.replace(block(html, "columns"), "")
+        + page.content.decode("utf-8", "replace")
+        + json.dumps(page.about, ensure_ascii=False)
+    )
+    kept = "\n".join(text for name in shown for text in texts_of(whole, name))
+    for name in set(SETS) - shown:
+        found = [text for text in texts_of(whole, name) if text not in kept and text in everything]
+        assert found == [], f"{name}: {len(found)} texts"
+    for cell in page.about["samples"]["cells"]:
+        name, mine = sets[cell["set"]], slice(cell["start"], cell["start"] + cell["count"])
+        assert cell["text"] is (name in shown)
+        for column in ("question", "answer", "accepted", "alias", "context"):
+            assert cell["text"] or set(page.sample_texts(column)[mine]) == {""}
+        rows = list(whole.store.results(page.about["models"][cell["model"]]["name"], name).table(TRACES))
+        assert page.sample_texts("id")[mine] == [row.id for row in rows]
+        if cell["text"]:
+            assert page.sample_texts("question")[mine] == [row.question for row in rows]
+
+
+def test_a_dataset_that_the_run_does_not_have_is_refused(whole: WholeRun, tmp_path: Path):
+    wrong = {"nort": "did you mean 'north'?", "north,,south": "the run has no dataset ''", "": "--text all"}
+    for named, words in wrong.items():
+        ended = command(whole, "report", "runs/s", "--text", named, "-o", str(tmp_path / "none.html"))
+        assert ended.returncode == 3
+        assert words in ended.stderr
+        assert not (tmp_path / "none.html").exists()
 
 
 def test_two_runs_stand_on_the_same_pages(whole: WholeRun, tmp_path: Path):

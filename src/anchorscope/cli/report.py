@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anchorscope.cli.console import clean, out, path_of, progress, size_of
-from anchorscope.errors import StoreError
+from anchorscope.errors import StoreError, did_you_mean
+
+if TYPE_CHECKING:
+    from anchorscope.store import Store
 
 
 def report(
@@ -24,10 +28,16 @@ def report(
             "--output", "-o", metavar="FILE", help="Write to FILE (default: RUN/report.html).", parser=path_of
         ),
     ] = None,
-    no_text: Annotated[
-        bool,
-        typer.Option("--no-text", help="Leave out questions and answers but keep ids (some datasets are share-alike)."),
-    ] = False,
+    text: Annotated[
+        str,
+        typer.Option(
+            "--text",
+            show_default=False,
+            metavar="SETS",
+            help="Show questions and answers of these datasets only, such as popqa,triviaqa, or of all or none "
+            "(default: all). Other datasets show ids, for example because their licence is share-alike.",
+        ),
+    ] = "all",
 ) -> None:
     """Write one HTML file with the charts, the claims and the samples behind every number. It needs no server."""
     if len(runs) > 2:
@@ -38,9 +48,25 @@ def report(
     path = into or runs[0] / "report.html"
     with progress("reading", None):
         from anchorscope.report.page.render import write_page
-    write_page(stores, path, not no_text, progress)
+    write_page(stores, path, _with_text(text, stores), progress)
     out.print(f"{clean(path)}  ({size_of(path.stat().st_size)})")
     out.print("Open it with a browser; nothing else is needed.", style="dim")
+
+
+def _with_text(text: str, stores: Sequence[Store]) -> list[str]:
+    """The datasets of the runs whose texts are wanted."""
+    known = list(dict.fromkeys(dataset.name for store in stores for dataset in store.study.datasets))
+    if text in ("all", "none"):
+        return known if text == "all" else []
+    wanted = [name.strip() for name in text.split(",")]
+    for name in wanted:
+        if name not in known:
+            what = "no run here has a dataset" if len(stores) > 1 else "the run has no dataset"
+            raise StoreError(
+                f"--text: {what} '{name}'; {did_you_mean(name, known)}",
+                f"Type --text all, --text none, or some of these: --text {','.join(known)}",
+            )
+    return wanted
 
 
 COMMANDS = (report,)

@@ -7,7 +7,7 @@ archived and opened in ten years. The template and its parts are in `templates/`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -67,10 +67,10 @@ class Detection:
     """Title of each detector."""
 
 
-def page(stores: Sequence[Store], detection: Detection, text: bool = True) -> str:
-    """The report as one HTML file; without `text`, questions and answers are left out and ids stay."""
+def page(stores: Sequence[Store], detection: Detection, with_text: Collection[str]) -> str:
+    """The report as one HTML file. Datasets that are not in `with_text` show ids in place of questions and answers."""
     pack = Pack()
-    about = _about(stores, detection, pack, text)
+    about = _about(stores, detection, pack, with_text)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.from_string(_part("page.html")).render(
         title=about["title"],
@@ -88,7 +88,7 @@ def _part(name: str) -> str:
     return (files("anchorscope.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _about(stores: Sequence[Store], detection: Detection, pack: Pack, text: bool) -> dict[str, Any]:
+def _about(stores: Sequence[Store], detection: Detection, pack: Pack, with_text: Collection[str]) -> dict[str, Any]:
     """All data of the page other than the columns."""
     points, shown, names = points_of(stores), shown_of(stores), run_names(stores)
     curves = read_curves(stores, points)
@@ -117,7 +117,7 @@ def _about(stores: Sequence[Store], detection: Detection, pack: Pack, text: bool
         "tabs": tabs_for_page(stores),
         "curves": pack_curves(pack, curves),
         "maps": pack_maps(pack, stores, points),
-        "samples": pack_samples(pack, stores, points, detection.scores, text),
+        "samples": pack_samples(pack, stores, points, detection.scores, with_text),
         "verdicts": [row for run, store in enumerate(stores) for row in _verdicts(store, run)],
         "detectors": _detectors(detection),
         "versions": versions(),
@@ -173,12 +173,12 @@ def in_script(value: Any) -> str:
     return written
 
 
-def write_page(stores: Sequence[Store], path: Path, text: bool = True, progress: Progress = silent) -> Path:
-    """Write the report of one run, or of two side by side."""
+def write_page(stores: Sequence[Store], path: Path, with_text: Collection[str], progress: Progress = silent) -> Path:
+    """Write the report of one run, or of two side by side. `with_text`: the datasets whose texts are shown."""
     with progress("measuring detectors", None):
         detection = detected(stores)
     with progress("writing the report", None):
-        write_text(path, page(stores, detection, text))
+        write_text(path, page(stores, detection, with_text))
     return path
 
 

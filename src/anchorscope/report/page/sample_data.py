@@ -7,7 +7,7 @@ Read-outs are P of "correct", mean over repeats, as logits to a thousandth: a pa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,9 +61,13 @@ class Columns:
 
 
 def pack_samples(
-    pack: Pack, stores: Sequence[Store], points: Sequence[ReadPoint], scores: Scores, text: bool = True
+    pack: Pack,
+    stores: Sequence[Store],
+    points: Sequence[ReadPoint],
+    scores: Scores,
+    with_text: Collection[str],
 ) -> dict[str, Any]:
-    """Put all samples into the pack; what the page needs to find them."""
+    """Put all samples into the pack; what the page needs to find them. `with_text`: datasets whose texts are shown."""
     columns, cells, start = Columns(), [], 0
     kept = _conditions(stores, points)
     for model, one, dataset, rows in _traced(stores, points):
@@ -73,17 +77,17 @@ def pack_samples(
             "set": datasets_of(stores).index(dataset),
             "start": start,
             "count": len(rows),
+            "text": dataset in with_text,
             "points": [_pack_point(pack, one, dataset, point, kept) for point in points],
         }
-        _fill(columns, one, dataset, rows, scores.get((one.run, one.model, dataset), {}))
+        _fill(columns, one, dataset, rows, scores.get((one.run, one.model, dataset), {}), dataset in with_text)
         cells.append(cell)
         start += len(rows)
     detectors = list(dict.fromkeys(name for by_detector in scores.values() for name in by_detector))
     return {
         "rows": start,
-        "text": text,
         "cells": cells,
-        "columns": _pack_columns(pack, columns, text),
+        "columns": _pack_columns(pack, columns),
         "words": columns.words.all,
         "conditions": list(kept),
         "detectors": detectors,
@@ -150,9 +154,14 @@ def _mean_logits(recorded: Recorded, found: Members, kept: Sequence[str]) -> dic
 
 
 def _fill(
-    columns: Columns, one: PageModel, dataset: str, rows: Sequence[Trace], scores: Mapping[str, Mapping[str, float]]
+    columns: Columns,
+    one: PageModel,
+    dataset: str,
+    rows: Sequence[Trace],
+    scores: Mapping[str, Mapping[str, float]],
+    with_text: bool,
 ) -> None:
-    """Add the samples of one cell."""
+    """Add the samples of one cell. Without text, all words that the dataset or the model wrote are left empty."""
     samples = _samples(one, dataset, {row.id for row in rows})
     sampled = _sampled(one, dataset)
     right = np.array([row.correct for row in rows])
@@ -160,9 +169,14 @@ def _fill(
     offset = 1 + max(columns.number["cluster"], default=-1)
     for row, error in zip(rows, errors, strict=True):
         sample = samples[row.id]
-        _fill_texts(columns, row, sample)
+        columns.text["id"].append(row.id)
+        if with_text:
+            _fill_texts(columns, row, sample)
+        else:
+            _fill_no_texts(columns)
         by = sample.grade.by or ""
-        shared = {"by": by, "kind": row.kind, "error": error, "relation": row.relation or "", "second": second_rule(by)}
+        relation = row.relation or "" if with_text else ""
+        shared = {"by": by, "kind": row.kind, "error": error, "relation": relation, "second": second_rule(by)}
         for name, word in shared.items():
             columns.number[name].append(columns.words(word))
         accepted = sample.question.answers
@@ -175,7 +189,7 @@ def _fill(
         columns.number["logprob"].append(sum(row.logprobs))
         columns.number["tokens"].append(len(row.logprobs))
         columns.number["cut"].append(row.cut_tokens)
-        _fill_sampled(columns, sampled.get(row.id, []))
+        _fill_sampled(columns, sampled.get(row.id, []), with_text)
     for name, by_id in scores.items():
         mine = columns.number[f"score {name}"]
         mine += [np.nan] * (len(columns.number["right"]) - len(rows) - len(mine))
@@ -208,9 +222,9 @@ def _sampled(one: PageModel, dataset: str) -> dict[str, list[tuple[str, bool, in
     return answers
 
 
-def _fill_sampled(columns: Columns, answers: Iterable[tuple[str, bool, int, float]]) -> None:
+def _fill_sampled(columns: Columns, answers: Iterable[tuple[str, bool, int, float]], with_text: bool) -> None:
     for text, correct, times, logprob in answers:
-        columns.text["sampled"].append(text)
+        columns.text["sampled"].append(text if with_text else "")
         columns.number["sampled_right"].append(correct)
         columns.number["sampled_times"].append(times)
         columns.number["sampled_logprob"].append(logprob)
@@ -218,7 +232,6 @@ def _fill_sampled(columns: Columns, answers: Iterable[tuple[str, bool, int, floa
 
 
 def _fill_texts(columns: Columns, row: Trace, sample: Sample) -> None:
-    columns.text["id"].append(row.id)
     columns.text["question"].append(row.question)
     columns.text["answer"].append(row.answer)
     columns.text["accepted"].append(BETWEEN.join(_accepted(sample)))
@@ -233,6 +246,13 @@ def _fill_texts(columns: Columns, row: Trace, sample: Sample) -> None:
     )
     alias = (sample.grade.alias_start, sample.grade.alias_end)
     columns.marks["found"].append(_as_javascript(row.answer, [place for place in alias if place is not None]))
+
+
+def _fill_no_texts(columns: Columns) -> None:
+    for name in _PRIVATE:
+        columns.text[name].append("")
+    for name in _MARKED:
+        columns.marks[name].append([])
 
 
 def _accepted(sample: Sample) -> list[str]:
@@ -255,18 +275,19 @@ _TYPES: dict[str, Any] = {
     "cluster": np.uint32, "logprob": np.float32, "tokens": np.uint16, "cut": np.uint16, "sampled_right": np.uint8,
     "sampled_times": np.uint16, "sampled_logprob": np.float32, "sampled_end": np.uint32,
 }  # fmt: skip
-_PRIVATE = ("question", "answer", "accepted", "alias", "sampled", "context")  # texts that are not everyone's to pass on
+_PRIVATE = ("question", "answer", "accepted", "alias", "context")  # texts of a sample; not everyone's to pass on
+_MARKED = ("question", "answer", "context", "found")  # texts in which places are marked
 
 
-def _pack_columns(pack: Pack, columns: Columns, text: bool) -> dict[str, Any]:
-    """By name, where each column is; texts that are left out are empty."""
+def _pack_columns(pack: Pack, columns: Columns) -> dict[str, Any]:
+    """By name, where each column is."""
     packed: dict[str, Any] = {name: pack.add(np.array(columns.number[name], kind)) for name, kind in _TYPES.items()}
-    for name in ("id", *_PRIVATE):
-        rows = columns.text[name]
-        packed[f"{name} text"] = pack.texts(rows if text or name not in _PRIVATE else [""] * len(rows))
-    for name, places in columns.marks.items():
-        flat = [place for row in places for place in row] if text else []
-        ends = np.cumsum([len(row) if text else 0 for row in places])
+    for name in ("id", "sampled", *_PRIVATE):
+        packed[f"{name} text"] = pack.texts(columns.text[name])
+    for name in _MARKED:
+        places = columns.marks[name]
+        flat = [place for row in places for place in row]
+        ends = np.cumsum([len(row) for row in places])
         packed[f"{name} marks"] = [pack.add(np.array(flat, np.uint16)), pack.add(ends.astype(np.uint32))]
     return packed
 

@@ -116,7 +116,7 @@ function card(row) {
       ),
       disputedOf(row) ? make("span", { class: "disputed" }, "disputed: a second rule grades it differently") : "",
     ),
-    about.samples.text
+    cell.text
       ? make(
           "div",
           { class: "words" },
@@ -143,7 +143,7 @@ function card(row) {
             make("mark", { class: "entity" }, "exact answer tokens"),
           ),
         )
-      : make("p", { class: "notice" }, "The texts were left out of this file (--no-text)."),
+      : make("p", { class: "notice" }, "This file leaves out the texts of this dataset (--text)."),
     ...(cell.layers ? curveOf(cell, row) : []),
     make("dl", {}, ...facts.flatMap(([k, v]) => [make("dt", {}, k), make("dd", {}, v)])),
     about.samples.detectors.length

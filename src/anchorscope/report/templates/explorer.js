@@ -17,7 +17,7 @@ function drawFilters() {
     id: "search",
     type: "search",
     value: state.search,
-    placeholder: about.samples.text ? "question, answer, id" : "id",
+    placeholder: cells.some((cell) => cell.text) ? "question, answer, id" : "id",
     autocomplete: "off",
     oninput: (event) => change({ search: event.target.value }),
   });

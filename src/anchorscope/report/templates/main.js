@@ -125,6 +125,7 @@ function drawAbout() {
       ),
     ])
     .flat();
+  const leftOut = [...new Set(cells.filter((cell) => !cell.text).map((cell) => setTitle(cell.set)))];
   byId("tab-about").replaceChildren(
     ...blocks,
     make("h2", {}, "How to read this"),
@@ -136,7 +137,7 @@ function drawAbout() {
     make(
       "p",
       {},
-      `This file holds ${counted(samples.rows)} traced samples${about.samples.text ? "" : " without their texts"}. It loads nothing from the network.`,
+      `This file holds ${counted(samples.rows)} traced samples.${leftOut.length ? ` Questions and answers of these datasets were left out: ${leftOut.join(", ")}.` : ""} It loads nothing from the network.`,
     ),
     make("h2", {}, "Software"),
     make(
