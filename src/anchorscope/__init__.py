@@ -1,10 +1,10 @@
-"""anchorscope: by which route do a language model's hidden states know that its answer is true?
+"""anchorscope: find out whether a model's hidden states recognise a wrong answer from the question or from the answer.
 
-The house, from the ground up; a room imports only rooms above it in this list:
+The parts of the package, from the bottom up. Each imports only parts above it in this list:
 
-    errors, progress   errors a person can mend; how a stage reports its progress
-    doors, reach       checks of arguments; which files and models can be reached
-    study/             what is asked and measured, as one typed object; the method's words as types
+    errors, progress   errors that a user can fix; how a stage reports its progress
+    doors, reach       checks of arguments; whether the hub can be reached
+    study/             the study as one typed object; the terms of the method as types
     store/             the run directory, tables of typed records, stages as values
     models/            loading, where sites are, prompts, batches
     questions/         sets, their rows, a seeded sample
@@ -15,16 +15,16 @@ The house, from the ground up; a room imports only rooms above it in this list:
     probes/            linear probes out of fold, read-outs, the layer × layer map
     pathways/          which answers are Q- and which A-Anchored, ΔP, ΔAUROC, with intervals
     evidence/          experiments without flips, and the ledger of claims
-    detectors/         is this answer wrong: verdicts, promises, the comparison of detectors
+    detectors/         detectors of wrong answers: verdicts, promises, comparison
     report/            charts, captions, numbers as CSV, the page, one sample in colour
-    run/               a study carried out: the list of stages, the pipeline, its engines
-    cost/              what a run will take, before it starts
+    run/               running a study: the list of stages, the pipeline, its engines
+    cost/              the cost of a run, estimated before it starts
     api/               the Python functions: whole runs, opened runs, one sample by itself
     cli/               the command line
 
-Two ways in: a study, for whole runs (`load_study`, `run_study`, `open_run`); and Python, for people with a model of
-their own (`open_model`, `trace`, `cut`, `Probe`, `Detector`). The public names are those of `__all__`, imported when
-first used; everything else is private and may change.
+There are two ways to use it. A study is for whole runs (`load_study`, `run_study`, `open_run`). Python functions are
+for people with a model object (`open_model`, `trace`, `cut`, `Probe`, `Detector`). The public names are those of
+`__all__`, imported when first used. Everything else is private and may change.
 """
 
 from __future__ import annotations

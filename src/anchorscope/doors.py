@@ -1,4 +1,4 @@
-"""Arguments of the public functions, looked at before anything else: one sentence with the fix where one is wrong."""
+"""Checks of the arguments of public functions. A wrong argument gets one sentence that says how to fix it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ArgumentError(AnchorscopeError):
 
 
 def text(name: str, value: object) -> str:
-    """A text that is not empty."""
+    """Check that an argument is a text that is not empty."""
     if isinstance(value, str) and value.strip():
         return value
     if isinstance(value, str):
@@ -31,12 +31,12 @@ def text(name: str, value: object) -> str:
 
 
 def is_chat(value: object) -> bool:
-    """Whether it is a list of messages with roles, as chat templates take them."""
+    """Whether the value is a list of messages with roles, as for a chat template."""
     return isinstance(value, (list, tuple)) and any(isinstance(item, Mapping) and "role" in item for item in value)
 
 
 def texts(**given: object) -> list[list[str]]:
-    """Each argument as a list of texts: all are one text, or all are lists of the same length."""
+    """Each argument as a list of texts. Either all are one text, or all are lists of the same length."""
     lists: list[list[str]] = []
     for name, value in given.items():
         if is_chat(value):
@@ -45,27 +45,27 @@ def texts(**given: object) -> list[list[str]]:
         values: Iterable[Any] = value if several else [value]  # type: ignore[assignment]
         lists.append([text(f"{name}[{i}]" if several else name, item) for i, item in enumerate(values)])
     if len({len(items) for items in lists}) > 1:
-        sizes = " and ".join(f"{len(items)} of {name}" for name, items in zip(given, lists, strict=True))
-        raise ArgumentError(f"these must be equally many, but there are {sizes}", "Give one answer for each question.")
+        sizes = " and ".join(f"{name} has {len(items)}" for name, items in zip(given, lists, strict=True))
+        raise ArgumentError(f"lists that belong together differ in length: {sizes}", "Give one answer per question.")
     return lists
 
 
 def contexts(value: object, questions: Sequence[str]) -> list[str | None] | None:
-    """A passage, or one for each question, None where a question has none; None where no passages are given."""
+    """The passage of each question (None for a question without one), or None if no passages are given."""
     if value is None:
         return None
     several = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     values: Sequence[Any] = value if several else [value]  # type: ignore[assignment]
     if len(values) != len(questions):
         raise ArgumentError(
-            f"these must be equally many, but there are {len(questions)} of question and {len(values)} of context",
-            "Give one passage for each question, or None where it has none.",
+            f"lists that belong together differ in length: question has {len(questions)} and context has {len(values)}",
+            "Give one passage per question, or None for a question without one.",
         )
     return [None if item is None else text(f"context[{i}]", item).strip() for i, item in enumerate(values)]
 
 
 def numbers(name: str, value: object) -> list[int]:
-    """Whole numbers, as a list or a range."""
+    """Check that an argument is a list or range of whole numbers."""
     if isinstance(value, int) and not isinstance(value, bool):
         raise ArgumentError(f"{name} should be a list of numbers, not {value}", f"Give {name}=[{value}].")
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
@@ -82,7 +82,7 @@ def numbers(name: str, value: object) -> list[int]:
 
 
 def library(name: str, why: str) -> Any:
-    """A library that is needed for one thing alone; where it is missing, how to get it."""
+    """Import an optional library. If it is missing, the error says how to install it."""
     from importlib import import_module
 
     try:

@@ -1,7 +1,7 @@
-"""Errors a person can mend: what is wrong, where, and what to do about it.
+"""Errors that a user can fix. They say what is wrong, where, and what to do about it.
 
-Everything the package raises on purpose derives from `AnchorscopeError`. The command line prints such an
-error without a traceback; any other exception is a bug and keeps its traceback.
+Everything that the package raises on purpose derives from `AnchorscopeError`. The command line prints such an
+error without a traceback. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EXIT_ERROR = 3  # 0 done, 2 wrong command line (typer's own), 3 an AnchorscopeEr
 
 
 class AnchorscopeError(Exception):
-    """What is wrong, and in `hint` what to do about it."""
+    """An error with a `message` that says what is wrong and a `hint` that says what to do about it."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -36,11 +36,11 @@ class QuestionsError(AnchorscopeError):
 
 
 class HubError(AnchorscopeError):
-    """A model or set that the hub did not hand out."""
+    """A model or dataset that the hub did not provide."""
 
 
 class GradeError(AnchorscopeError):
-    """A judge that cannot be reached, or does not judge."""
+    """A judge that cannot be reached, or gives no usable reply."""
 
 
 class ModelError(AnchorscopeError):
@@ -52,11 +52,11 @@ class DeviceError(AnchorscopeError):
 
 
 class StoreError(AnchorscopeError):
-    """A run directory that cannot be read, written or continued."""
+    """A run directory that cannot be read, written or resumed."""
 
 
 class DetectorError(AnchorscopeError):
-    """A detector that cannot be read, or does not belong to what it is asked about."""
+    """A detector that cannot be read, or does not fit the model or answers given."""
 
 
 class ProbeError(AnchorscopeError):
@@ -64,7 +64,7 @@ class ProbeError(AnchorscopeError):
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """`did you mean 'x'?`, or the list of choices when none is near."""
+    """`did you mean 'x'?`, or the list of choices if none is similar."""
     known = sorted(choices)
     by_lower = {choice.lower(): choice for choice in known}
     near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
@@ -74,7 +74,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value as a person would write it, cut to `limit`; nothing a file can hold breaks it."""
+    """A value as a person would write it, cut to `limit`. It works for any value that a file can hold."""
     try:
         return printable(repr(value), limit)
     except (ValueError, RecursionError):
@@ -82,7 +82,7 @@ def shown(value: object, limit: int = 60) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """What a library said went wrong, in one line that is safe to print."""
+    """The message of another library's exception, as one line that is safe to print."""
     return printable(" ".join(str(error).split()), 200)
 
 
@@ -93,15 +93,15 @@ def printable(text: str, limit: int = 80) -> str:
     return safe + ("…" if len(text) > limit else "")
 
 
-_TOKEN_HINT = "Make a token at the hub's settings page, then: export HF_TOKEN=…  (or run: hf auth login)"  # noqa: S105
+_TOKEN_HINT = "Create a token on the hub's settings page, then: export HF_TOKEN=…  (or run: hf auth login)"  # noqa: S105
 _OFFLINE_HINT = {
     "model": "Check the network, set HF_ENDPOINT for a mirror, or give a folder or a .gguf file as the model.",
-    "dataset": "Check the network, set HF_ENDPOINT for a mirror, or give the sets as files: --data DIR.",
+    "dataset": "Check the network, set HF_ENDPOINT for a mirror, or read the datasets from files: --data DIR.",
 }
 
 
 def out_of_reach(what: str, kind: Literal["model", "dataset"], reason: str = "") -> HubError:
-    """No connection to the hub, and nothing of it in the local cache."""
+    """The error for a hub that cannot be reached, when the local cache has no copy either."""
     reason = reason or ("offline mode: HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else "")
     why = f" ({reason})" if reason else ""
     return HubError(
@@ -111,7 +111,7 @@ def out_of_reach(what: str, kind: Literal["model", "dataset"], reason: str = "")
 
 @contextmanager
 def hub_errors(what: str, kind: Literal["model", "dataset"]) -> Iterator[None]:
-    """Turn every failure of a hub call about `what` into a HubError that says what to do."""
+    """Turn every failure of a hub call for `what` into a HubError that says what to do."""
     from huggingface_hub import errors, get_token
 
     try:
@@ -127,11 +127,11 @@ def hub_errors(what: str, kind: Literal["model", "dataset"]) -> Iterator[None]:
             ) from None
         raise HubError(
             f"the {kind} {what} is gated and your token has no access to it",
-            f"Accept its terms on {page} with the account the token belongs to.",
+            f"Accept its terms on {page} with the account that the token belongs to.",
         ) from None
     except errors.RevisionNotFoundError:
         raise HubError(
-            f"the {kind} {what} has no such revision", "Correct `revision`, or leave it out for main."
+            f"the {kind} {what} has no such revision", "Correct `revision`, or remove it to use main."
         ) from None
     except errors.RepositoryNotFoundError:
         raise HubError(
@@ -143,7 +143,7 @@ def hub_errors(what: str, kind: Literal["model", "dataset"]) -> Iterator[None]:
     except errors.EntryNotFoundError as error:
         raise HubError(f"the {kind} {what} lacks a required file: {_first_line(error)}") from None
     except errors.HFValidationError:
-        raise HubError(f"'{what}' is not a hub id", "It should be owner/name, a local folder or a file.") from None
+        raise HubError(f"'{what}' is not a hub id", "Write owner/name, or the path of a folder or file.") from None
     except errors.HfHubHTTPError as error:
         status = getattr(error.response, "status_code", "no answer")
         raise HubError(f"the hub answered {status} for the {kind} {what}", f"{_first_line(error)}") from None
@@ -154,7 +154,7 @@ def hub_errors(what: str, kind: Literal["model", "dataset"]) -> Iterator[None]:
 
 
 def is_network(error: BaseException) -> bool:
-    """Whether an exception of any HTTP client means: no connection. The hub's client has changed twice."""
+    """Whether an exception of any HTTP client means that there is no connection. The hub's client has changed twice."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(
         names & {"ConnectionError", "ConnectError", "TransportError", "TimeoutException", "OfflineModeIsEnabled"}

@@ -1,4 +1,4 @@
-"""How a stage tells how far it is, without knowing who listens."""
+"""How a stage reports its progress, without knowing who displays it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from typing import Any
 
 Advance = Callable[[int], None]
 Progress = Callable[[str, int | None], AbstractContextManager[Advance]]
-"""Opened with a title and a total (None: unknown); gives a function that is told how many more are done."""
+"""Opened with a title and a total (None if unknown). It gives a function to call with the number of new items done."""
 
-EVERY = 30.0  # seconds between two lines where nothing can be drawn over
-RECENT, SEEN = 120.0, 1000  # seconds, and advances, that the rate is taken from
-SOON = 1.0  # seconds after which a stage is worth a line
+EVERY = 30.0  # seconds between two lines where no bar can be drawn
+RECENT, SEEN = 120.0, 1000  # seconds, and number of advances, from which the rate is computed
+SOON = 1.0  # seconds after which a stage gets a line
 
 
 @contextmanager
 def silent(title: str, total: int | None) -> Iterator[Advance]:
-    """Tell nobody."""
+    """Show no progress."""
     yield lambda count: None
 
 
 @contextmanager
 def printed(title: str, total: int | None) -> Iterator[Advance]:
-    """Tell by lines on stderr: one for each stage, one every half minute, one when it ends."""
+    """Print lines on stderr: one for each stage, one every half minute, and one when the stage ends."""
     with lines(title, total, told) as advance:
         yield advance
 
 
 class Pace:
-    """How much is done, and how fast of late: the time left is told by the last minutes, not by the whole stage."""
+    """The number of items done, and the recent rate, from which the time left is computed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.done = 0
@@ -42,7 +42,7 @@ class Pace:
         self._seen: deque[tuple[float, int]] = deque([(self._start, 0)])
 
     def advance(self, count: int) -> None:
-        """So many more are done."""
+        """Count items that are newly done."""
         self.done += count
         now = self._clock()
         self._seen.append((now, self.done))
@@ -51,25 +51,25 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since it began."""
         return self._clock() - self._start
 
     @property
     def rate(self) -> float:
-        """Done per second, of late. Waiting counts: what does not advance gets slower."""
+        """Items done per second recently. Waiting counts, so the rate falls if nothing advances."""
         (first, before), now = self._seen[0], self._clock()
         return (self.done - before) / (now - first) if now > first else 0.0
 
 
 @contextmanager
 def lines(title: str, total: int | None, say: Callable[[str], None], every: float = EVERY) -> Iterator[Advance]:
-    """Tell by lines: one for each stage, one every so often with rate and time left, one when it ends.
+    """Report by lines: one for each stage, one at intervals with rate and time left, and one when the stage ends.
 
-    Of a stage that is over in a second nothing is said.
+    A stage that ends within a second gets no line.
     """
     pace, stop = Pace(), threading.Event()
 
-    def tell() -> None:  # by the clock, not by what is done: silence is what worries people
+    def tell() -> None:  # by the clock, because users worry when nothing is printed for long
         if stop.wait(min(SOON, every)):
             return
         say(title + (f": {total:,}" if total else ""))
@@ -89,9 +89,9 @@ def lines(title: str, total: int | None, say: Callable[[str], None], every: floa
 
 
 def how_far(done: int, total: int | None, seconds: float, rate: float | None = None) -> str:
-    """`300 of 800, 12/s, 0:00:41 left`; before anything is done, what is waited for.
+    """`300 of 800, 12/s, 0:00:41 left`, or before anything is done, the time waited so far.
 
-    `rate`: done per second of late; by default of the whole time.
+    `rate`: recent number of items per second (default: the mean over the whole time).
     """
     if not done:
         waited = f"waiting for the first of {total:,}, " if total else ""
@@ -107,7 +107,7 @@ def how_far(done: int, total: int | None, seconds: float, rate: float | None = N
 
 @contextmanager
 def without_bars() -> Iterator[None]:
-    """No progress bars of other libraries meanwhile (they draw with tqdm): ours say what is waited for."""
+    """Hide the progress bars of other libraries, which use tqdm, because anchorscope shows its own."""
     from tqdm.std import tqdm
 
     drawn: Callable[..., None] = tqdm.__init__
@@ -123,14 +123,14 @@ def without_bars() -> Iterator[None]:
 
 
 Notice = Callable[[str], None]
-"""Told what a person should know while a stage goes on."""
+"""Called with a warning for the user while a stage runs."""
 
 
 def nobody(text: str) -> None:
-    """Tell nobody."""
+    """Ignore a warning."""
 
 
 def told(text: str) -> None:
-    """Tell on stderr."""
+    """Print a warning on stderr."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Is the hub in reach? Known in two seconds, not after a minute of a client's retries."""
+"""Check whether the hub can be reached in two seconds, instead of a minute of a client's retries."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import threading
 from functools import cache
 from urllib.parse import urlsplit
 
-SECONDS = 1.5  # a name is looked up and a connection opened in this time, or not at all
+SECONDS = 1.5  # time limit for the name lookup and the connection
 
 
 def hub_in_reach() -> bool:
-    """Whether a connection to the hub can be opened, asked once a process; False in offline mode."""
+    """Whether a connection to the hub can be opened, tested once per process. False in offline mode."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
         return False
     return _opens(_door())
 
 
 def _door() -> tuple[str, int]:
-    """Host and port that every request goes through: a proxy's, or the hub's own."""
+    """Host and port that every request goes through, either the proxy's or the hub's own."""
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     scheme = urlsplit(endpoint).scheme
     host = urlsplit(endpoint).hostname or ""
@@ -44,7 +44,7 @@ def _opens(door: tuple[str, int]) -> bool:
         except OSError:
             opened.append(False)
 
-    # a name that cannot be looked up may take half a minute to say so, and nothing can hurry it
+    # a failing name lookup may take half a minute and cannot be shortened
     thread = threading.Thread(target=knock, daemon=True)
     thread.start()
     thread.join(SECONDS + 0.3)

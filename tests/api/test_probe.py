@@ -104,7 +104,7 @@ def test_probes_are_kept_and_applied_again(data, probe: Probe, tmp_path: Path):
     loaded = Probe.load(tmp_path / "qwen3-0.6b")
     np.testing.assert_array_equal(loaded.predict_proba(x), probe.predict_proba(x))
     assert loaded.get_params() == probe.get_params()
-    with pytest.raises(AnchorscopeError, match="they do not know which samples"):
+    with pytest.raises(AnchorscopeError, match="does not say on which samples"):
         loaded.out_of_fold(x)
 
 

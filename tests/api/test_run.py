@@ -123,7 +123,7 @@ def test_what_it_has_not_is_said_with_what_it_has(run: Run, tmp_path: Path):
     for call, words in (
         (lambda: run.table("readout"), "there is no table 'readout'; did you mean 'readouts'"),
         (lambda: run.table("answers", "three"), "has no model 'three'"),
-        (lambda: run.table("readouts", site="attn"), "nothing read at attn"),
+        (lambda: run.table("readouts", site="attn"), "no read point at attn"),
         (lambda: run.readouts(dataset="north"), "several models"),
         (lambda: run.activations("knokout", "one", "north"), "did you mean 'knockout'"),
         (lambda: anchorscope.open_run(tmp_path), "is not a run"),

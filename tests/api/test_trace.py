@@ -222,11 +222,11 @@ def test_exact_tokens_by_hand_and_any_place(model):
     early = found.spans.exact_question[0] + 1
     without = anchorscope.trace(model, QUESTION, ANSWER, prompt=PROMPT, **marks, position=early)
     assert "answer_only" not in without.curves
-    with pytest.raises(ModelError, match="answer_only cannot be had, since the token that is read stands in"):
+    with pytest.raises(ModelError, match="answer_only is not possible, because the token that is read is in"):
         anchorscope.trace(model, QUESTION, ANSWER, prompt=PROMPT, position=early, conditions=["answer_only"])
     alone = anchorscope.trace(model, QUESTION, ANSWER, prompt=PROMPT, exact_question=QUESTION)
     assert "control_question" not in alone.curves
-    with pytest.raises(ModelError, match="control_question cannot be had, since no tokens are left for it"):
+    with pytest.raises(ModelError, match="control_question is not possible, because this sample has no tokens for it"):
         anchorscope.trace(
             model, QUESTION, ANSWER, prompt=PROMPT, exact_question=QUESTION, conditions=["control_question"]
         )
@@ -249,7 +249,7 @@ def test_what_cannot_be_traced_is_said(model, run: Path, tmp_path: Path):
     assert "anchorscope run STUDY" in str(failure.value.hint)
     with pytest.raises(ProbeError, match="on west"):
         anchorscope.trace(model, QUESTION, ANSWER, run=run, dataset="west")
-    with pytest.raises(ProbeError, match="probes of several sets") as failure:
+    with pytest.raises(ProbeError, match="probes of several datasets") as failure:
         anchorscope.trace(model, QUESTION, ANSWER, run=run)
     assert "north, south" in str(failure.value.hint)
     with pytest.raises(StoreError, match="is not a run"):

@@ -32,7 +32,7 @@ def test_from_nothing_to_the_questions_of_a_run(cli: Cli, tmp_path: Path):
     assert done.returncode == 1  # nothing is answered yet
     assert re.search(r"questions/nq +questions +20 +1/1 .* complete", done.stdout)
     assert re.search(r"b/nq +answers .* not begun", done.stdout)
-    assert "Go on with" in done.stdout
+    assert "Resume with" in done.stdout
     (tmp_path / "runs/s/questions/nq/questions/part-000000.parquet").unlink()
     assert re.search(r"questions/nq +questions .* partial", cli("status", "runs/s").stdout)
 

@@ -265,7 +265,7 @@ def test_a_passage_is_read_and_one_that_is_too_long_is_not_judged(stack: Detecto
         assert judged.verdict.decision == "cannot say"
     reasons = [stack.score(made.model, question, answer, context=" a" * (longest * n // 4)).reason for n in (1, 2, 3)]
     assert any("its prompt is too long" in reason for reason in reasons)
-    with pytest.raises(AnchorscopeError, match="2 of question and 1 of context"):
+    with pytest.raises(AnchorscopeError, match="question has 2 and context has 1"):
         stack.score(made.model, [question] * 2, [answer] * 2, context=[passage])
 
 

@@ -223,8 +223,8 @@ def test_a_promise_says_of_which_answers_it_is():
 def test_too_few_samples_are_told_with_how_many_it_takes():
     random = np.random.default_rng(7)
     for right, promise, base_rate, words in (
-        (100, alarms(0.01), 0.5, "230 right answers, not 100"),
-        (229, alarms(0.01), 0.5, "230 right answers, not 229"),
+        (100, alarms(0.01), 0.5, "230 right answers, but there are 100"),
+        (229, alarms(0.01), 0.5, "230 right answers, but there are 229"),
         (300, errors(0.05), 0.9, "at least 393 wrong answers at a base rate of 90 %, not 300"),
     ):
         scores = random.normal(size=right + 300) + 9.0 * (np.arange(right + 300) >= right)  # a perfect detector
@@ -318,7 +318,7 @@ def test_what_is_no_promise_is_refused_with_a_hint(text):
 
 def test_what_cannot_be_calibrated_on_is_refused():
     scores, right, clusters = np.zeros(4), classes(2, 2), np.arange(4)
-    with pytest.raises(StudyError, match="delta = 1"):
+    with pytest.raises(StudyError, match="delta must be between 0 and 1, not 1"):
         parse_promise("1% errors", delta=1)
     with pytest.raises(StudyError, match="cannot be promised"):
         choose_threshold(Promise("luck", 0.1), scores, right, clusters, 0.5)

@@ -77,8 +77,8 @@ def test_a_broken_set_is_known_by_its_first_row(tmp_path: Path):
     [
         (None, None),
         (1_000, None),
-        (500, "some 15 to 150 right; probes need 20 and want 300"),
-        (40, "hardly end in a chart"),
+        (500, "15 to 150 of 500 questions right. Probes need at least 20 right answers, and 300 are recommended"),
+        (40, "there will probably be no chart"),
     ],
 )
 def test_a_sample_too_small_for_probes_is_said_beforehand(sample, words):

@@ -42,7 +42,7 @@ def test_who_asks_is_told_how_far_a_stage_is_and_nothing_stays(tmp_path: Path, m
 
 def test_a_run_that_was_killed_is_not_taken_for_one_that_goes_on(tmp_path: Path):
     old = Snapshot("tracing", 10, 40, 5.0, 2.0, time.time() - 90, "process 7 on host")
-    assert "(process 7 on host, not heard of for 90 s: it may have been stopped)" in old.words()
+    assert "(process 7 on host, no sign of life for 90 s, it may have stopped)" in old.words()
 
 
 def test_lines_of_json_say_what_happens_in_order(tmp_path: Path, monkeypatch):

@@ -299,8 +299,11 @@ def test_a_second_eval_makes_nothing_again(done: Store, study: Study, monkeypatc
 
 def test_tables_of_another_plan_are_not_taken_for_this_one(done: Store, study: Study):
     for plan, words in (
-        (EvalPlan(repeats=1, other="one", answers=3), "2 further answers to each question were drawn; 3 are asked for"),
-        (EvalPlan(repeats=1, other="org/another", answers=2), "its answers were read by one; org/another is asked for"),
+        (EvalPlan(repeats=1, other="one", answers=3), "2 further answers per question, but 3 are asked for"),
+        (
+            EvalPlan(repeats=1, other="org/another", answers=2),
+            "read by another model one, but org/another is asked for",
+        ),
     ):
         with pytest.raises(DetectorError, match=words), Store.writing(done.root, study) as store:
             compare_run(store, plan, ["one"], ["north"], silent, lambda text: None)

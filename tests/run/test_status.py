@@ -33,8 +33,8 @@ def test_every_table_of_every_model_and_set_is_expected(make_study, tmp_path: Pa
     assert [(table.part, table.table) for table in status.tables] == tables
     assert [table.state for table in status.tables] == ["complete", *["not begun"] * (len(tables) - 1)]
     assert not status.complete
-    assert any("Go on with:  the command that began the run" in note for note in status.notes)
+    assert any("Resume with:  the command that started the run" in note for note in status.notes)
     remember_command(tmp_path / "run", ["anchorscope", "run", "my study.yaml"])
-    assert any("Go on with:  anchorscope run 'my study.yaml'" in note for note in status_of(store).notes)
+    assert any("Resume with:  anchorscope run 'my study.yaml'" in note for note in status_of(store).notes)
     remember_command(tmp_path / "run", ["anchorscope", "run", "s.yaml", "--until", "answers", "--data", "qa"])
-    assert any("Go on with:  anchorscope run s.yaml --data qa" in note for note in status_of(store).notes)
+    assert any("Resume with:  anchorscope run s.yaml --data qa" in note for note in status_of(store).notes)

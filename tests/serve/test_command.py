@@ -39,7 +39,7 @@ def test_the_flags_for_vllm_hold_the_plan_and_a_private_socket(guard, tmp_path):
     [
         (["--detector", "nowhere"], "cannot load the detector"),
         (["--detector", "knockout"], "takes another pass"),
-        (["--detector", "guard", "--endpoint", "http://localhost:1"], "looks at hidden states"),
+        (["--detector", "guard", "--endpoint", "http://localhost:1"], "reads hidden states"),
         (["--detector", "guard", "--detector", "guard"], "two detectors are called guard"),
     ],
 )

@@ -129,7 +129,7 @@ def test_going_on_with_other_versions_is_recorded(make_study, tmp_path: Path, mo
     monkeypatch.setattr("anchorscope.store.rundir.versions", lambda: {"python": "3.99"})
     cell.begin(Kind("questions", Row), Plan(10, 4), {}, {})
     assert cell.manifest()["also_written_with"] == [{"python": "3.99"}]
-    assert any("2 sets of versions" in note for note in status_of(store).notes)
+    assert any("2 different sets of package versions" in note for note in status_of(store).notes)
 
 
 def test_manifests_hold_no_place_or_time(make_study, tmp_path: Path):

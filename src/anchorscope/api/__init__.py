@@ -1,1 +1,1 @@
-"""The Python doors: whole runs, opened runs, one sample, and probes on activations of one's own."""
+"""The Python functions: whole runs, opened runs, one sample, and probes on your own activations."""

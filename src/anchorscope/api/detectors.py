@@ -1,4 +1,4 @@
-"""Detectors of a run: all are compared, or one is fitted. What they need beyond the run's traces is made first."""
+"""Compare the detectors on a run, or fit one. What they need in addition to the run's traces is made first."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from anchorscope.traces.record import TRACES
 def prepare(
     pipeline: Pipeline, plan: EvalPlan, models: Sequence[str], datasets: Sequence[str], scores: Sequence[str] = ()
 ) -> None:
-    """Make what detectors need beyond the traces, and the tables of scores that are asked for.
+    """Make what detectors need in addition to the traces, and the requested tables of scores.
 
-    The run's engine does it, as it does a study's own stages; what is there already is not made again.
+    The run's engine makes them like a study's own stages. What exists already is not made again.
     """
     wanted = [] if plan.light else ["extras"]
     wanted += ["agreement"] if plan.answers and not plan.light else []
@@ -50,21 +50,21 @@ def prepare(
 
 
 def _refuse_another_plan(store: Store, model: str, dataset: str, plan: EvalPlan) -> None:
-    """What was made for another plan is not taken for this one."""
+    """Refuse tables that were made for a different plan."""
     cell = store.results(model, dataset)
     if plan.answers and (entry := cell.entry(AGREEMENT)) and entry["inputs"]["answers"] != plan.answers:
         drawn = entry["inputs"]["answers"]
         raise DetectorError(
-            f"{model}, {dataset}: {drawn} further answers to each question were drawn; {plan.answers} are asked for",
-            f"Give --samples {drawn}. A run keeps the tables of one comparison.",
+            f"{model}, {dataset}: this run has {drawn} further answers per question, but {plan.answers} are asked for",
+            f"A run keeps the tables of one comparison. Give --samples {drawn}.",
         )
     if plan.other and (entry := cell.entry(OTHER_STATES)):
         ids = [spec.id for spec in store.study.models if plan.other in (spec.name, spec.id)]
         known, read_by = (ids or [plan.other])[0], entry["inputs"]["other"]["id"]
         if read_by not in (known, Path(known).name):
             raise DetectorError(
-                f"{model}, {dataset}: its answers were read by {read_by}; {plan.other} is asked for",
-                "Give that model. A run keeps the tables of one comparison.",
+                f"{model}, {dataset}: the answers were read by another model {read_by}, but {plan.other} is asked for",
+                f"A run keeps the tables of one comparison. Give --other {read_by}.",
             )
 
 
@@ -80,12 +80,15 @@ def compare_run(
             if store.results(model, dataset).complete(SCORES):
                 cells.append(measured(store, model, dataset))
     if not cells:
-        raise DetectorError("there is nothing to compare", "Run the study first: anchorscope run STUDY.")
+        raise DetectorError(
+            "this run has no traced answers on which detectors can be compared",
+            "Run the study first: anchorscope run STUDY",
+        )
     return compared(cells)
 
 
 def published(store: Store, models: Sequence[str], datasets: Sequence[str]) -> pa.Table:
-    """Scores of every sample, ids only: for each detector the logit that the answer is right, mean over repeats."""
+    """The scores of every sample, without texts. A score is the logit that the answer is right, mean over repeats."""
     pieces = []
     for model in models:
         for dataset in datasets:
@@ -111,12 +114,12 @@ def fit_run(
     base_rate: float | None = None,
     progress: Progress = silent,
 ) -> Detector:
-    """Fit a detector on the traced samples of one model and some sets of a run."""
+    """Fit a detector on the traced samples of one model and some datasets of a run."""
     site = store.study.traces.sites[0]
     entry = entry_of(detector, site)
     lacking = [name for name in datasets if not store.results(model, name).complete(TRACES)]
     if lacking:
-        raise DetectorError(f"{model} has no traced answers of {', '.join(lacking)} yet", "Run: anchorscope run STUDY")
+        raise DetectorError(f"{model} has no traced answers on {', '.join(lacking)} yet", "Run: anchorscope run STUDY")
     samples = _labelled(store, model, datasets)
     with Pipeline(store, progress) as pipeline:  # which keeps the model between the two
         if not samples.inputs.has(entry.fitter.needs):

@@ -1,8 +1,8 @@
-"""Probes on activations of your own, with the scikit-learn estimator API.
+"""Probes on your own activations, with the scikit-learn estimator API.
 
-The same probes as a whole run's: a balanced logistic regression on standardised activations, one regularisation for all
-layers, calibrated by a temperature from inner folds; every read-out of a sample it was fitted on is out of fold, and no
-group is split over folds.
+They are the same probes as in a whole run: a balanced logistic regression on standardised activations, with one
+regularisation for all layers, calibrated by a temperature from inner folds. Every read-out of a training sample is out
+of fold, and no group is split over folds.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ STRENGTHS = tuple(ProbeSpec().strengths)
 
 
 class Probe(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear probe: is the answer behind these activations correct?
+    """A linear probe that reads from activations whether an answer is correct.
 
-    `x` is (sample, width), or (sample, layer, width) for a probe in every layer; what it says has a layer axis then.
-    `y` is 1 for correct. `groups`: samples that share one are never split over folds (the same question or subject).
-    After `fit`: `logits_` are the calibrated, out-of-fold logits of the samples fitted on, mean over repeats,
-    `strength_` the regularisation that was chosen.
+    `x` is (sample, width), or (sample, layer, width) for one probe per layer. With layers, results have a layer axis.
+    `y` is 1 for correct. `groups`: samples of one group (the same question or subject) are never split over folds.
+    After `fit`, `logits_` are the calibrated, out-of-fold logits of the training samples, mean over repeats, and
+    `strength_` is the regularisation that was chosen.
     """
 
     def __init__(
@@ -60,39 +60,42 @@ class Probe(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, x: ArrayLike) -> FloatArray:
-        """Calibrated logits of samples that it was not fitted on, by the mean over folds and repeats."""
+        """Calibrated logits of new samples, mean over the probes of all folds and repeats."""
         states = self._states(x, fitted=True)
         by_layer = [read_out_new(probes, states[:, layer])[:, 0] for layer, probes in enumerate(self.probes_)]
         return self._shaped(np.stack([logits.mean(axis=0) for logits in by_layer], axis=-1))
 
     def predict_proba(self, x: ArrayLike) -> FloatArray:
-        """P(wrong) and P(correct), on the last axis, of samples that it was not fitted on; prior 0.5."""
+        """P(wrong) and P(correct) of new samples, on the last axis, for a prior of 0.5."""
         correct = expit(self.decision_function(x))
         return np.stack([1 - correct, correct], axis=-1)
 
     def predict(self, x: ArrayLike) -> NDArray[np.int64]:
-        """1 where P(correct) is above one half."""
+        """1 for each sample with P(correct) above one half, else 0."""
         return (self.decision_function(x) > 0).astype(np.int64)
 
     def out_of_fold(self, x: ArrayLike) -> FloatArray:
-        """Logits of the samples it was fitted on, in their order, under any condition, by probes that never saw them.
+        """Logits of the training samples, in their order and under any condition, from probes not fitted on them.
 
         With the activations of a knockout, `expit(out_of_fold(cut)) - expit(logits_)` is the change of P(correct).
         """
         states = self._states(x, fitted=True)
         if not hasattr(self, "_folds"):
-            raise ProbeError("these probes were loaded: they do not know which samples they were fitted on")
+            raise ProbeError(
+                "these probes were loaded from a file, which does not say on which samples they were fitted",
+                "Use decision_function for new samples, or fit the probe again.",
+            )
         by_layer = [read_out(probes, states[:, layer], self._folds)[:, 0] for layer, probes in enumerate(self.probes_)]
         return self._shaped(np.stack([logits.mean(axis=0) for logits in by_layer], axis=-1))
 
     def auroc(self, resamples: int = 1000) -> Estimate:
-        """How well it ranks correct above wrong answers, out of fold, with its interval."""
+        """AUROC of correct against wrong answers, out of fold, with its interval."""
         drawn = resample(self._clusters, len(self._by_repeat), resamples, self.seed)
         areas = mean_auroc(self._labels, self._by_repeat, drawn)
         return Estimate(*(self._shaped(values[None])[0] for values in (areas[0], *interval(areas[1:]))))
 
     def save(self, path: str | Path) -> None:
-        """Keep the probes: PATH.safetensors and PATH.json."""
+        """Save the probes as PATH.safetensors and PATH.json."""
         self._fitted()
         layers = len(self.probes_) if self._layered else None
         record = {**self.get_params(), "strength": self.strength_, "layers": layers, "labels": "1 = correct"}
@@ -100,7 +103,7 @@ class Probe(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path) -> Probe:
-        """Probes that were kept, to be applied to new samples."""
+        """Load saved probes, to apply them to new samples."""
         probes, record = load_probes(path_of(path))
         kept = {name: record[name] for name in ("folds", "repeats", "seed")}
         probe = cls(**kept, strengths=tuple(record["strengths"]))
@@ -118,7 +121,7 @@ class Probe(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if states.ndim not in (2, 3):
             raise ProbeError(f"x has shape {states.shape}", "It should be (sample, width) or (sample, layer, width).")
         if not np.isfinite(states).all():
-            raise ProbeError("x: not all numbers are finite")
+            raise ProbeError("x: not all numbers are finite", "Remove samples with NaN or infinite activations.")
         layered = states.ndim == 3
         states = states if layered else states[:, None]
         if not fitted:
@@ -127,9 +130,12 @@ class Probe(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._fitted()
         expected = (len(self.probes_), self.n_features_in_)
         if layered != self._layered or states.shape[1:] != expected:
-            raise ProbeError(f"x has layers × width {states.shape[1:]}, and the probe was fitted on {expected}")
+            raise ProbeError(
+                f"x has layers × width {states.shape[1:]}, but the probe was fitted on {expected}",
+                "Give activations of the same model, site and layers as in fit.",
+            )
         return states
 
     def _shaped(self, values: NDArray[Any]) -> FloatArray:
-        """(sample, layer), or (sample) where there is one layer and no axis for it."""
+        """(sample, layer), or (sample) if `x` had no layer axis."""
         return values if self._layered else values[..., 0]

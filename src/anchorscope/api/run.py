@@ -1,4 +1,4 @@
-"""A run opened from Python: every table as Arrow, pandas or polars, arrays with named axes, and its figures."""
+"""A run opened from Python, with its tables as Arrow, pandas or polars, its arrays and its figures."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """What a study has produced so far. `model` and `dataset` choose among several; left out, all are taken."""
+    """The results of a study so far. `model` and `dataset` choose among several (default: all)."""
 
     def __init__(self, root: str | Path) -> None:
         self.store = Store.open(path_of(root))
 
     @property
     def root(self) -> Path:
-        """Its folder."""
+        """The run's folder."""
         return self.store.root
 
     @property
     def study(self) -> Study:
-        """What was asked."""
+        """The run's study."""
         return self.store.study
 
     @property
     def models(self) -> list[str]:
-        """The models' names."""
+        """The names of the models."""
         return [model.name for model in self.study.models]
 
     @property
     def datasets(self) -> list[str]:
-        """The datasets' names."""
+        """The names of the datasets."""
         return [dataset.name for dataset in self.study.datasets]
 
     def status(self) -> RunStatus:
-        """What it has and what is missing."""
+        """The status of the run: what it has and what is missing."""
         return status_of(self.store)
 
     def __repr__(self) -> str:
@@ -77,31 +77,33 @@ class Run:
         site: Site | None = None,
         position: Position | None = None,
     ) -> pa.Table:
-        """A table as Arrow, by its name: any of those that `status` lists, without the read point's name.
+        """A table as Arrow, by one of the names that `status` lists, without the name of the read point.
 
-        Columns that say which model, dataset, site and position a row is of come first. `.schema` has the documentation
-        of every column; a list in lists says its axes there, and `arrays` makes arrays of it.
+        The first columns give the model, dataset, site and position of each row. `.schema` documents every column, with
+        the axes of nested lists.
         """
         stage, kind = self._table(name)
         places = self._tables(stage, kind, model, dataset, self._points(site, position))
         pieces = [self._piece(*place) for place in places if place[1].entry(place[0]) is not None]
         if not pieces:
-            raise StoreError(f"{self.root} has no table '{name}' of these yet", "Look at what it has: run.status()")
+            raise StoreError(
+                f"{self.root} has no table '{name}' for this choice yet", "To see what it has, call: run.status()"
+            )
         return pa.concat_tables(pieces)
 
     def pandas(self, name: str, *where: Any, **more: Any) -> pd.DataFrame:
-        """The same as a pandas DataFrame (which needs pandas)."""
+        """The same table as a pandas DataFrame (needs pandas)."""
         doors.library("pandas", "run.pandas")
         frame: pd.DataFrame = self.table(name, *where, **more).to_pandas()
         return frame
 
     def polars(self, name: str, *where: Any, **more: Any) -> pl.DataFrame:
-        """The same as a polars DataFrame (which needs polars)."""
+        """The same table as a polars DataFrame (needs polars)."""
         frame: pl.DataFrame = doors.library("polars", "run.polars").from_arrow(self.table(name, *where, **more))
         return frame
 
     def _table(self, name: str) -> tuple[StageDef, Kind[Any]]:
-        """The kind of table of this name, and the stage that makes it."""
+        """The kind of table with this name, and the stage that makes it."""
         known = tables()
         if name not in known:
             raise StoreError(f"there is no table '{name}'; {did_you_mean(name, known)}")
@@ -110,7 +112,7 @@ class Run:
     def _tables(
         self, stage: StageDef, kind: Kind[Any], model: str | None, dataset: str | None, points: Sequence[ReadPoint]
     ) -> Iterator[tuple[Kind[Any], Cell, dict[str, str]]]:
-        """Each table of a kind there may be, where it is, and which it is."""
+        """Each table of a kind that may exist, with its cell and the columns that identify it."""
         for each_set in self._chosen("dataset", dataset, self.datasets):
             if stage.scope == "dataset":
                 yield kind, self.store.questions(each_set), {"dataset": each_set}
@@ -123,14 +125,14 @@ class Run:
                     yield kind.at(point), cell, known | {"site": point.site, "position": point.position}
 
     def _piece(self, kind: Kind[Any], cell: Cell, known: dict[str, str]) -> pa.Table:
-        """One table, with the columns in front that say which it is."""
+        """One table, with the columns that identify it in front."""
         table = pa.Table.from_batches(cell.table(kind).batches(), schema_of(kind.record))
         for place, (column, value) in enumerate((c, v) for c, v in known.items() if c not in table.column_names):
             table = table.add_column(place, column, pa.array([value] * len(table)))
         return table
 
     def documentation(self, name: str) -> dict[str, str]:
-        """What each column of a table is, with its unit and shape."""
+        """The meaning of each column of a table, with its unit and shape."""
         return field_docs(self._table(name)[1].record)
 
     # --- arrays
@@ -161,9 +163,10 @@ class Run:
         return np.stack([stored.layer(condition, point, layer) for layer in range(stored.layers(point))], axis=1)
 
     def line(self, statistic: str, condition: str = "knockout", **key: str) -> list[Statistic]:
-        """The rows of one statistic, by layer: of one model and dataset, at one read point, with their intervals.
+        """The rows of one statistic by layer, with intervals, for one model, dataset and read point.
 
-        `key`: model, dataset, site, position; and split, anchor, correction, group, stratum as in the `pathways` table.
+        `key`: model, dataset, site and position, and split, anchor, correction, group and stratum as in the `pathways`
+        table.
         """
         model = self._one("model", key.pop("model", None), self.models)
         dataset = self._one("dataset", key.pop("dataset", None), self.datasets)
@@ -174,7 +177,7 @@ class Run:
         return read_line(self.store, Origin(model, dataset, point), Key(statistic, condition, **key))
 
     def headlines(self, site: Site | None = None, position: Position | None = None) -> list[Headline]:
-        """The first numbers of every model and dataset."""
+        """The main numbers of every model and dataset."""
         return list(headlines(self.store, self._point(site, position)))
 
     # --- figures
@@ -190,9 +193,9 @@ class Run:
         axes: Axes | None = None,
         row: int = 0,
     ) -> Figure:
-        """A chart by name, such as delta_p or auroc (docs/charts.md lists them); it shows itself in a notebook.
+        """A chart by name, such as delta_p or auroc (docs/charts.md lists them). A notebook displays it.
 
-        With `axes` one panel is drawn on them: of `model`, and of the chart's row `row`.
+        With `axes`, the panel of `model` in the chart's row `row` is drawn on them.
         """
         from anchorscope.report.figures import figure_of, panel_on
 
@@ -204,7 +207,7 @@ class Run:
         return panel_on(axes, chart, row, read_pathways(self.store, point), one, datasets, point)
 
     def write_figures(self, folder: str | Path | None = None) -> list[Path]:
-        """Draw all charts into files: PNG, SVG, PDF, CSV and a caption each. `folder`: default the run's own."""
+        """Write all charts as PNG, SVG and PDF, each with a CSV and a caption (default folder: the run's own)."""
         from anchorscope.report.figures import write_figures
 
         points = self.study.traces.points
@@ -219,11 +222,11 @@ class Run:
         if not points:
             listed = ", ".join(map(str, self.study.traces.points))
             asked = f"{site or 'any site'}, {position or 'any position'}"
-            raise StoreError(f"this run has nothing read at {asked}", f"It has: {listed}.")
+            raise StoreError(f"this run has no read point at {asked}", f"It has: {listed}.")
         return points
 
     def _point(self, site: Site | None, position: Position | None) -> ReadPoint:
-        """The read point asked for; the study's first where none is named."""
+        """The read point asked for, or the study's first if none is named."""
         return self._points(site, position)[0]
 
     def _chosen(self, what: str, name: str | None, known: Sequence[str]) -> list[str]:
@@ -236,5 +239,5 @@ class Run:
     def _one(self, what: str, name: str | None, known: Sequence[str]) -> str:
         chosen = self._chosen(what, name, known)
         if len(chosen) > 1:
-            raise StoreError(f"this run has several {what}s", f"Say which: {what}= one of {', '.join(known)}.")
+            raise StoreError(f"this run has several {what}s", f"Choose one: {what}= one of {', '.join(known)}.")
         return chosen[0]

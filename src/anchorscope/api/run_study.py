@@ -1,4 +1,4 @@
-"""Whole runs from Python: carry a study out, open what it made, examine a model."""
+"""Whole runs from Python: run a study, open a run, test a model."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def run_study(
     progress: Progress = printed,
     notice: Notice = told,
 ) -> Run:
-    """Carry a study out, from questions to figures, and open the run. It goes on where it was stopped.
+    """Run a study from questions to figures, and open the run. A stopped run is resumed.
 
-    `study` is a Study, the path of a study file, or the name of one that comes with the package. `data`: a folder with
-    the sets as files, instead of the hub. `progress`, `notice`: who is told how far it is; lines on stderr by default.
+    `study` is a Study, the path of a study file, or the name of one that comes with the package. `data`: a folder from
+    which the datasets are read, instead of the hub. `progress`, `notice`: receivers of progress and warnings (default:
+    lines on stderr).
     """
     asked = study if isinstance(study, Study) else load_study(study)
     if data is not None:
@@ -47,9 +48,9 @@ def open_run(root: str | Path) -> Run:
 def doctor(
     model: ModelLike, tokenizer: Tokenizer = None, *, prompt: PromptSpec | None = None, quick: bool = False
 ) -> list[Check]:
-    """Examine a model: is what anchorscope computes what the slow, obvious way computes?
+    """Check that anchorscope's fast computations agree with slow, plain ones on a model.
 
-    Each check has a name, `passed` (None where it was left out), a detail and, where it failed, advice.
+    Each check has a name, `passed` (None if it was skipped), a detail and, if it failed, advice.
     """
     opened = open_model(model, tokenizer)
     return Doctor(opened, Prompter(opened.tokenizer, prompt or PromptSpec(), opened.wants_bos)).examine(quick)

@@ -1,6 +1,6 @@
-"""One question and one answer under every condition: for a notebook, and for understanding.
+"""Trace one question and one answer under every condition, for example in a notebook.
 
-With a run's probes it shows P(correct) by layer; without, how far each cut moves the state that probes would read.
+With a run's probes it shows P(correct) by layer. Without them it shows how far each cut moves the hidden state.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ def trace(
     exact_question: Marks | None = None,
     exact_answer: Marks | None = None,
 ) -> TracedSample:
-    """Trace one question and answer: clean, knocked out, and under the controls.
+    """Trace one question and answer: clean, under the knockout, and under the controls.
 
-    `model` is a hub id, a folder, a .gguf file, what `open_model` gave, or a transformers model with its `tokenizer`.
-    `run` takes a run directory whose probes give P(correct) by layer (and `dataset` which of its sets'); without it the
-    curves say how far each cut moves the state. A question the run was fitted on is read by probes that know it.
-    `exact_question`, `exact_answer`: tokens marked by hand, by text or place. `position`: answer_last, final,
-    prompt_last, or any place (negative from the end). The result prints, draws and shows itself in a notebook.
+    `model` is a hub id, a folder, a .gguf file, the result of `open_model`, or a transformers model with its
+    `tokenizer`. `run` is a run directory whose probes give P(correct) by layer, and `dataset` is the dataset of these
+    probes. Without `run`, the curves say how far each cut moves the state. For a question that the probes were fitted
+    on, the result is not out of fold. `exact_question`, `exact_answer`: tokens marked by hand, by text or index.
+    `position`: answer_last, final, prompt_last, or any token index (negative from the end). The result can be printed,
+    drawn, and displayed in a notebook.
     """
     # 1. what is asked for
     question, answer = doors.text("question", question), doors.text("answer", answer)
@@ -118,29 +119,34 @@ def _check(site: Site, position: Position | int, into: Into | None, conditions: 
 
 
 def _possible(conditions: Sequence[Condition] | None, spans: Spans, place: int) -> list[Condition]:
-    """The conditions asked for, clean before all; of the usual ones those that this sample can have."""
+    """The conditions asked for, with clean first, or by default those of the usual ones that this sample allows."""
     impossible: dict[Condition, str] = {
-        condition: "no tokens are left for it" for condition, span in CUTS.items() if not Knockout(span).cut(spans).keys
+        condition: "this sample has no tokens for it"
+        for condition, span in CUTS.items()
+        if not Knockout(span).cut(spans).keys
     }
-    impossible["swapped_context"] = "it takes another passage, which a trace does not have"
+    impossible["swapped_context"] = "it needs another passage, which a trace does not have"
     if place < spans.cue[0]:
-        impossible["answer_only"] = "the token that is read stands in the question"
+        impossible["answer_only"] = "the token that is read is in the question"
     for condition in conditions or ():
         if condition in impossible:
-            raise ModelError(f"conditions: {condition} cannot be had, since {impossible[condition]}")
+            raise ModelError(
+                f"conditions: {condition} is not possible, because {impossible[condition]}",
+                "Remove it from conditions.",
+            )
     chosen = set(conditions) if conditions is not None else set(SHOWN) - set(impossible)
     return [condition for condition in CONDITIONS if condition in chosen | {"clean"}]
 
 
 def _distances(states: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How far each condition is from the clean state, relative to that state: (layer, condition)."""
+    """The distance of each condition from the clean state, relative to its norm: (layer, condition)."""
     clean = states[:, :1]
     distances: NDArray[np.float64] = np.linalg.norm(states - clean, axis=2) / np.linalg.norm(clean, axis=2)
     return distances
 
 
 def _probabilities(states: NDArray[np.float64], probes: Path) -> NDArray[np.float64]:
-    """P(correct), the mean over the run's probes, which were fitted on all training questions: (layer, condition)."""
+    """P(correct), mean over the run's probes that were fitted on all training questions: (layer, condition)."""
     layers, _ = load_probes(probes)
     logits = [read_out_new(layer, state)[:, 0].mean(axis=0) for layer, state in zip(layers, states, strict=True)]
     probabilities: NDArray[np.float64] = expit(np.stack(logits))
@@ -149,20 +155,23 @@ def _probabilities(states: NDArray[np.float64], probes: Path) -> NDArray[np.floa
 
 @dataclass(frozen=True)
 class _Past:
-    """A run whose probes are used, and with them its prompt and its way of cutting."""
+    """A run whose probes, prompt and cut are used."""
 
     study: Study
-    """What the run was asked."""
+    """Study of the run."""
     spec: ModelSpec
-    """The model, as the run's study has it."""
+    """Model, as in the run's study."""
     probes: Path
-    """Where the probes are, without the suffix."""
+    """Path of the probes, without the suffix."""
 
     @classmethod
     def of(cls, run: Path, model: ModelLike, dataset: str | None, site: Site, position: Position | int) -> _Past:
-        """Find the run's probes for a model: by its name, or by the folder or id it was loaded from."""
+        """Find the run's probes for a model, by its name or by the folder or id that it was loaded from."""
         if isinstance(position, int):
-            raise ProbeError(f"{run} has probes for its own positions, not for place {position}")
+            raise ProbeError(
+                f"{run} has no probes for the token index {position}",
+                "Give a position of the run, such as answer_last, or leave run out.",
+            )
         point, study = ReadPoint(site, position), Store.open(run).study
         name, place = _known_as(model)
         specs = [spec for spec in study.models if name == spec.name or place == spec.id]
@@ -175,12 +184,12 @@ class _Past:
             where = f" on {dataset}" if dataset else ""
             raise ProbeError(f"{run} has no probes of {specs[0].name} for {point}{where}", _RUN)
         if dataset is None and len(sets) > 1:
-            raise ProbeError(f"{run} has probes of several sets", f"Say which: dataset= one of {', '.join(sets)}.")
+            raise ProbeError(f"{run} has probes of several datasets", f"Choose one: dataset= one of {', '.join(sets)}.")
         return cls(study, specs[0], files[sets.index(dataset or sets[0])].with_suffix(""))
 
 
 def _known_as(model: ModelLike) -> tuple[str, str]:
-    """By which name a run may know a model, and where it came from."""
+    """The name under which a run may know a model, and the place that it was loaded from."""
     if isinstance(model, Model):
         return model.spec.name, model.spec.id
     place = str(model) if isinstance(model, (str, Path)) else str(getattr(model, "name_or_path", "") or "object")

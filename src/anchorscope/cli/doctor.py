@@ -44,7 +44,7 @@ def doctor(
 
         loaded = load_model(spec)
         prompter = Prompter(loaded.tokenizer, prompt, loaded.wants_bos)
-    with progress(f"{spec.name}: examining", None):
+    with progress(f"{spec.name}: self-test", None):
         checks = Doctor(loaded, prompter).examine(quick)
     table = table_of("check", "", "found")
     marks = {True: ("passed", "green"), False: ("FAILED", "bold red"), None: ("–", "dim")}

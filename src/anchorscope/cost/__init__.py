@@ -1,1 +1,1 @@
-"""What a run will take, before it is begun."""
+"""The cost of a run, estimated before it starts."""

@@ -1,4 +1,4 @@
-"""What a dry run knows of a model: its shape, what it is asked, and how fast this machine is."""
+"""The estimate of a dry run for one model: its shape, its workload, and the speed of the machine."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """One model of a study, before anything of it is computed."""
+    """What is known of one model of a study before anything is computed."""
 
     model: str
-    """As the study calls it."""
+    """Name of the model in the study."""
     shape: ModelShape
-    """From its configuration."""
+    """Shape of the model, from its configuration."""
     asked: list[Workload]
-    """On each set."""
+    """Workload on each dataset."""
     machine: Machine
-    """Tried with products of its shape, or assumed."""
+    """Speed of the machine, measured with matrix products of the model's shape, or assumed."""
 
 
 def estimate_model(
@@ -39,9 +39,9 @@ def estimate_model(
     right: float = RIGHT,
     on: str | None = None,
 ) -> ModelEstimate:
-    """Count what a model has to do on every set, and try how fast this machine is. No weights are loaded.
+    """Count what a model has to do on every dataset, and measure how fast this machine is. No weights are loaded.
 
-    `on`: a machine elsewhere, by its name in machine.ELSEWHERE.
+    `on`: another machine, by its name in machine.ELSEWHERE.
     """
     if on is not None and model.dtype == "auto":
         model = model.model_copy(update={"dtype": "bfloat16"})  # which is fast there
@@ -63,7 +63,7 @@ def estimate_model(
 
 @contextmanager
 def _threads_of_a_replica(study: Study) -> Iterator[None]:
-    """On Ray a replica has its own cores, of all that are here."""
+    """Use as many threads as a replica has. On Ray it has only its own cores."""
     import torch
 
     threads = torch.get_num_threads()

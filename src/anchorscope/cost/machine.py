@@ -1,8 +1,8 @@
-"""What a run is carried out on, in a few numbers: measured here in some seconds, or assumed of a machine elsewhere.
+"""The speed of a machine in a few numbers, measured here in a few seconds or assumed for another machine.
 
-Of a pass through a model this knows how fast its matrices are multiplied, and which share of that speed a whole pass
-reaches: norms, activations, masks and copies take the rest. The speed is that of the machine, tried with products of
-the model's own shape; the shares and the rates of what is not the model's were fitted to a whole run by
+The time of a forward pass follows from the speed of matrix products, and from the share of that speed that a whole pass
+reaches. Norms, activations, masks and copies take the rest. The speed is measured with products of the model's own
+shape. The shares, and the rates of everything outside the model, were fitted to a whole run by
 checks/cost_prediction.py calibrate (docs/scale.md).
 """
 
@@ -20,47 +20,47 @@ from anchorscope.study import EngineSpec
 if TYPE_CHECKING:
     import torch
 
-MANY, FEW = 2048, 64  # rows of a product: as in a pass over many tokens, and as in one that writes answers
-FITS, SAMPLES = 100, 1600  # of a step of the probes' solver
+MANY, FEW = 2048, 64  # rows of a product, as in a pass over many tokens and as in one that generates answers
+FITS, SAMPLES = 100, 1600  # sizes of one step of the probes' solver
 TURNS = 3
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One replica's share of the hardware, and how many there are."""
+    """The hardware of one replica, and the number of replicas."""
 
     name: str
-    """What it is called where it is shown."""
+    """Name of the machine, for display."""
     passes: float
-    """FLOP/s of passes over many tokens: prompts, traces."""
+    """FLOP/s of forward passes over many tokens (prompts and traces)."""
     decoding: float
-    """FLOP/s of passes that write a token for each of some rows."""
+    """FLOP/s of forward passes that generate one token per row."""
     bandwidth: float
-    """Bytes/s at which weights, keys and logits are read while answers are written."""
+    """Bytes/s at which weights, keys and logits are read during generation."""
     storage: float
-    """Bytes/s at which files are read and written, weights among them."""
+    """Bytes/s at which files, including weights, are read and written."""
     fitting: float
     """FLOP/s of the probes' solver, on all cores of a replica or on its GPU."""
     start: float
-    """Seconds until a replica has loaded the libraries and examined its model, the reading of weights aside."""
+    """Seconds until a replica has loaded the libraries and tested its model, without reading the weights."""
     cores: int = 1
-    """Of a replica: layers are fitted and read out side by side."""
+    """Number of cores per replica. Layers are fitted and read out in parallel."""
     replicas: int = 1
-    """How many work side by side."""
+    """Number of replicas that work in parallel."""
     memory: float = 0.0
-    """Bytes of one device; 0 where nobody knows."""
+    """Memory of one device in bytes, or 0 if it is not known."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What takes the same time on any machine of our day, as its work is Python's and small products: per core."""
+    """Rates per core of work that takes about the same time on any current machine (Python code and small products)."""
 
     reading: float = 7_000.0
-    """Rows/s of a set that are read and checked."""
+    """Rows/s of a dataset that are read and checked."""
     sampling: float = 9_100.0
     """Samples/s that are read from the tables of questions, answers, grades and spans."""
     looking: float = 60_000.0
-    """Samples/s that are looked through for those that are traced."""
+    """Samples/s that are searched for those to trace."""
     grading: float = 4_400.0
     """Answers/s that are graded by rules."""
     finding: float = 1_000.0
@@ -68,30 +68,30 @@ class Rates:
     numbers: float = 4e8
     """Activations/s that fitted probes read out."""
     words: float = 20_000.0
-    """Texts/s that the classifier of words is fitted on."""
+    """Texts/s on which the TF-IDF classifier is fitted."""
     lines: float = 1_000.0
-    """Layers × resamples per second of which pathways are computed, however few samples there are."""
+    """Layers × resamples per second for which pathways are computed, however few samples there are."""
     resampling: float = 1.2e6
     """Samples × layers × resamples per second that pathways sum up."""
     figures: float = 11.2
-    """Seconds for the charts of a model and set."""
+    """Seconds for the charts of a model and dataset."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Which share of a product's speed is reached by what is made of such products."""
+    """Shares of the speed of matrix products that whole computations reach."""
 
     passes: float = 0.75
-    """Passes of traces and over prompts."""
+    """Share for forward passes over prompts and traces."""
     decoding: float = 0.19
-    """Passes that write answers."""
+    """Share for forward passes that generate answers."""
     fitting: float = 0.067
-    """The solver of probes, on a few hundred samples: small products, and much beside them."""
+    """Share for the probes' solver on a few hundred samples, which has small products and much other work."""
 
 
 RATES, SHARES = Rates(), Shares()
 
-H100_UTILISATION = (0.35, 0.6)  # of FLOP/s in passes, of bandwidth in decoding: assumed, not measured
+H100_UTILISATION = (0.35, 0.6)  # share of FLOP/s in passes and of bandwidth in decoding: assumed, not measured
 H100 = Machine(
     name="H100-like GPU (assumed)",
     passes=H100_UTILISATION[0] * 989e12,  # NVIDIA's data sheet, SXM: bfloat16 without sparsity
@@ -105,13 +105,13 @@ H100 = Machine(
 
 
 ELSEWHERE = {"h100": H100}
-"""Machines that a run can be priced on without having one."""
+"""Machines for which a run can be estimated without having one."""
 
 
 def elsewhere(name: str, engine: EngineSpec, vllm: bool) -> Machine:
-    """A machine that is not here, as a study would use it.
+    """Another machine, as a study would use it.
 
-    Of several GPUs a replica, vLLM's compute together; layers in transformers run one after the other.
+    If a replica has several GPUs, vLLM uses them together, while transformers runs the layers one after the other.
     """
     machine, together = ELSEWHERE[name], max(1.0, engine.gpus_per_replica or 1.0) if vllm else 1.0
     return replace(
@@ -126,7 +126,7 @@ def elsewhere(name: str, engine: EngineSpec, vllm: bool) -> Machine:
 def this_machine(
     shape: ModelShape, dtype: str, device: str, clock: Callable[[], float] = perf_counter, shares: Shares = SHARES
 ) -> Machine:
-    """Try products of a model's shape for some seconds, with torch's threads. `clock`: another time than the wall's."""
+    """Time matrix products of a model's shape for a few seconds, with torch's threads. `clock`: another clock."""
     import torch
 
     from anchorscope.models.speed import product_seconds
@@ -134,7 +134,7 @@ def this_machine(
     where, kind = torch.device(device), getattr(torch, dtype)
     sizes = (shape.width, shape.inner)
     many, few = (product_seconds((rows, *sizes), kind, where, TURNS, clock) for rows in (MANY, FEW))
-    one = product_seconds((1, *sizes), kind, where, TURNS, clock)  # weights are read, and hardly computed with
+    one = product_seconds((1, *sizes), kind, where, TURNS, clock)  # reads weights, and computes hardly anything
     fits = product_seconds((FITS, shape.width, SAMPLES), torch.float32, where, TURNS, clock)
     weights = shape.width * shape.inner
     return Machine(
@@ -142,16 +142,16 @@ def this_machine(
         passes=shares.passes * 2 * MANY * weights / many,
         decoding=shares.decoding * 2 * FEW * weights / few,
         bandwidth=weights * kind.itemsize / one,
-        storage=5e8,  # not tried: a disk of our day
+        storage=5e8,  # not measured: a current disk
         fitting=shares.fitting * 2 * FITS * SAMPLES * shape.width / fits,
-        start=30.0,  # not tried: of a small model; most of it is its examination
+        start=30.0,  # not measured: for a small model, mostly its self-test
         cores=torch.get_num_threads(),
         memory=_memory_of(where),
     )
 
 
 def _memory_of(device: torch.device) -> float:
-    """Bytes of a device: of a GPU, or of this computer."""
+    """Memory in bytes of a GPU, or of this computer."""
     import torch
 
     if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""What a model's configuration says of its cost: how many numbers a token is multiplied with, and how many are kept."""
+"""The sizes in a model's configuration that determine its cost in FLOPs and bytes."""
 
 from __future__ import annotations
 
@@ -10,60 +10,60 @@ UNGATED = frozenset({"gpt2", "gpt_neox"})  # families whose MLP has two matrices
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The sizes of a model that its cost follows from."""
+    """The sizes of a model that determine its cost."""
 
     layers: int
-    """How many."""
+    """Number of layers."""
     width: int
-    """Of the residual stream."""
+    """Width of the residual stream."""
     inner: int
-    """Of the MLP; with experts, of all those that one token goes through."""
+    """Inner width of the MLP, or with experts, of all experts that one token goes through."""
     queries: int
-    """Heads × size of a head."""
+    """Number of attention heads × head size."""
     keys: int
-    """The same of the heads that have keys and values."""
+    """Number of key-value heads × head size."""
     vocabulary: int
-    """Tokens that logits are made for."""
+    """Number of tokens in the vocabulary."""
     size: int
-    """Bytes of a number."""
+    """Number of bytes per weight."""
     matrices: int = 3
-    """Of an MLP: three where it has a gate."""
+    """Number of matrices in an MLP, three if it has a gate."""
     experts: float = 1.0
-    """How many times as many MLP weights are kept as a token goes through."""
+    """Ratio of all MLP weights to those that one token goes through."""
     tied: bool = False
     """Whether embeddings and head are the same matrix."""
 
     @property
     def attention_weights(self) -> int:
-        """Of the four projections of a layer."""
+        """Number of weights in the four projections of a layer."""
         return self.width * (2 * self.queries + 2 * self.keys)
 
     @property
     def mlp_weights(self) -> int:
-        """Of a layer, those that one token is multiplied with."""
+        """Number of MLP weights per layer that one token goes through."""
         return self.matrices * self.width * self.inner
 
     def flops(self, tokens: float, keys: float) -> float:
-        """Of so many tokens through all layers, each seeing so many keys on average: two for every weight and edge."""
+        """FLOPs of tokens through all layers, each attending to `keys` keys on average: two per weight and edge."""
         return tokens * self.layers * self.layer_flops(keys)
 
     def layer_flops(self, keys: float) -> float:
-        """Of one token in one layer."""
+        """FLOPs of one token in one layer."""
         return 2 * (self.attention_weights + self.mlp_weights) + 4 * self.queries * keys
 
     def head_flops(self, tokens: float) -> float:
-        """Of the logits behind so many tokens."""
+        """FLOPs of the logits of `tokens` tokens."""
         return tokens * 2 * self.width * self.vocabulary
 
     @property
     def weights(self) -> float:
-        """Bytes of all weights; norms and biases, which are few, aside."""
+        """Bytes of all weights, without norms and biases, which are few."""
         layer = self.attention_weights + self.experts * self.mlp_weights
         return self.size * (self.layers * layer + (1 if self.tied else 2) * self.vocabulary * self.width)
 
     @property
     def read(self) -> float:
-        """Bytes of the weights that one token goes through, its head among them."""
+        """Bytes of the weights that one token goes through, including the head."""
         layer = self.attention_weights + self.mlp_weights
         return self.size * (self.layers * layer + self.vocabulary * self.width)
 
@@ -73,10 +73,11 @@ class ModelShape:
         return 2 * self.layers * self.keys * self.size
 
     def answering(self, rows: float, before: float, own: float, longest: int) -> float:
-        """Bytes, beside the weights, of so many rows that are answered together, with the states that are heard.
+        """Bytes, in addition to the weights, for a batch of rows that are answered with their states read.
 
-        A row has tokens before, which all share, its own, and up to `longest` of the answer. Keys and values, the
-        residual stream and what is heard are there all along; MLPs, attention and logits come after one another.
+        A row has `before` tokens that all rows share, `own` tokens of its own, and up to `longest` answer tokens.
+        Keys and values, the residual stream and the states that are read stay in memory throughout. MLPs, attention and
+        logits follow one another.
         """
         stays = (before + own + longest) * self.cache + self.size * (4 * own + self.layers) * self.width
         mlp = self.size * own * (self.width + self.matrices * self.inner)
@@ -85,7 +86,7 @@ class ModelShape:
 
 
 def shape_of(config: Any, size: int) -> ModelShape:
-    """The shape that a transformers configuration describes; `size`: bytes of a number."""
+    """The shape that a transformers configuration describes. `size`: number of bytes per weight."""
     text = config.get_text_config()
     width, heads = int(text.hidden_size), int(text.num_attention_heads)
     head = getattr(text, "head_dim", None) or width // heads

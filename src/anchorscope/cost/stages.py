@@ -1,7 +1,8 @@
-"""What a run costs, stage by stage: tokens, FLOPs, bytes, seconds; from a model's shape, the questions and a machine.
+"""The cost of a run by stage, in tokens, FLOPs, bytes and seconds, from a model's shape, its workload and a machine.
 
-A pure function of values, so that it serves a dry run here and a plan for machines one does not have. The formulas in
-words, where each constant comes from and how far off it was on a run it had not seen are in docs/scale.md.
+It is a pure function of values, so it serves a dry run here as well as a plan for machines that are not at hand.
+docs/scale.md has the formulas in words, the source of each constant, and the errors on a run that was not used to fit
+them.
 """
 
 from __future__ import annotations
@@ -21,37 +22,37 @@ from anchorscope.run.stages import rounds, stages_of
 from anchorscope.study import ProbeSpec, Study
 from anchorscope.traces.passes import Passes
 
-STEPS = 20  # of conjugate gradients that a fit of probes takes, about
-LOGITS = 6  # times that logits are read or written, in float32, until a token is chosen
-VLLM_ROWS, VLLM_BLOCK = 256, 16  # answers that vLLM writes at a time; tokens of a block of its prefix cache
-BOTH = 0.4  # share of questions whose sampled answers are right and wrong
-ROW = {"questions": 230, "answers": 90, "grades": 15, "spans": 100}  # bytes of a row, as files
-USABLE = 0.9  # of a device's memory
-BACKWARD = 3  # passes that one with gradients takes
+STEPS = 20  # approximate number of conjugate-gradient steps per fit of probes
+LOGITS = 6  # number of times that logits are read or written, in float32, until a token is chosen
+VLLM_ROWS, VLLM_BLOCK = 256, 16  # answers that vLLM generates at a time; tokens per block of its prefix cache
+BOTH = 0.4  # share of questions with both right and wrong sampled answers
+ROW = {"questions": 230, "answers": 90, "grades": 15, "spans": 100}  # bytes per row in files
+USABLE = 0.9  # usable share of a device's memory
+BACKWARD = 3  # cost of a pass with gradients, in forward passes
 
 
 @dataclass(frozen=True)
 class StageCost:
-    """What one stage of one model takes on one set, or on all of them."""
+    """The cost of one stage of one model, on one dataset or on all."""
 
     stage: str
-    """As a run's times are told."""
+    """Name of the stage, as in the times of a run."""
     seconds: float
-    """With all replicas."""
+    """Seconds with all replicas."""
     tokens: float = 0.0
-    """That go through the model."""
+    """Number of tokens that go through the model."""
     flops: float = 0.0
-    """In all."""
+    """Total number of FLOPs."""
     written: float = 0.0
-    """Bytes of files."""
+    """Bytes of the files written."""
     memory: float = 0.0
-    """Bytes that a replica holds at most."""
+    """Maximum memory of a replica in bytes."""
 
 
 def costs_of(
     study: Study, shape: ModelShape, asked: Sequence[Workload], machine: Machine, rates: Rates = RATES
 ) -> list[StageCost]:
-    """Every stage of one model, over all its sets."""
+    """The cost of every stage of one model, over all its datasets."""
     stages = [
         stage for workload in asked for stage in _Costs(study, shape, workload, machine, rates, len(asked)).stages()
     ]
@@ -59,17 +60,17 @@ def costs_of(
 
 
 def devices_for(costs: Sequence[StageCost], machine: Machine) -> tuple[float, int]:
-    """Bytes that a replica holds at most while stages are carried out, and how many devices of a machine hold them.
+    """The maximum memory of a replica in bytes while stages run, and the number of devices that it needs.
 
-    Weights can be sharded, and what a stage needs beside them is on one device at a time. A tenth of each device is
-    left to the allocator and to libraries. 0 devices: nobody knows how much memory one has.
+    Weights can be sharded, and what a stage needs in addition is on one device at a time. A tenth of each device is
+    left to the allocator and to libraries. 0 devices means that a device's memory is not known.
     """
     needed = max(cost.memory for cost in costs if cost.stage != "loading")
     return needed, ceil(needed / (USABLE * machine.memory)) if machine.memory else 0
 
 
 def _summed(stages: Iterable[StageCost]) -> list[StageCost]:
-    """Stages of the same name as one: its memory is that of the largest."""
+    """Add up stages with the same name. Their memory is the maximum."""
     sums: dict[str, StageCost] = {}
     for cost in stages:
         so_far = sums.get(cost.stage, StageCost(cost.stage, 0.0))
@@ -85,7 +86,7 @@ def _summed(stages: Iterable[StageCost]) -> list[StageCost]:
 
 
 def _loading(study: Study, shape: ModelShape, machine: Machine) -> StageCost:
-    """Weights are read once; on Ray by each pool of workers, and again behind vLLM, which needs the memory."""
+    """Weights are read once, or on Ray by each pool of workers, and again after vLLM, which needs the memory."""
     turns = [turn[0][0] for turn in rounds(stages_of(study)) if turn[0][0].heavy]
     times = len(turns) if study.engine.kind == "ray" or study.answers.backend == "vllm" else 1
     return StageCost("loading", times * (machine.start + shape.weights / machine.storage), memory=2 * shape.weights)
@@ -93,29 +94,29 @@ def _loading(study: Study, shape: ModelShape, machine: Machine) -> StageCost:
 
 @dataclass(frozen=True)
 class _Costs:
-    """The stages of one model on one set."""
+    """The costs of the stages of one model on one dataset."""
 
     study: Study
-    """What is asked for."""
+    """Study of the run."""
     shape: ModelShape
-    """Of the model."""
+    """Shape of the model."""
     asked: Workload
-    """What it has to do."""
+    """Workload of the model."""
     machine: Machine
-    """On which machine."""
+    """Machine of the run."""
     rates: Rates
-    """How fast it does what is not the model's."""
+    """Rates of the work outside the model."""
     sets: int
-    """How many the model is asked: what is made at once of each, replicas do side by side."""
+    """Number of datasets. Replicas make tables of several datasets in parallel."""
 
     def stages(self) -> list[StageCost]:
-        """Of every stage that the study wants, as its time is told, in the order of a run; and of the figures."""
+        """The cost of every stage that the study wants, in the order of a run, and of the figures."""
         titles = dict.fromkeys(stage.title for stage in stages_of(self.study))
         figures = StageCost("figures", self.rates.figures * len(self.study.traces.points))
         return [*(COSTS[title](self) for title in titles), figures]
 
     def questions(self) -> StageCost:
-        """Every question of the set is read to draw some."""
+        """Reading every question of the dataset, to draw some."""
         written = self.asked.questions * ROW["questions"]
         return StageCost("questions", self.asked.available / self.rates.reading, written=written)
 
@@ -125,14 +126,14 @@ class _Costs:
         return StageCost("grades", self.beside(rows / self.rates.grading), written=rows * ROW["grades"])
 
     def spans(self) -> StageCost:
-        """Exact tokens of every answer."""
+        """Finding the exact tokens of every answer."""
         rows = self.asked.questions
         return StageCost("spans", self.beside(rows / self.rates.finding), written=rows * ROW["spans"])
 
     # --- through the model
 
     def written_answers(self, prompts: float, answers: float, rows: float) -> tuple[float, float, float]:
-        """Tokens, FLOPs and seconds of so many answers, `rows` at a time, to so many prompts."""
+        """Tokens, FLOPs and seconds to generate `answers` answers to `prompts` prompts, `rows` at a time."""
         asked, shape, machine, most = self.asked, self.shape, self.machine, self.study.answers.max_new_tokens
         # 1. the prompts, in passes over many tokens; vLLM shares whole blocks of them
         vllm = self.study.answers.backend == "vllm"
@@ -141,7 +142,7 @@ class _Costs:
         # 2. the answers: what is computed, and what is read of weights, keys and logits
         tokens = answers * asked.answer
         writing = shape.flops(tokens, asked.sequence) + shape.head_flops(tokens)
-        # some row of a batch goes on to the end; in vLLM the next answer takes the place of one that has ended
+        # some row of a batch reaches the maximum length; in vLLM the next answer replaces one that has ended
         steps = tokens / rows if vllm else ceil(answers / rows) * most
         logits = LOGITS * 4 * shape.vocabulary * tokens
         read = steps * shape.read + tokens * asked.sequence * shape.cache
@@ -151,12 +152,12 @@ class _Costs:
         return before + tokens, reading + writing, seconds
 
     def rows(self, answers: float, tokens: float) -> float:
-        """How many answers are written at a time, each with its prompt of so many tokens."""
+        """Number of answers that are generated at a time, each with its prompt of `tokens` tokens."""
         spec = self.study.answers
         return min(answers, VLLM_ROWS if spec.backend == "vllm" else max(1.0, spec.batch_tokens / tokens))
 
     def answers(self) -> StageCost:
-        """Greedy answers to every question; those of a file are read in one pass with their prompts."""
+        """Greedy answers to every question. Answers from a file are read in one pass with their prompts."""
         asked, shape, spec = self.asked, self.shape, self.study.answers
         rows = self.rows(asked.questions, asked.own + spec.max_new_tokens)
         if spec.source == "file":
@@ -176,19 +177,19 @@ class _Costs:
         )
 
     def traces(self) -> StageCost:
-        """All conditions of the traced samples in one pass each; then attention, one sample at a time."""
+        """One pass per traced sample for all conditions, then attention, one sample at a time."""
         asked, shape, machine, study = self.asked, self.shape, self.machine, self.study
         passes = self.passes()
         # 1. what is computed
         tokens = asked.traced * asked.slots
         flops = shape.flops(tokens, asked.sequence)
         flops += shape.head_flops(asked.traced * len(passes.supported) * (asked.answer - 1))
-        # 2. attention, of some samples alone: its weights are read anew for each
+        # 2. attention, for some samples alone: the weights are read again for each
         alone = min(study.traces.attention_samples, asked.traced)
         mass = shape.flops(alone * asked.sequence, asked.sequence / 2)
         looking = max(mass / machine.passes, alone * shape.weights / machine.bandwidth)
-        # 3. which samples, by every replica: all are looked through twice to choose, once more to trace, and again for
-        # attention; on Ray to plan, too. Where samples lend tokens to each other, all are read
+        # 3. every replica searches all samples twice to choose, once to trace, and again for attention; on Ray also to
+        # plan. If samples are donors of tokens, all are read
         ray = study.engine.kind == "ray"
         looks = (6 if study.traces.attention_samples else 3) + 2 * ray
         choosing = looks * asked.questions / self.rates.looking
@@ -204,7 +205,7 @@ class _Costs:
         )
 
     def passes(self) -> Passes:
-        """How a sample is traced."""
+        """The forward passes of a traced sample."""
         return Passes(self.study.traces, [0] * self.asked.shared, self.shape.layers, self.study.evidence)
 
     def activations(self) -> float:
@@ -213,7 +214,7 @@ class _Costs:
         return self.asked.traced * len(self.passes().kept) * sites * shape.layers * shape.width * shape.size
 
     def map(self) -> StageCost:
-        """One pass for every cut layer, from there on: half of the layers on average."""
+        """One pass for every cut layer, from that layer on, which is half of the layers on average."""
         spec, asked, shape = self.study.map, self.asked, self.shape
         assert spec is not None
         samples = min(asked.traced, spec.max_right + spec.max_wrong)
@@ -238,7 +239,7 @@ class _Costs:
         return StageCost("sampling", seconds, tokens, flops, prompts * spec.answers * ROW["answers"] / 2)
 
     def evidence(self) -> StageCost:
-        """Sampled answers read, other shots, saliency; then numbers, as pathways are computed."""
+        """Reading sampled answers, other few-shot examples and saliency, then statistics like those of pathways."""
         spec, asked, shape = self.study.evidence, self.asked, self.shape
         assert spec is not None
         answers = BOTH * min(spec.questions, asked.traced) * 2 * spec.distinct
@@ -251,19 +252,19 @@ class _Costs:
         return StageCost("evidence", seconds + numbers, tokens + alone, flops)
 
     def shared_out(self, seconds: float, rows: float = 1, shard: int = 1) -> float:
-        """Seconds of what replicas do side by side, by shards of all sets: in the last round some find nothing left."""
+        """Seconds of work that replicas share by shards of all datasets. In the last round some have nothing to do."""
         shards = self.sets * max(1, ceil(rows / shard))
         return seconds * ceil(shards / self.machine.replicas) / shards
 
     def beside(self, seconds: float) -> float:
-        """Seconds of what needs no model: on Ray a pool of as many processes as there are replicas, beside answers."""
+        """Seconds of work without a model. On Ray, a pool of as many processes as replicas does it during answers."""
         spread = self.study.engine.kind == "ray"
         return self.shared_out(seconds, self.asked.questions, self.study.shard_rows) if spread else seconds
 
     # --- probes and what is made of them
 
     def probes(self) -> StageCost:
-        """Fits and read-outs of every read point, words alone, and samples left out."""
+        """Fits and read-outs of every read point, the text-only classifier, and the jackknife."""
         study, asked, shape, machine = self.study, self.asked, self.shape, self.machine
         spec, points = study.probes, len(study.traces.points)
         further = len(study.evidence.further) if study.evidence else 0
@@ -286,7 +287,7 @@ class _Costs:
         return StageCost("pathways", numbers, memory=64 * self.study.probes.resamples * self.asked.traced)
 
     def map_numbers(self) -> StageCost:
-        """The statistics of the map: of each cut, in every layer behind it."""
+        """The statistics of the map, for each cut in every later layer."""
         spec, layers = self.study.map, self.shape.layers
         assert spec is not None
         samples = min(self.asked.traced, spec.max_right + spec.max_wrong)
@@ -295,7 +296,7 @@ class _Costs:
         return StageCost("map's numbers", self.shared_out(self.study.probes.resamples * lines * per_line))
 
     def resampled(self) -> float:
-        """Seconds of the statistics of one read point in all resamples: of each layer, and of samples at it."""
+        """Seconds of the statistics of one read point in all resamples, by layer and by sample."""
         per_layer = 1 / self.rates.lines + self.asked.traced / self.rates.resampling
         return self.study.probes.resamples * self.shape.layers * per_layer
 
@@ -313,12 +314,12 @@ COSTS: dict[str, Callable[[_Costs], StageCost]] = {
     "pathways": _Costs.pathways,
     "map's numbers": _Costs.map_numbers,
 }
-"""What is priced, by the names under which times are told."""
+"""The cost of each stage, by its name in the times of a run."""
 
 
 def fits_of(spec: ProbeSpec, layers: int, refits: int, mirrored: bool) -> int:
-    """How many fits the probes of one read point take (probes/stage.py)."""
-    rounds, single = spec.repeats * spec.folds, 1 + mirrored  # the question alone; the token behind the answer
+    """Number of fits for the probes of one read point (probes/stage.py)."""
+    rounds, single = spec.repeats * spec.folds, 1 + mirrored  # the question alone; the token after the answer
     strength = (1 + single) * layers * spec.folds * INNER * len(spec.strengths)
     whole = (1 + single + refits) * layers * rounds * (1 + INNER)
     halves = (len(PARTS) - 1) * layers * rounds * (1 + INNER)

@@ -1,7 +1,7 @@
-"""What a run has to do, counted before anything is computed: questions, tokens, passes, and what a judge is asked.
+"""The workload of a run, counted before anything is computed: questions, tokens, passes and requests to a judge.
 
-Some questions of each set go through the model's own tokenizer and through the code that finds spans and lays out
-passes; the first accepted answer stands for the one that is not there yet. No weights are loaded.
+Some questions of each dataset go through the model's own tokenizer and through the code that finds spans and plans
+passes. The first accepted answer stands for the answer that does not exist yet. No weights are loaded.
 """
 
 from __future__ import annotations
@@ -23,64 +23,62 @@ from anchorscope.spans.samples import Sample
 from anchorscope.study import DatasetSpec, ModelSpec, Study
 from anchorscope.traces.passes import Passes, Patch
 
-LOOKED_AT = 200  # questions per set whose tokens are counted
-ANSWER_LIKE = "an answer of some words"  # stands for answers that are not there yet
-RIGHT = (
-    0.1  # share of right answers where nothing is known: small models on hard sets have 3 %, large ones 30 % and more
-)
+LOOKED_AT = 200  # questions per dataset whose tokens are counted
+ANSWER_LIKE = "an answer of some words"  # stands for answers that do not exist yet
+RIGHT = 0.1  # assumed share of right answers: small models have 3 % on hard datasets, large ones 30 % and more
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What one model has to do on one set. Tokens are means over some of its questions."""
+    """The workload of one model on one dataset. Numbers of tokens are means over some of its questions."""
 
     model: str
-    """As the study calls it."""
+    """Name of the model in the study."""
     dataset: str
-    """Likewise."""
+    """Name of the dataset in the study."""
     available: int
-    """Questions of the set, which are read to draw some of them."""
+    """Number of questions in the dataset, all of which are read."""
     questions: int
-    """How many are asked."""
+    """Number of questions that are asked."""
     shared: int
-    """Tokens all prompts start with, computed once."""
+    """Number of tokens at the start of all prompts, which are computed once."""
     own: float
-    """Tokens of a prompt after those."""
+    """Number of tokens of a prompt after the shared ones."""
     answer: float
-    """Tokens of an answer, with what ends it: as many as an accepted answer has."""
+    """Number of tokens of an answer and its end, taken from the accepted answer."""
     traced: int
-    """Samples whose activations are kept, at most."""
+    """Maximum number of samples whose activations are kept."""
     slots: float
-    """Tokens that are computed of a traced sample, under all conditions: the floor."""
+    """Minimum number of tokens computed per traced sample, over all conditions."""
     cut: float
-    """Tokens of one knockout: from the first that loses sight of what is cut."""
+    """Number of tokens computed for one knockout, from the first token that cannot attend to the cut tokens."""
     within: float
-    """Tokens that are computed of a sampled answer that is read."""
+    """Number of tokens computed per sampled answer that is read."""
 
     @property
     def sequence(self) -> float:
-        """Tokens of a prompt and its answer."""
+        """Number of tokens of a prompt and its answer."""
         return self.shared + self.own + self.answer
 
 
 @dataclass(frozen=True)
 class JudgeCost:
-    """What a judge is asked for one model, over all datasets. Tokens are counted as four characters each."""
+    """The cost of a judge for one model, over all datasets. A token is counted as four characters."""
 
     model: str
-    """Whose answers are judged."""
+    """Name of the model whose answers are judged."""
     requests: int
-    """One for each answer; less where answers repeat."""
+    """Number of requests, one per answer. Repeated answers need fewer."""
     tokens: float
-    """Of all prompts."""
+    """Number of tokens in all prompts."""
     replied: int
-    """Tokens of all replies, at most."""
+    """Maximum number of tokens in all replies."""
     dollars: float | None
-    """By the price in the study; None where it has none."""
+    """Cost by the price in the study, or None if it has no price."""
 
 
 def judge_cost(study: Study, model: ModelSpec) -> JudgeCost | None:
-    """Estimate from some questions of each set what judging one model's answers takes; None without a judge."""
+    """Estimate the cost of judging one model's answers from some questions of each dataset. None without a judge."""
     judge = study.grades.judge
     if judge is None:
         return None
@@ -97,8 +95,8 @@ def judge_cost(study: Study, model: ModelSpec) -> JudgeCost | None:
 
 
 def _looked_at(study: Study, dataset: DatasetSpec) -> tuple[list[Question], int]:
-    """Some questions of a set, the first by the draw that chooses those that are asked, and how many it has."""
-    drawn: list[tuple[int, int, Question]] = []  # a heap: the largest draw first, so that it can be let go
+    """Some questions of a dataset, the first in the order in which questions are drawn, and its number of questions."""
+    drawn: list[tuple[int, int, Question]] = []  # a heap with the largest draw first, so that it can be dropped
     count = 0
     for _, question in open_set(dataset, study.base).read():
         if question is not None:
@@ -109,7 +107,7 @@ def _looked_at(study: Study, dataset: DatasetSpec) -> tuple[list[Question], int]
 
 
 def prompter_of(study: Study, model: ModelSpec) -> Prompter:
-    """A model's prompts, by its own tokenizer: a minute's work where that has to be built from a GGUF file."""
+    """The prompter of a model, with its own tokenizer. Building one from a GGUF file takes a minute."""
     source = find_model(model, study.base)
     tokenizer = load_tokenizer(model, source)
     return Prompter(tokenizer, study.prompt_for(model), wants_bos(tokenizer, source))
@@ -123,14 +121,14 @@ def asked_of(
     right: float = RIGHT,
     prompter: Prompter | None = None,
 ) -> Workload:
-    """Count what a model has to do on a set. `right`: the share of right answers."""
+    """Count the workload of a model on a dataset. `right`: the assumed share of right answers."""
     prompter = prompter or prompter_of(study, model)
     # 1. the questions, and their prompts
     drawn, available = _looked_at(study, dataset)
     questions = min(available, dataset.sample or available)
     prompts = prompter.many([(question.question, question.context) for question in drawn])
     shared = len(prompter.shared_ids)
-    # 2. samples as they would be, had an accepted answer been given
+    # 2. samples as they would be with an accepted answer
     maker = SampleMaker.of(prompter, study)
     samples = [
         maker(question, question.answers[0], prompt=prompt) for question, prompt in zip(drawn, prompts, strict=True)
@@ -168,13 +166,13 @@ def asked_of(
 
 
 def _another_passage(sample: Sample, shared: int) -> list[int]:
-    """A prompt whose passage differs from the first token on: as many tokens are computed as with another passage."""
+    """A prompt whose passage differs from its first token on, so that as many tokens are computed as in a run."""
     ids, start = list(sample.answer.prompt_ids), sample.spans.context[0] - shared
     return [*ids[:start], -1, *ids[start + 1 :]]
 
 
 def _patches(sample: Sample, study: Study) -> dict[str, Patch]:
-    """Donors that put a sample's own tokens in their place: as many tokens are computed as with others."""
+    """Placeholder donors for a sample's exact tokens, so that as many tokens are computed as in a run."""
     if study.evidence is None:
         return {}
     places = tuple(sample.spans.exact_question)

@@ -1,4 +1,4 @@
-"""Detectors and files of answers: fitted on labelled ones, asked for verdicts on others, and looked after."""
+"""Detectors and files of answers: fit on labelled answers, judge new ones, and check for drift."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from anchorscope.study import PromptSpec
 from anchorscope.study.terms import FEWEST_RIGHT, Site, StateName
 from anchorscope.traces.clusters import Keys, clusters_of
 
-ENOUGH_LABELS = 100  # labelled answers that recalibrate a detector
+ENOUGH_LABELS = 100  # number of labelled answers that recalibrates a detector
 
 
 def fit_file(
@@ -54,10 +54,10 @@ def fit_file(
     progress: Progress = silent,
     notice: Notice = nobody,
 ) -> Detector:
-    """Fit a detector on labelled answers of a file, read by a model."""
+    """Fit a detector on the labelled answers of a file, which a model reads."""
     lines = [line for line in read_lines(path) if line.label is not None]
     if not lines:
-        raise DetectorError(f"{path}: no answer has a label", "Say label: true or false for each.")
+        raise DetectorError(f"{path}: no answer has a label", "Add a column label with true or false.")
     entry = entry_of(detector, site)
     checked(entry.fitter.needs)
     with progress(f"{model}: loading", None):
@@ -69,7 +69,10 @@ def fit_file(
     with progress(f"{opened.name}: reading {len(lines):,} answers", None):
         read = reader.given(*texts_of(lines), names, [line.context for line in lines])
     if len(read.rows) < len(lines):
-        notice(f"{len(lines) - len(read.rows)} answers cannot be read: {_why(read.reasons)}")
+        notice(
+            f"{len(lines) - len(read.rows)} of {len(lines)} answers cannot be read and are left out. The most frequent "
+            f"reason: {_why(read.reasons)}"
+        )
     right = np.array([bool(lines[i].label) for i in read.rows])
     clusters = clusters_of_lines([lines[i] for i in read.rows])
     samples = Labelled(read.inputs, right, clusters, np.ones(len(right)))
@@ -81,9 +84,9 @@ def fit_file(
 
 
 def clusters_of_lines(lines: Sequence[AnswerLine]) -> NDArray[np.int64]:
-    """(line): which answers belong together, as a run sees it: by question, subject, near-duplicates and answers.
+    """(line): the cluster of each answer, by question, subject, near-duplicates and answers, as in a run.
 
-    A file names no accepted answers: the first right answer to a question stands for them, else the line's own answer.
+    A file has no accepted answers. The first right answer to a question stands for them, else the line's own answer.
     """
     accepted: dict[str, str] = {}
     for line in lines:
@@ -105,7 +108,7 @@ def _why(reasons: Sequence[str]) -> str:
 def score_file(
     detector: Detector, path: Path, model: str, dtype: str | None = None, progress: Progress = silent
 ) -> Iterator[tuple[AnswerLine, Verdict]]:
-    """Verdicts on the answers of a file. `dtype`: of the model; by default as the detector was fitted."""
+    """Verdicts on the answers of a file. `dtype`: the model's dtype (default: the one of the fit)."""
     lines = read_lines(path)
     with progress(f"{model}: loading", None):
         session = Session(detector, open_model(model, **_as_fitted(detector, dtype)))
@@ -119,38 +122,38 @@ def score_file(
 
 
 def _as_fitted(detector: Detector, dtype: str | None) -> dict[str, Any]:
-    """How the model is loaded: as it was when the detector was fitted, unless a dtype is given."""
+    """The settings to load the model, which are those of the fit unless a dtype is given."""
     return {"dtype": dtype or detector.about.model["dtype"]}
 
 
 @dataclass(frozen=True)
 class DriftCheck:
-    """What `detect check` finds."""
+    """The result of `detect check`."""
 
     drift: Drift
-    """Do new inputs look like the training ones?"""
+    """Drift of the new inputs from the training inputs."""
     apart: float
-    """How far the model's states of a known text lie from those at fitting, relative."""
+    """Relative distance of the model's states of a fixed text from those at fitting."""
     auroc: tuple[float, float, float] | None
-    """On the labelled answers of the file, with its interval; None where there are too few."""
+    """AUROC on the labelled answers of the file, with its interval, or None if there are too few."""
     detector: Detector
-    """Recalibrated, where there were labels enough; else as it was."""
+    """The detector, recalibrated if there were enough labels."""
     recalibrated: bool
-    """Whether it was."""
+    """Whether the detector was recalibrated."""
 
 
 def check_file(
     detector: Detector, path: Path, model: str, dtype: str | None = None, progress: Progress = silent
 ) -> DriftCheck:
-    """Compare the answers of a file, read by a model that need not be the very same, with the training answers."""
+    """Compare the answers of a file with the training answers. The model may differ from the detector's."""
     lines = read_lines(path)
     with progress(f"{model}: loading", None):
         opened = open_model(model, **_as_fitted(detector, dtype))
     shape = shape_of(opened)
     if shape != (detector.about.layers, detector.about.width):
         raise DetectorError(
-            f"this detector was fitted for {detector.about.layers} layers {detector.about.width} wide, and "
-            f"{opened.name} has {shape[0]} layers {shape[1]} wide",
+            f"this detector was fitted for a model with {detector.about.layers} layers of width "
+            f"{detector.about.width}, but {opened.name} has {shape[0]} layers of width {shape[1]}",
             f"Fit a detector for {opened.name}.",
         )
     reader = reader_of(detector, opened)
@@ -172,6 +175,6 @@ def check_file(
 
 
 def verdict_line(line: AnswerLine, verdict: Verdict) -> str:
-    """A verdict, with the answer it is of, as a line of JSON."""
+    """A verdict and its answer as a line of JSON."""
     record = {"question": line.question, "answer": line.answer, **verdict.record()}
     return json.dumps(record, ensure_ascii=False)

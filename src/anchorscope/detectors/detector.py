@@ -1,7 +1,7 @@
-"""A detector without its model: fitted, saved and loaded, and asked for verdicts on what was read.
+"""A fitted detector without its model: save, load, and judge states that were read.
 
-It belongs to one model, prompt template, dtype, site and position. What needs the model itself, reading an answer or
-answering, is in session.py.
+A detector belongs to one model, prompt template, dtype, site and position. Reading an answer and answering need the
+model itself and are in session.py.
 """
 
 from __future__ import annotations
@@ -29,63 +29,63 @@ from anchorscope.store.files import path_of, write_bytes, write_text
 from anchorscope.study.terms import StateName
 
 D = TypeVar("D", bound="FittedDetector")
-FORMAT = 2  # since 2 with the answers that the threshold was chosen on
+FORMAT = 2  # since 2, it includes the answers on which the threshold was chosen
 READ_FORMATS = (1, 2)
-FAINT = 0.2  # parts of a logit that are smaller together than this name no route
+FAINT = 0.2  # if both parts of a logit together are smaller than this, no route is named
 
 
 @dataclass(frozen=True)
 class About:
-    """What a detector belongs to: anything else is refused."""
+    """The model and settings that a detector belongs to. Any other is refused."""
 
     model: Mapping[str, Any]
-    """The model's fingerprint: files or commit, configuration, tokenizer, dtype, attention."""
+    """Fingerprint of the model: files or commit, configuration, tokenizer, dtype and attention."""
     name: str
-    """What the model is called."""
+    """Name of the model."""
     prompt: Mapping[str, Any]
-    """The prompt, as a study has it."""
+    """Prompt, as in a study."""
     template: str
-    """A hash of the exact template with its tokens."""
+    """Hash of the exact template with its tokens."""
     site: str
-    """Where states are read."""
+    """Site where states are read."""
     layers: int
-    """Of the model."""
+    """Number of layers of the model."""
     width: int
-    """Of its states."""
+    """Width of the model's states."""
     into: str = "after"
-    """Which tokens lose sight of what the knockout cuts."""
+    """Tokens that can no longer attend to the tokens that the knockout cuts."""
     exact_question: str = "content"
-    """How exact question tokens are found."""
+    """Rule by which exact question tokens are found."""
     seed: int = 0
-    """Draws controls."""
+    """Seed for drawing controls."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a detector was fitted on and how good it is: to be read before it is used."""
+    """A detector's training data, quality and limits. Read it before you use the detector."""
 
     detector: str
-    """Its name in the catalogue."""
+    """Name of the detector in the catalogue."""
     title: str
-    """In words."""
+    """Title of the detector in words."""
     datasets: Sequence[str]
-    """What it was fitted on."""
+    """Datasets on which it was fitted."""
     right: int
-    """Right answers among the samples."""
+    """Number of right answers among the samples."""
     wrong: int
-    """Wrong ones."""
+    """Number of wrong answers among the samples."""
     base_rate: float
-    """The share of wrong answers among all answers of these sets."""
+    """Share of wrong answers among all answers of these datasets."""
     auroc: Sequence[float]
-    """Out of fold, with its 95 % interval: value, low, high."""
+    """AUROC out of fold with its 95 % interval: value, low, high."""
     question_auroc: Sequence[float]
-    """Of the best question-only probe on the same samples: what needs no answer at all."""
+    """AUROC of the question-only probe on the same samples, which needs no answer at all."""
     calibration: Mapping[str, float]
     """ECE and Brier score at the base rate, out of fold."""
     chosen: Mapping[str, Any]
-    """What was chosen in training: layer, C, β."""
+    """Settings chosen in training: layer, C, β."""
     not_for: Sequence[str]
-    """Where not to use it."""
+    """Uses that the detector is not made for."""
 
     def __str__(self) -> str:
         value, low, high = self.auroc
@@ -93,10 +93,10 @@ class Card:
         lines = [
             f"{self.title} ({self.detector}), fitted on {', '.join(self.datasets)}: {self.right:,} right and "
             f"{self.wrong:,} wrong answers",
-            f"AUROC out of fold {value:.3f} ({low:.3f} to {high:.3f}); the question alone {asked[0]:.3f} "
-            f"({asked[1]:.3f} to {asked[2]:.3f})",
-            f"base rate: {100 * self.base_rate:.1f} % of answers are wrong; ECE {self.calibration['ece']:.3f}, "
-            f"Brier {self.calibration['brier']:.3f}",
+            f"AUROC out of fold is {value:.3f} ({low:.3f} to {high:.3f}), and {asked[0]:.3f} ({asked[1]:.3f} to "
+            f"{asked[2]:.3f}) for a probe that sees only the question",
+            f"{100 * self.base_rate:.1f} % of answers are wrong (base rate); ECE {self.calibration['ece']:.3f}, Brier "
+            f"score {self.calibration['brier']:.3f}",
             "Not for: " + "; ".join(self.not_for),
         ]
         return "\n".join(lines)
@@ -104,57 +104,57 @@ class Card:
 
 @dataclass(frozen=True)
 class Parts:
-    """How the logit of a linear detector is told apart into what the question adds and what the answer does."""
+    """How the logit of a linear detector is split into the question's part and the answer's part."""
 
     clean: StateName
     """States of the clean pass."""
     knockout: StateName
-    """The same under the knockout."""
+    """States under the knockout."""
     means: Sequence[tuple[float, float]]
-    """Of the whole fit and each variant: the mean question's and answer's part over training samples."""
+    """Mean of the question's and of the answer's part over training samples, for the whole fit and each variant."""
 
 
 class KnownAnswer(NamedTuple):
     """The model's own answer to a known question."""
 
     question: str
-    """The question."""
+    """Text of the question."""
     ids: list[int]
-    """The answer's tokens."""
+    """Token ids of the answer."""
     score: float
-    """The logit that it is wrong, before any recalibration."""
+    """Logit that the answer is wrong, before any recalibration."""
 
 
 @dataclass(frozen=True, repr=False)
 class FittedDetector:
-    """A fitted detector, which knows no model."""
+    """A fitted detector without its model."""
 
     fitted: Scorer
-    """What computes logits."""
+    """Fitted scorer that computes logits."""
     about: About
-    """What it belongs to."""
+    """Model and settings that the detector belongs to."""
     card: Card
-    """What it was fitted on, and how good it is."""
+    """Training data, quality and limits of the detector."""
     moments: Moments
-    """What training inputs looked like."""
+    """Moments of the training inputs, for detecting drift."""
     base_rate: float
-    """The share of wrong answers that probabilities assume."""
+    """Share of wrong answers that probabilities assume."""
     threshold: Threshold | None = None
-    """The promise, and the threshold that keeps it."""
+    """Promise, and the threshold that keeps it."""
     parts: Parts | None = None
-    """How routes are told; None where the detector looks at more than one read point's states."""
+    """Split of the logit into routes, or None if the detector reads states of more than one read point."""
     shift: tuple[float, float] = (1.0, 0.0)
-    """Factor and offset of the logit: other than 1 and 0 after it was recalibrated."""
+    """Factor and offset of the logit, which are 1 and 0 until the detector is recalibrated."""
     witness: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
-    """States of a known text, (layer, width): by them a model is told from another, whatever it calls itself."""
+    """States of a fixed text, (layer, width), by which a different model is noticed whatever its name."""
     held_out: HeldOut | None = field(default=None, repr=False)
-    """The answers that the threshold was chosen on; None without a promise, and in files of format 1."""
+    """Answers on which the threshold was chosen, or None without a promise and in files of format 1."""
     known_answers: Sequence[KnownAnswer] = field(default=(), repr=False)
-    """The model's answers to known questions: another engine's scores of them are held against these."""
+    """The model's answers to known questions, with which the scores of another engine are compared."""
 
     @property
     def needs(self) -> list[Need]:
-        """The states and numbers it looks at."""
+        """The states and numbers that the detector reads."""
         return self.fitted.needs
 
     def __repr__(self) -> str:
@@ -166,9 +166,11 @@ class FittedDetector:
         )
 
     def at(self: D, base_rate: float) -> D:
-        """The same at another base rate: probabilities, and the threshold for the same promise, which may be None."""
+        """The same detector at another base rate, with the threshold for the same promise, which may be None."""
         if not 0 < base_rate < 1:
-            raise DetectorError(f"a base rate of {base_rate} is no share of wrong answers", "Give one between 0 and 1.")
+            raise DetectorError(
+                f"base_rate must be between 0 and 1, not {base_rate}", "Give the share of wrong answers, such as 0.3."
+            )
         threshold = self.threshold
         if threshold is not None and threshold.base_rate != base_rate:
             threshold = moved_threshold(threshold, base_rate, self.held_out)
@@ -182,12 +184,12 @@ class FittedDetector:
         return -factor * self.fitted.logits(inputs) + offset
 
     def judge(self, inputs: Inputs, reasons: Sequence[str] | None = None) -> list[Verdict]:
-        """Verdicts on samples that were read. `reasons`: why nothing can be said of a sample; empty where it can."""
+        """Verdicts on samples that were read. `reasons`: why nothing can be said of a sample, or an empty text."""
         scores = self.logits(inputs)
         all_reasons = list(reasons or [""] * len(inputs))
         for place, unlike in enumerate(self.moments.unlike(inputs)):
             if unlike and not all_reasons[place]:
-                all_reasons[place] = "its states are unlike those the detector was fitted on"
+                all_reasons[place] = "its states are unlike those on which the detector was fitted"
         for place, reason in enumerate(self.moments.too_long(inputs)):
             all_reasons[place] = all_reasons[place] or reason
         layers, routes = self._by_layer(inputs), self.routes(inputs)
@@ -198,14 +200,14 @@ class FittedDetector:
 
     @property
     def score_threshold(self) -> float | None:
-        """The score above which an answer is flagged; None: the promise cannot be kept.
+        """The score above which an answer is flagged, or None if the promise cannot be kept.
 
-        Without a promise, an answer is flagged where it is more likely wrong than right.
+        Without a promise, an answer is flagged if it is more likely wrong than right.
         """
         return self.threshold.value if self.threshold is not None else 0.0 - float(logit(self.base_rate))
 
     def p_wrong(self, score: float) -> float:
-        """The probability that an answer of this score is wrong, at the base rate."""
+        """The probability that an answer with this score is wrong, at the base rate."""
         return float(expit(score + logit(self.base_rate)))
 
     def cannot_say(self, reason: str, score: float | None = None) -> Verdict:
@@ -226,7 +228,7 @@ class FittedDetector:
         return Verdict(decision, "", *numbers, route, tuple(float(part) for part in layers))
 
     def _by_layer(self, inputs: Inputs) -> Floats:
-        """(layer, sample): what each layer adds to the score, all states together."""
+        """(layer, sample): the contribution of each layer to the score, summed over states."""
         if not isinstance(self.fitted, Linear) or not self.fitted.states:
             return np.zeros((0, len(inputs)))
         parts = [Linear.by_layer(inputs, name, weight) for name, weight in self.fitted.states.items()]
@@ -237,7 +239,7 @@ class FittedDetector:
         return out
 
     def routes(self, inputs: Inputs) -> list[Route] | None:
-        """By which route; None where that cannot be told, as nothing was read under the knockout."""
+        """The routes of the scores, or None if nothing was read under the knockout."""
         if self.parts is None or not isinstance(self.fitted, Linear) or not inputs.has([self.parts.knockout]):
             return None
         fits = (self.fitted, *self.fitted.variants)
@@ -251,7 +253,7 @@ class FittedDetector:
     # --- kept
 
     def save(self, path: str | Path) -> Path:
-        """Keep it: PATH.safetensors, and PATH.json with everything else. Nothing in it is code."""
+        """Save the tensors as PATH.safetensors and everything else as PATH.json. Neither file contains code."""
         stem = path_of(path)
         tensors = {f"fitted/{name}": tensor for name, tensor in self.fitted.tensors().items()}
         tensors |= {f"moments/{name}": tensor for name, tensor in self.moments.tensors().items()}
@@ -272,7 +274,7 @@ class FittedDetector:
             "known_answers": [list(answer) for answer in self.known_answers],
         }
         record_file = stem.with_name(stem.name + ".json")
-        record_file.unlink(missing_ok=True)  # where it is, both are whole
+        record_file.unlink(missing_ok=True)  # if it exists, both files are complete
         write_bytes(
             stem.with_name(stem.name + ".safetensors"), save({k: np.ascontiguousarray(v) for k, v in tensors.items()})
         )
@@ -281,13 +283,13 @@ class FittedDetector:
 
     @classmethod
     def load(cls: type[D], path: str | Path) -> D:
-        """A detector that was kept."""
+        """Load a saved detector."""
         stem = path_of(str(path).removesuffix(".json").removesuffix(".safetensors"))
         try:
             record = json.loads(stem.with_name(stem.name + ".json").read_text(encoding="utf-8"))
             if record["format"] not in READ_FORMATS:
                 versions = " and ".join(map(str, READ_FORMATS))
-                raise ValueError(f"its format is {record['format']}, and this version reads {versions}")
+                raise ValueError(f"its format is {record['format']}, but this version reads {versions}")
             tensors = load(stem.with_name(stem.name + ".safetensors").read_bytes())
             parts: dict[str, dict[str, NDArray[Any]]] = {"fitted": {}, "moments": {}, "witness": {}, "held_out": {}}
             for name, tensor in tensors.items():
@@ -336,9 +338,9 @@ def _threshold(record: Mapping[str, Any]) -> Threshold:
 
 
 def parts_of(fit: Linear, inputs: Inputs, clean: StateName, knockout: StateName) -> tuple[Floats, Floats]:
-    """(sample) each: what the attention to the question adds to the logit, and what is there without it.
+    """(sample) each: the contribution of the attention to the question, and the contribution without it.
 
-    A linear detector says w·clean + v·knockout + b = w·(clean − knockout) + (w + v)·knockout + b.
+    A linear detector computes w·clean + v·knockout + b = w·(clean − knockout) + (w + v)·knockout + b.
     """
     own = fit.states.get(clean)
     cut = fit.states.get(knockout)
@@ -351,7 +353,7 @@ def parts_of(fit: Linear, inputs: Inputs, clean: StateName, knockout: StateName)
 
 
 def _route(every: Floats) -> Route:
-    """From (fit, question or answer): both parts of the whole fit, and their name where all fits agree."""
+    """From (fit, question or answer): both parts of the whole fit, and the larger one's name if all fits agree."""
     question, answer = (float(part) for part in every[0])
     if abs(question) + abs(answer) < FAINT:
         return Route(None, None, "withheld", "there is hardly any evidence either way")

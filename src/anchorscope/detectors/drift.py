@@ -1,4 +1,4 @@
-"""Do new inputs look like those a detector was fitted on? By the first two moments of the states it looks at."""
+"""Drift of new inputs from the training inputs of a detector, by the first two moments of its states."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Moments:
         prompts, answers = inputs.numbers.get(PROMPT_TOKENS), answer_tokens(inputs)
         for place in range(len(inputs)):
             if prompts is not None and prompts[place] > self.longest_prompt:
-                most = f"training prompts had {self.prompt} at most"
-                reasons[place] = f"its prompt is too long: {prompts[place]:.0f} tokens, and {most}"
+                most = f"training prompts had at most {self.prompt}"
+                reasons[place] = f"its prompt is too long: {prompts[place]:.0f} tokens, while {most}"
             if answers is not None and answers[place] > self.tokens + 0.5:
-                most = f"training answers had {self.tokens} at most"
-                reasons[place] = f"it is too long: {answers[place]:.0f} tokens, and {most}"
+                most = f"training answers had at most {self.tokens}"
+                reasons[place] = f"it is too long: {answers[place]:.0f} tokens, while {most}"
         return reasons
 
     @property

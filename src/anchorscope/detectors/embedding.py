@@ -20,7 +20,9 @@ class Embedder:
 
     def __init__(self, folder: str | Path) -> None:
         if not Path(folder).is_dir():
-            raise ModelError(f"{folder} is not a folder with a text-embedding model", "Leave --embedder out.")
+            raise ModelError(
+                f"{folder} is not a folder with a text-embedding model", "Give such a folder, or leave --embedder out."
+            )
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.network = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
 

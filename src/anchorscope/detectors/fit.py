@@ -1,4 +1,4 @@
-"""From samples to a detector: fitted, its promise kept by samples that took no part, and its card written."""
+"""Fit a detector on samples, choose its threshold on held-out samples, and write its card."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from anchorscope.probes.folds import deal
 from anchorscope.progress import Advance
 from anchorscope.study.terms import FEWEST_RIGHT, Site, StateName
 
-HELD_OUT = 0.4  # of the samples, for the promise
+HELD_OUT = 0.4  # share of the samples that is held out for the promise
 
 
 def fit_detector(
@@ -39,7 +39,7 @@ def fit_detector(
     witness: Mapping[str, NDArray[np.float32]] | None = None,
     advance: Advance = lambda _: None,
 ) -> FittedDetector:
-    """Fit a detector. With a promise, a part of the samples is held out, and the threshold chosen on it alone."""
+    """Fit a detector. With a promise, a part of the samples is held out, and the threshold is chosen on it alone."""
     _enough(samples.right)
     site = site_named(about.site)
     asked = catalogue(site)["question_only"]
@@ -73,13 +73,11 @@ def fit_detector(
         calibration=calibration(scores[entry.name].mean(axis=0), samples),
         chosen=dict(fitted.chosen),
         not_for=[
-            "another model, revision, quantisation or prompt: refused",
-            "questions of another kind than those of "
-            + ", ".join(datasets)
-            + ": it often fails there (docs/detectors.md)",
-            "long answers, or several claims in one: it judges one short answer",
-            f"another share of wrong answers than {100 * rate:.0f} %, unless you say so: detector.at(SHARE) moves "
-            "p_wrong, and chooses the threshold again",
+            "another model, revision, quantisation or prompt (refused)",
+            f"other kinds of questions than {', '.join(datasets)}, on which it often fails (docs/detectors.md)",
+            "long answers or several claims in one, because it judges one short answer",
+            f"a share of wrong answers other than {100 * rate:.0f} %, unless detector.at(SHARE) sets it, which moves "
+            "p_wrong and chooses the threshold again",
             *_promised(promise),
         ],
     )
@@ -90,17 +88,20 @@ def fit_detector(
 
 
 def _promised(promise: Promise | None) -> list[str]:
-    """Where a promise does not reach."""
+    """What a promise does not cover."""
     if promise is None:
         return []
-    return ["a rate over all answers: the promise is about a cluster of related questions, then one of its answers"]
+    return [
+        "a rate over all answers, because the promise draws a cluster of related questions, then one of its answers"
+    ]
 
 
 def _enough(right: NDArray[np.bool_]) -> None:
     counts = int(right.sum()), int((~right).sum())
     if min(counts) < FEWEST_RIGHT:
         raise DetectorError(
-            f"{counts[0]} right and {counts[1]} wrong answers are too few", f"Give at least {FEWEST_RIGHT} of each."
+            f"{counts[0]} right and {counts[1]} wrong answers are too few to fit a detector",
+            f"Give at least {FEWEST_RIGHT} of each.",
         )
 
 

@@ -1,10 +1,9 @@
-"""Did an answer come from the passage it was given with? Told by cutting the passage, not by comparing texts.
+"""Measure whether an answer came from its passage, by cutting the passage and not by comparing texts.
 
-An answer's support is the log-probability of its tokens, up to the last exact one. It is taken once as the model reads
-the prompt, and once more without the passage, without the sentences that hold the answer, without as many tokens of
-other sentences, and without the question's own words. What an answer loses without the passage it had from there; what
-it keeps, the model would have said anyway. A rule that was fitted on answers whose source is known turns the loss into
-a verdict, with a promise.
+An answer's support is the log-probability of its tokens, up to the last exact one. It is measured for the whole prompt,
+and again without the passage, without the sentences that hold the answer, without as many tokens of other sentences,
+and without the question's own words. The probability lost without the passage came from the passage, and the rest
+did not need it. A rule, fitted on answers whose source is known, turns the loss into a verdict with a promise.
 """
 
 from __future__ import annotations
@@ -54,76 +53,77 @@ SPEC = TraceSpec(
 
 @dataclass(frozen=True)
 class Grounding:
-    """What an answer loses without its passage, in nats of log-probability."""
+    """The log-probability that an answer loses without its passage, in nats."""
 
     answer: str
-    """The answer."""
+    """Text of the answer."""
     tokens: int
-    """Its tokens, up to the last exact one."""
+    """Number of its tokens, up to the last exact one."""
     support: float
-    """Their log-probability, as the model reads the prompt."""
+    """Log-probability of these tokens with the whole prompt."""
     passage: float
-    """What is lost without the passage."""
+    """Loss of log-probability without the passage."""
     evidence: float
-    """What is lost without the sentences of the passage that hold the answer; 0 where none does."""
+    """Loss without the sentences of the passage that hold the answer; 0 if none does."""
     beyond_control: float
-    """What is lost without tokens of these sentences, more than without as many tokens of others."""
+    """Loss without tokens of these sentences, minus the loss without as many tokens of other sentences."""
     question: float
-    """What is lost without the question's own words."""
+    """Loss without the question's own words."""
     source: Source = "cannot say"
-    """Where it came from."""
+    """Source of the answer."""
     reason: str = "no rule was given"
-    """Why nothing can be said; empty where something can."""
+    """Reason for `cannot say`; empty otherwise."""
 
     def __str__(self) -> str:
         lines = [
             f"{self.answer}: {self.source}" + (f" ({self.reason})" if self.reason else ""),
-            f"log-probability {self.support:.2f} nats; lost without the passage {self.passage:.2f}, without the "
-            f"sentences that hold it {self.evidence:.2f}, without the question's words {self.question:.2f}",
+            f"log-probability {self.support:.2f} nats; it loses {self.passage:.2f} without the passage, "
+            f"{self.evidence:.2f} without the sentences that hold the answer, and {self.question:.2f} without the "
+            "question's words",
         ]
         return "\n".join(lines)
 
     def record(self) -> dict[str, Any]:
-        """As a line of JSON has it: numbers that could not be measured are null."""
+        """The fields for a line of JSON. Numbers that could not be measured are null."""
         values = asdict(self)
         return {k: None if isinstance(v, float) and isnan(v) else v for k, v in values.items() if k != "answer"}
 
 
 @dataclass(frozen=True)
 class GroundingRule:
-    """From what is lost without the passage to a source: two thresholds, each with its promise.
+    """A rule that tells the source of an answer from its loss without the passage, by two thresholds with a promise.
 
-    The promise holds for a share of remembered answers like that among the answers it was fitted on. Where both
-    thresholds would speak, neither does.
+    The promise holds if the share of remembered answers is like that among the training answers. If both thresholds
+    apply, the rule says *cannot say*.
     """
 
     model: str
-    """The name of the model that it was fitted for; others are refused."""
+    """Name of the model for which the rule was fitted. Others are refused."""
     from_passage: float | None
-    """At least so much lost means: from the passage. None: no threshold keeps the promise."""
+    """Smallest loss that means *from the passage*, or None if no threshold keeps the promise."""
     from_memory: float | None
-    """At most so much lost means: from memory. None: no threshold keeps the promise."""
+    """Largest loss that means *from memory*, or None if no threshold keeps the promise."""
     at_most: float
-    """The largest share of wrong verdicts among those of either kind."""
+    """Largest share of wrong verdicts among those of either kind."""
     delta: float
-    """How often, over draws of the answers it was fitted on, the promise may be broken."""
+    """Probability, over draws of the training answers, that the promise is broken."""
     passages: int
-    """Answers from the passage that it was fitted on."""
+    """Number of training answers from the passage."""
     remembered: int
-    """Answers from memory that it was fitted on."""
+    """Number of training answers from memory."""
 
     def __str__(self) -> str:
         def told(sign: str, value: float | None) -> str:
             return "no threshold keeps the promise" if value is None else f"{sign} {value:.2f} nats lost"
 
         return (
-            f"{self.model}, {self.passages} answers from the passage and {self.remembered} from memory; "
-            f"from the passage: {told('at least', self.from_passage)}; from memory: "
-            f"{told('at most', self.from_memory)}; at most {self.at_most:.0%} of either wrong"
+            f"{self.model}, fitted on {self.passages} answers from the passage and {self.remembered} from memory. "
+            f"From the passage: {told('at least', self.from_passage)}. From memory: "
+            f"{told('at most', self.from_memory)}. At most {self.at_most:.0%} of either kind of verdict are wrong."
         )
 
     def __call__(self, grounding: Grounding) -> Grounding:
-        """The same with a verdict."""
+        """The same grounding with a verdict."""
         lost = grounding.passage
         above = self.from_passage is not None and lost >= self.from_passage
         below = self.from_memory is not None and lost <= self.from_memory
@@ -143,16 +143,16 @@ class GroundingRule:
         at_most: float = 0.1,
         delta: float = 0.1,
     ) -> GroundingRule:
-        """From answers whose source is known.
+        """Fit a rule on answers whose source is known.
 
-        `lost`: what each loses without its passage; `followed`: whether it was taken from the passage; `clusters`:
-        what belongs together. The share of remembered answers is taken from these answers.
+        `lost`: the loss of each answer without its passage. `followed`: whether it came from the passage. `clusters`:
+        the clusters of related answers. The share of remembered answers is taken from these answers.
         """
         loss, taken = np.asarray(lost, np.float64), np.asarray(followed, bool)
         if not taken.any() or taken.all():
             raise DetectorError(
-                "a rule needs answers from the passage and answers from memory",
-                "Ask more questions, first those that the model answers without a passage.",
+                f"a rule needs answers from the passage and from memory, but all {len(taken)} are of one kind",
+                "Add answers of the other kind. Questions that the model answers without a passage give memory.",
             )
         groups = np.arange(len(loss)) if clusters is None else np.asarray(clusters)
         promise = Promise("errors_passed", at_most, delta)
@@ -170,18 +170,20 @@ class GroundingRule:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Keep it as JSON."""
+        """Save the rule as JSON."""
         file = path_of(path)
         write_text(file, json.dumps(asdict(self), indent=1) + "\n")
         return file
 
     @classmethod
     def load(cls, path: str | Path) -> GroundingRule:
-        """One that was kept."""
+        """Load a saved rule."""
         try:
             return cls(**json.loads(path_of(path).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
-            raise DetectorError(f"cannot load the rule at {path} ({error})", "Check the path.") from None
+            raise DetectorError(
+                f"cannot load the rule at {path} ({error})", "Check the path, or fit it again."
+            ) from None
 
 
 def grounding(
@@ -194,9 +196,9 @@ def grounding(
     prompt: PromptSpec | None = None,
     rule: GroundingRule | None = None,
 ) -> Grounding:
-    """What an answer loses without the passage it was given with; with a `rule`, where it came from.
+    """Measure how much log-probability an answer loses without its passage. A `rule` also says where it came from.
 
-    `model` is what `open_model` takes; a model object comes with its `tokenizer`. `prompt`: how the question is put.
+    `model` is what `open_model` takes. Give a model object together with its `tokenizer`. `prompt`: the prompt to use.
     """
     texts = doors.text("question", question), doors.text("answer", answer), doors.text("context", context)
     opened = open_model(model, tokenizer)
@@ -218,11 +220,13 @@ def ground_file(
     rule: GroundingRule | None = None,
     progress: Progress = silent,
 ) -> Iterator[tuple[AnswerLine, Grounding]]:
-    """The same for every answer of a file, which has the columns question, answer and context."""
+    """Measure every answer of a file with the columns question, answer and context."""
     lines = read_lines(path)
     for number, line in enumerate(lines, 1):
         if line.context is None:
-            raise DetectorError(f"{path}, row {number}: there is no context", "Give the passage of every answer.")
+            raise DetectorError(
+                f"{path}, row {number}: there is no context", "Give the passage of every answer in the column context."
+            )
     with progress(f"{model}: loading", None):
         opened = open_model(model, dtype=dtype)
         _check_rule(rule, opened)
@@ -245,7 +249,7 @@ def ground_file(
 def fit_rule(
     grounded: Sequence[tuple[AnswerLine, Grounding]], model: str, at_most: float = 0.1, delta: float = 0.1
 ) -> GroundingRule:
-    """A rule from the answers of a file whose column `source` says passage or memory."""
+    """Fit a rule on the answers of a file whose column `source` says passage or memory."""
     known = [(line, found) for line, found in grounded if line.source is not None and not isnan(found.passage)]
     questions = {text: i for i, text in enumerate(dict.fromkeys(line.question for line, _ in known))}
     return GroundingRule.fit(
@@ -260,16 +264,18 @@ def fit_rule(
 
 def _check_rule(rule: GroundingRule | None, model: Model) -> None:
     if rule is not None and rule.model != model.name:
-        raise DetectorError(f"this rule was fitted for {rule.model}", f"Fit one for {model.name}.")
+        raise DetectorError(
+            f"this rule was fitted for {rule.model}, not for {model.name}", f"Fit one for {model.name}."
+        )
 
 
 def sample_with_passage(prompter: Prompter, question: str, answer: str, context: str) -> Sample:
-    """A question, an answer and the passage before them, as a sample."""
+    """A question and an answer, with a passage before them, as a sample."""
     return SampleMaker(prompter, CONTROLS)(Question.asked(question, [answer], context.strip()), answer.strip())
 
 
 def groundings(model: Model, prompter: Prompter, samples: Sequence[Sample]) -> list[Grounding]:
-    """What each of some answers loses; all of them have spans, and passages."""
+    """The losses of some answers, all of which have spans and passages."""
     tracer = Tracer(model, prompter.shared_ids, SPEC.sites)
     passes = Passes(SPEC, prompter.shared_ids, tracer.layers, support=True)
     traced = trace_samples(tracer, samples, SPEC, passes)
@@ -281,7 +287,7 @@ def groundings(model: Model, prompter: Prompter, samples: Sequence[Sample]) -> l
 
 
 def grounding_of(sample: Sample, support: dict[Any, float]) -> Grounding:
-    """From an answer's log-probability under each condition."""
+    """The losses of an answer from its log-probability under each condition."""
     lost = {name: support["clean"] - value for name, value in support.items()}
     return Grounding(
         answer=sample.answer.answer,

@@ -90,6 +90,6 @@ def checked(names: Sequence[Need]) -> list[StateName]:
         if not known:
             raise DetectorError(
                 f"this detector needs {name}, which cannot be read while a model answers",
-                "Score a run with it, or fit another one: single_layer, stack, joint, causal or combined.",
+                "Compare it on a run (detect eval), or fit another: single_layer, stack, joint, causal or combined.",
             )
     return states_among(names)

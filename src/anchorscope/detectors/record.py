@@ -1,4 +1,4 @@
-"""What detectors say, and what one row of each of their tables is."""
+"""Verdicts of detectors, and the records of their tables."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def _finite(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class EvalPlan:
-    """How detectors of a run are compared: what a command says beyond the study."""
+    """How the detectors of a run are compared, which is set by the command and not by the study."""
 
     repeats: int = 2
     """Number of times that folds are drawn."""
     detectors: tuple[str, ...] = ()
-    """Names of the detectors; empty: all that the run has what it takes for."""
+    """Names of the detectors, or empty for all that the run's data allows."""
     other: str | None = None
     """Another model, by its name in the study or its id, whose states of the same texts are a baseline."""
     embedder: str | None = None

@@ -1,4 +1,7 @@
-"""A detector on a model: verdicts on its answers while it writes them, or on given ones. And models it refuses."""
+"""A detector on a model, for verdicts on given answers or on answers as the model generates them.
+
+A model that the detector was not fitted for is refused.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from anchorscope.study.terms import Site, StateName
 from anchorscope.study.validation import build
 from anchorscope.traces.tracer import read_plain
 
-KNOWN = "Who wrote the play Hamlet?"  # a text whose states tell one model from another
+KNOWN = "Who wrote the play Hamlet?"  # a fixed text, whose states differ between models
 KNOWN_QUESTIONS = (
     *(f"What is the capital of {place}?" for place in (
         "France", "Japan", "Brazil", "Kenya", "Canada", "Norway", "Peru", "India", "Egypt", "Mongolia", "Chile",
@@ -39,24 +42,24 @@ KNOWN_QUESTIONS = (
         "The Odyssey", "Moby-Dick", "Candide", "The Trial", "Walden", "Dubliners", "Persuasion", "The Idiot",
     )),
 )  # fmt: skip
-"""Questions whose answers tell whether another engine gives the same scores."""
-APART = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 5e-2}  # how far they may lie apart, relative
+"""Questions whose answers show whether another engine gives the same scores."""
+APART = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 5e-2}  # largest relative difference of states that is accepted
 
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """An answer and what a detector says of it."""
+    """An answer and its verdict."""
 
     question: str
-    """What was asked."""
+    """Text of the question."""
     answer: str
-    """What the model answered."""
+    """Text of the model's answer."""
     verdict: Verdict
-    """Whether it is likely wrong."""
+    """Verdict of the detector on the answer."""
 
 
 class Session:
-    """One detector on one model. What belongs to no single answer is made once."""
+    """One detector on one model, with everything that can be prepared once for all answers."""
 
     def __init__(self, detector: FittedDetector, model: ModelLike, tokenizer: Tokenizer = None) -> None:
         self.detector, self.model = detector, open_model(model, tokenizer)
@@ -65,15 +68,15 @@ class Session:
             raise DetectorError(*refusal)
 
     def names(self, route: bool) -> list[Need]:
-        """What has to be read: for the detector, for the comparison with training answers, and for the route."""
+        """The states and numbers to read for the detector, the comparison with training answers, and the route."""
         names: list[Need] = [*self.detector.needs, *self.detector.moments.mean]
         if route:
             if self.detector.parts is None:
                 have = ", ".join(with_route(site_named(self.detector.about.site)))
                 raise DetectorError(
-                    f"the detector '{self.detector.card.detector}' has no route: it looks at more than the states of "
-                    "the answer's last token",
-                    f"Leave route out, or fit one that has a route: {have}.",
+                    f"the detector '{self.detector.card.detector}' has no route, because it reads more than the states "
+                    "of the answer's last token",
+                    f"Leave route out, or fit a detector with a route: {have}.",
                 )
             names += [self.detector.parts.clean, self.detector.parts.knockout]
         return list(dict.fromkeys(names))
@@ -81,7 +84,7 @@ class Session:
     def answer(
         self, questions: Sequence[str], route: bool = False, contexts: Contexts | None = None
     ) -> list[JudgedAnswer]:
-        """Let the model answer, and judge what it says."""
+        """Let the model answer, and judge its answers."""
         read = self.reader.generated(questions, self.names(route), contexts)
         verdicts = self._judged(read)
         texts = [(sample.question.question, sample.answer.answer) for sample in read.samples]
@@ -94,21 +97,21 @@ class Session:
         return self._judged(self.reader.given(questions, answers, self.names(route), contexts))
 
     def _judged(self, read: ReadAnswers) -> list[Verdict]:
-        """Verdicts on all; on those that could not be read, that nothing can be said."""
+        """Verdicts on all answers. Those that could not be read get *cannot say*."""
         judged = dict(zip(read.rows, self.detector.judge(read.inputs), strict=True)) if read.rows else {}
         return [judged[i] if i in judged else self.detector.cannot_say(reason) for i, reason in enumerate(read.reasons)]
 
 
 @dataclass(frozen=True, repr=False)
 class Detector(FittedDetector):
-    """A fitted detector, to be used on its model."""
+    """A fitted detector, for use on its model."""
 
     _last: list[tuple[Any, Session]] = field(default_factory=list, init=False, repr=False, compare=False)
-    """The model that it was last used on, with what was made for it."""
+    """The last model that it was used on, with its session."""
 
     @classmethod
     def of(cls, fitted: FittedDetector) -> Detector:
-        """A fitted detector, to be used on its model."""
+        """Make a detector for use from a fitted one."""
         return cls(**{attribute.name: getattr(fitted, attribute.name) for attribute in fields(FittedDetector)})
 
     @overload
@@ -143,10 +146,11 @@ class Detector(FittedDetector):
         route: bool = False,
         context: Any = None,
     ) -> Any:
-        """A verdict on a given answer, or verdicts on lists of them.
+        """Judge a given answer, or a list of answers.
 
-        `model` is what `open_model` takes; a model object comes with its `tokenizer`. `route`: whether the route is
-        told too, which takes a second pass. `context`: the passage that the answer was given with, or a list of them.
+        `model` is what `open_model` takes. Give a model object together with its `tokenizer`. `route`: whether to add
+        the route, which takes a second pass. `context`: the passage that was given with the question, or a list of
+        them.
         """
         questions, answers = doors.texts(question=question, answer=answer)
         verdicts = self.session(model, tokenizer).score(questions, answers, route, doors.contexts(context, questions))
@@ -181,9 +185,9 @@ class Detector(FittedDetector):
         route: bool = False,
         context: Any = None,
     ) -> Any:
-        """Let a model answer a question, or a list of them, and judge each answer while it is written.
+        """Let a model answer a question, or a list of questions, and judge each answer during generation.
 
-        `context`: a passage that stands before the question, or a list of them.
+        `context`: a passage that is put before the question, or a list of them.
         """
         (questions,) = doors.texts(question=question)
         answers = self.session(model, tokenizer).answer(questions, route, doors.contexts(context, questions))
@@ -202,19 +206,19 @@ class Detector(FittedDetector):
         return {**asked, "temperature": 0, "max_tokens": LONGEST + 1, "stop": ["\n"]}
 
     def session(self, model: ModelLike, tokenizer: Tokenizer = None) -> Session:
-        """The detector on a model; what was made for the last one is kept."""
+        """The session of the detector on a model. The last one is kept."""
         if not self._last or not _same(self._last[0][0], model):
             self._last[:] = [(model, Session(self, model, tokenizer))]
         return self._last[0][1]
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether both are the same model: by its name or path, or the same object."""
+    """Whether both are the same object, or the same name or path."""
     return one is other or (isinstance(one, type(other)) and isinstance(one, str) and one == other)
 
 
 def with_known_answers(detector: D, model: Model) -> D:
-    """The same with its model's answers to known questions, where they can be read while the model writes."""
+    """The same detector with its model's answers to known questions, if they can be read during generation."""
     if not all(
         hearable(need) if isinstance(need, StateName) else need in CONFIDENCE_NUMBERS for need in detector.needs
     ):
@@ -229,7 +233,7 @@ def with_known_answers(detector: D, model: Model) -> D:
 
 
 def reader_of(detector: FittedDetector, model: Model) -> Reader:
-    """Reads a model's answers as the detector's training samples were read."""
+    """A reader for a model's answers that works as for the detector's training samples."""
     about = detector.about
     prompter = Prompter(model.tokenizer, build(PromptSpec, **about.prompt), model.wants_bos)
     into: Any = about.into
@@ -237,7 +241,7 @@ def reader_of(detector: FittedDetector, model: Model) -> Reader:
 
 
 def about_of(model: Model, prompter: Prompter, site: Site, study: Study | None = None) -> About:
-    """What a detector of this model belongs to."""
+    """The model and settings that a detector of this model belongs to."""
     layers, width = shape_of(model)
     return About(
         model=model.fingerprint,
@@ -260,19 +264,19 @@ def shape_of(model: Model) -> tuple[int, int]:
 
 
 def template_hash(prompter: Prompter) -> str:
-    """The exact template with its tokens, as a hash."""
+    """A hash of the exact template with its tokens."""
     return hashlib.sha256(json.dumps(prompter.describe(), sort_keys=True).encode()).hexdigest()
 
 
 def witness_of(model: Model, prompter: Prompter, sites: Sequence[Site]) -> dict[str, NDArray[np.float32]]:
-    """States of a known text at its last token, by site: (layer, width)."""
+    """States of a fixed text at its last token, by site: (layer, width)."""
     ids = prompter(KNOWN).ids
     states = read_plain(model, ids, [len(ids) - 1], sites)
     return {site: tensor[:, 0].float().numpy() for site, tensor in states.items()}
 
 
 def apart(detector: FittedDetector, model: Model, prompter: Prompter) -> float:
-    """How far the states of the known text lie from those at fitting, relative: the worst layer."""
+    """Relative distance of the states of the fixed text from those at fitting, in the worst layer."""
     sites = [site_named(site) for site in detector.witness]
     worst = 0.0
     for site, now in witness_of(model, prompter, sites).items():
@@ -285,25 +289,25 @@ Refusal = tuple[str, str]
 
 
 def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refusal | None:
-    """Why a detector does not belong to a model, and what to do; None where it does."""
+    """The reason why a detector does not belong to a model and a hint, or None if it does."""
     about, marks, shape = detector.about, model.fingerprint, shape_of(model)
     again = f"Fit a detector for {model.name}."
     checks: list[tuple[bool, str, Callable[[], str]]] = [
-        (shape[0] == about.layers, again, lambda: f"{about.layers} layers, and {model.name} has {shape[0]}"),
+        (shape[0] == about.layers, again, lambda: f"{about.layers} layers, but {model.name} has {shape[0]}"),
         (
             shape[1] == about.width,
             again,
-            lambda: f"states {about.width} wide, and those of {model.name} are {shape[1]}",
+            lambda: f"states of width {about.width}, but those of {model.name} have width {shape[1]}",
         ),
         (
             marks["dtype"] == about.model["dtype"],
-            f"Load it in {about.model['dtype']}, or see what it costs: anchorscope detect check.",
-            lambda: f"{about.model['dtype']}, and {model.name} is in {marks['dtype']}",
+            f"Load it in {about.model['dtype']}, or measure the difference with: anchorscope detect check",
+            lambda: f"dtype {about.model['dtype']}, but {model.name} is loaded in {marks['dtype']}",
         ),
         (marks["tokenizer"] == about.model["tokenizer"], again, lambda: "another tokenizer"),
         (
             template_hash(prompter) == about.template,
-            "Ask with the detector's own prompt: leave yours out.",
+            "Leave your prompt out, so that the detector's own prompt is used.",
             lambda: "another prompt template",
         ),
     ]
@@ -315,9 +319,9 @@ def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refus
     limit, worst = APART[str(marks["dtype"])], apart(detector, model, prompter)
     if worst > limit:
         return (
-            f"this detector was fitted for {about.name}, and {model.name} is another model, revision or quantisation: "
-            f"its states of a known text differ by {100 * worst:.0f} %",
-            "See whether it still fits: anchorscope detect check.",
+            f"this detector was fitted for {about.name}, but {model.name} is another model, revision or quantisation. "
+            f"On a fixed text, its states differ by {100 * worst:.0f} %",
+            "To check whether the detector still fits, run: anchorscope detect check",
         )
     return None
 

@@ -230,7 +230,7 @@ def scores_stage(
         can, lacking = possible(samples.inputs, {name: entry.fitter for name, entry in entries.items()})
         if lacking:
             listed = "; ".join(f"{name} ({', '.join(map(str, needs[:2]))})" for name, needs in lacking.items())
-            notice(f"{model}, {dataset}: left out, as the run lacks what they need: {listed}")
+            notice(f"{model}, {dataset}: these detectors are left out, because the run lacks their inputs: {listed}")
         several = None if null else read_several(store, model, dataset, samples.inputs, plan.embedder)
         folds = folds_for(samples, plan.repeats, FOLDS, plan.seed)
         again = (several.inputs, several.question) if several else None

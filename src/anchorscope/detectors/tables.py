@@ -150,5 +150,8 @@ def _in_order(cell: Cell, kind: Kind[Any], rows: Sequence[Trace]) -> list[Any]:
     """The rows of a table, which must be those of the traces."""
     own = list(cell.table(kind))
     if [row.id for row in own] != [row.id for row in rows]:
-        raise StoreError(f"{cell.folder / kind.name} is of other samples", f"Delete {cell.folder / kind.name}.")
+        raise StoreError(
+            f"the samples in {cell.folder / kind.name} are not those of the traces",
+            f"Delete {cell.folder / kind.name} and run the command again.",
+        )
     return own

@@ -1,4 +1,4 @@
-"""Thresholds that keep a promise: chosen on samples that took no part in fitting, with a stated confidence.
+"""Thresholds that keep a promise with a stated confidence, chosen on samples that took no part in fitting.
 
 A detector scores each answer, higher = more likely wrong. An answer is flagged when its score is above the threshold,
 else it passes. All bounds hold for finite samples and for scores of any distribution.
@@ -47,21 +47,21 @@ _PROMISE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%\s*(?:(false alarms?)|errors?(?: am
 
 
 class Promise(NamedTuple):
-    """What a threshold is to keep."""
+    """A promise about the error rate of a threshold."""
 
     kind: Literal["false_alarms", "errors_passed"]
     """`false_alarms`: P(flagged | right). `errors_passed`: P(wrong | passed), at a stated base rate."""
     at_most: float
     """The largest rate that keeps the promise, between 0 and 1."""
     delta: float = 0.1
-    """How often, over draws of the calibration samples, the promise may be broken."""
+    """Probability, over draws of the calibration samples, that the promise is broken."""
 
     def __str__(self) -> str:
         return f"at most {_percent(self.at_most)} {_WORDS[self.kind]}, with {_percent(1 - self.delta)} confidence"
 
     @property
     def drawn(self) -> str:
-        """Of which answers the rate is, in words."""
+        """The answers to which the rate applies, in words."""
         group, answer = (" that has right answers", "right answers") if self.kind == "false_alarms" else ("", "answers")
         return (
             "The promised rate is that of an answer drawn in two steps: first a cluster of related questions (the same "
@@ -71,23 +71,23 @@ class Promise(NamedTuple):
 
 
 class Threshold(NamedTuple):
-    """Above which score an answer is flagged, and what is known about that."""
+    """The score above which an answer is flagged, and what is known about it."""
 
     value: float | None
-    """The threshold; None where none keeps the promise with this much data. Infinite where nothing need be flagged."""
+    """The threshold, or None if none keeps the promise with this much data. Infinite if nothing need be flagged."""
     promise: Promise
-    """What it keeps."""
+    """Promise that the threshold keeps."""
     right: int
-    """Right answers it was chosen on, one per cluster."""
+    """Number of right answers on which it was chosen, one per cluster."""
     wrong: int
-    """Wrong answers it was chosen on, one per cluster."""
+    """Number of wrong answers on which it was chosen, one per cluster."""
     bound: float
     """The least rate that could have been promised at this threshold with that confidence; for None, at the candidate
     that came closest. It is at most what was promised exactly when there is a threshold."""
     passed: float | None
     """Share of all answers that pass at the base rate, estimated; None without a threshold or without a class."""
     reason: str = ""
-    """Why there is no threshold, in words."""
+    """Reason why there is no threshold; empty otherwise."""
     errors: tuple[float, float, float] | None = None
     """Share of wrong answers among those that pass, at the base rate: the estimate and its 95 % interval."""
     base_rate: float | None = None
@@ -225,7 +225,11 @@ def _false_alarms(promise: Promise, right: Floats, wrong: Floats, base_rate: flo
     above = int((chances <= promise.delta).sum()) - 1
     if above < 0:
         needed = max(count + 1, _needed(promise.at_most, promise.delta))
-        return None, _upper_rate(0, count, promise.delta), f"{promise}: needs {needed:,} right answers, not {count:,}"
+        return (
+            None,
+            _upper_rate(0, count, promise.delta),
+            f"{promise}: needs {needed:,} right answers, but there are {count:,}",
+        )
     # Right scores are quantiles of uniform values u, so P(score ≤ t) ≥ u(rank of t), with equality where there are no
     # ties. With ties fewer than `above` may be flagged, as only scores above t are: the rate can only be lower.
     return float(right[count - 1 - above]), _upper_rate(above, count, promise.delta), ""
@@ -239,7 +243,7 @@ def _errors_passed(promise: Promise, right: Floats, wrong: Floats, base_rate: fl
     needed = _needed(ratio, promise.delta)
     lacking = f"{promise}: needs at least {needed:,} wrong answers at a base rate of {_percent(base_rate)}"
     if not len(right) or not len(wrong):
-        return None, 1.0, f"{lacking}, and right ones; there are {len(wrong):,} and {len(right):,}"
+        return None, 1.0, f"{lacking} and some right ones, but there are {len(wrong):,} wrong and {len(right):,} right"
     ranks, nodes, level = _candidates(len(right), len(wrong), ratio, promise.delta)
     thresholds = right[ranks - 1]
     counts = np.searchsorted(wrong, thresholds, side="right")
@@ -328,12 +332,13 @@ def _checked(
     score, is_right, cluster = np.asarray(scores, np.float64), np.asarray(right, np.bool_), np.asarray(clusters)
     if score.ndim != 1 or not score.shape == is_right.shape == cluster.shape:
         raise ProbeError(
-            f"scores {score.shape}, labels {is_right.shape}, clusters {cluster.shape}: one per sample each"
+            f"scores {score.shape}, labels {is_right.shape} and clusters {cluster.shape} differ in shape",
+            "Give one of each per sample.",
         )
     if np.isnan(score).any():
         raise ProbeError(f"{int(np.isnan(score).sum()):,} scores are not a number", "Leave these samples out.")
     if not 0 < base_rate < 1:
-        raise ProbeError(f"a base rate of {base_rate:g}", "It is the share of wrong answers: between 0 and 1.")
+        raise ProbeError(f"base_rate must be between 0 and 1, not {base_rate:g}", "Give the share of wrong answers.")
     return score, is_right, cluster
 
 
@@ -341,9 +346,13 @@ def _check_promise(promise: Promise) -> None:
     if promise.kind not in _WORDS:
         raise StudyError(f"{shown(promise.kind)} cannot be promised", f"Choose from: {', '.join(_WORDS)}.")
     if not 0 < promise.at_most < 1:
-        raise StudyError(f"a promise of {_percent(promise.at_most)}", "Promise more than 0 % and less than 100 %.")
+        raise StudyError(
+            f"{_percent(promise.at_most)} cannot be promised", "Promise more than 0 % and less than 100 %."
+        )
     if not 0 < promise.delta < 1:
-        raise StudyError(f"a promise with delta = {promise.delta:g}", "Choose delta between 0 and 1, such as 0.1.")
+        raise StudyError(
+            f"delta must be between 0 and 1, not {promise.delta:g}", "Choose a probability of failure, such as 0.1."
+        )
 
 
 def _percent(share: float) -> str:

@@ -1,1 +1,1 @@
-"""A study carried out: study files, the list of stages, the pipeline, its engines, and how far a run is."""
+"""Running a study: study files, the list of stages, the pipeline, its engines, and the status of a run."""

@@ -1,4 +1,4 @@
-"""One process's hold on a run, and on one model at a time: what stages are made with."""
+"""What one process holds while it runs stages: the run, and one loaded model at a time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ K = TypeVar("K")
 
 
 class RunContext:
-    """Makes the stages of a run. It loads the models that they need, keeps one at a time, and examines it once.
+    """Makes the stages of a run. It loads the models that they need, keeps one at a time, and tests it once.
 
-    With `planning`, no weights are loaded: stages can be planned, not carried out. `dtypes` says by model which dtype
-    `auto` stands for where models are loaded, if that is another machine. `loading` counts the seconds spent on loading
-    and examining.
+    With `planning`, no weights are loaded, so stages can be planned but not run. `dtypes` gives, by model, the dtype
+    that `auto` stands for on the machine that loads the model, if that is another one. `loading` counts the seconds
+    spent on loading and testing models.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class RunContext:
         self._healthy = False
 
     def stage(self, job: Job) -> Stage:
-        """What is to be carried out of a job. The model that it needs is loaded, and its tables are begun."""
+        """The stage of a job, ready to run. The model that it needs is loaded, and its tables are created."""
         return job.stage(self, job)
 
     def later(self, job: Job) -> list[Table[Any]]:
-        """The tables that were made of a job's, where a shard that is made again may have other rows."""
+        """The tables made from a job's tables, if a shard that is made again may have different rows."""
         if job.stage.repeatable or not job.model:
             return []
         cell = job.cell(self.store)
@@ -56,7 +56,7 @@ class RunContext:
         return [cell.table(kind) for kind in kinds if cell.entry(kind) is not None]
 
     def let_go(self) -> None:
-        """Forget the model, so that the memory that it took is free."""
+        """Release the model and its memory."""
         self._close_kept()
         self._kept.clear()
         self._model, self._healthy = None, False
@@ -64,7 +64,7 @@ class RunContext:
     # --- for stages
 
     def model(self, name: str, needs: Needs = "weights") -> Model:
-        """The model of this name in the study, or of this id: loaded as far as `needs` says, and examined if used."""
+        """The model with this name in the study, or with this id, loaded as far as `needs` says and tested if used."""
         start = perf_counter()
         answers = self.study.answers
         by_vllm = needs == "generation" and answers.source == "generate" and answers.backend == "vllm"
@@ -87,11 +87,11 @@ class RunContext:
         return held
 
     def prompter(self, name: str, needs: Needs = "weights") -> Prompter:
-        """What puts questions to the model, as the study says."""
+        """The prompter that writes the study's prompts for the model."""
         return self.kept(_prompter, name, needs)
 
     def kept(self, kind: Callable[[Model, Study], K], name: str, needs: Needs = "weights") -> K:
-        """What is made of the model once and kept as long as the model is; its `close` is called then."""
+        """An object made from the model once and kept as long as the model. Then its `close` is called."""
         model = self.model(name, needs)
         if kind not in self._kept:
             self._kept[kind] = kind(model, self.study)
@@ -99,7 +99,7 @@ class RunContext:
         return kept
 
     def right(self, question: Any, answer: Any) -> bool:
-        """Whether an answer is taken for right, for an early look: by rules where a judge would have to be asked."""
+        """Whether an answer counts as right in an early look, which uses rules instead of a judge."""
         if answer.label is not None:
             return bool(answer.label)
         grade = grader() if self.study.grades.judge else grader(self.study.grades.grader)
@@ -108,11 +108,11 @@ class RunContext:
     # --- the model
 
     def _examine(self, model: Model) -> None:
-        """Examine the model before its passes are believed."""
+        """Test the model before its forward passes are used."""
         from anchorscope.traces.health import require_health
 
         if not self._healthy:
-            with self.progress(f"{model.name}: examining", None):
+            with self.progress(f"{model.name}: self-test", None):
                 require_health(model, _prompter(model, self.study))
             self._healthy = True
 
@@ -125,7 +125,7 @@ class RunContext:
         return known[0] if known else build(ModelSpec, id=name)
 
     def _as_begun(self, spec: ModelSpec) -> ModelSpec:
-        """With the dtype in which the run was begun: another machine may find another one fast."""
+        """The spec with the dtype in which the run was started, because another machine may choose a different one."""
         if spec.dtype != "auto":
             return spec
         begun = begun_dtype(self.store, spec.name) or self.dtypes.get(spec.name)
@@ -137,7 +137,7 @@ def _prompter(model: Model, study: Study) -> Prompter:
 
 
 def begun_dtype(store: Store, model: str) -> str | None:
-    """The dtype in which a model's answers were begun; None where they were not."""
+    """The dtype in which a model's answers were started, or None if they were not."""
     for dataset in store.study.datasets:
         begun = store.results(model, dataset.name).entry(ANSWERS)
         if begun is not None:

@@ -1,7 +1,7 @@
-"""An engine carries jobs out. This is the one in process, the default: a few thousand questions need no cluster.
+"""The interface of an engine, which runs jobs, and the default engine, which runs them in this process.
 
-Where jobs run is up to the engine (run/ray/engine.py is the other one); what a shard holds is not: both carry it out by
-store/fill.py, and the files are the same to the byte.
+The other engine is run/ray/engine.py. An engine decides where jobs run and not what a shard holds. Both make shards
+with store/fill.py, so the files are byte-identical.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from anchorscope.store import Job
 from anchorscope.store.fill import carry_out
 
 Flow = tuple[Job, ...]
-"""Jobs of one dataset, or of one model on it, in order. Those made shard by shard are dealt alike, so a shard can go
-through all of them before the next one is begun."""
+"""Jobs of one dataset, or of one model on it, in order. Jobs made in shards have the same shards, so one shard can go
+through all of them before the next is started."""
 Ended = Callable[[Flow], None]
-"""Told which flow is complete."""
+"""Called with each flow that is complete."""
 Spared = tuple[type[AnchorscopeError], ...]
-"""Errors that end their own flow and no other."""
+"""Errors that end their own flow but no other."""
 Timed = Callable[[str, float], None]
-"""Told how many seconds a stage took."""
+"""Called with a stage and the seconds that it took."""
 
 
 class Engine(Protocol):
-    """What carries jobs out."""
+    """An object that runs jobs."""
 
     def run(self, flows: Sequence[Flow], ended: Ended, spared: Spared = ()) -> dict[Flow, AnchorscopeError]:
-        """Carry flows out, each job after the one before it; flows do not depend on each other.
+        """Run the jobs of each flow in order. Flows do not depend on each other.
 
-        Returns the flows that ended with an error that is spared. Any other error is raised.
+        Returns the flows that ended with a spared error. Any other error is raised.
         """
 
     def close(self) -> None:
-        """No more jobs at all."""
+        """Release everything. No jobs follow."""
 
 
 class InProcess:
-    """Carries out one job after the other, here."""
+    """Runs one job after the other in this process."""
 
     def __init__(self, context: RunContext, timed: Timed) -> None:
         self.context, self.timed = context, timed
 
     def run(self, flows: Sequence[Flow], ended: Ended, spared: Spared = ()) -> dict[Flow, AnchorscopeError]:
-        """Carry flows out, one after the other."""
+        """Run flows one after the other."""
         errors: dict[Flow, AnchorscopeError] = {}
         for flow in flows:
             try:
@@ -69,5 +69,5 @@ class InProcess:
             self.timed(job.stage.title, perf_counter() - start - loaded)
 
     def close(self) -> None:
-        """Forget the model."""
+        """Release the model."""
         self.context.let_go()

@@ -1,6 +1,6 @@
-"""A whole run, stage after stage; each does only what is missing.
+"""A whole run, stage after stage. Each stage makes only what is missing.
 
-The order is that of the list of stages (run/stages.py); where stages are carried out is up to the engine.
+The order is that of the list of stages (run/stages.py). The engine decides where stages run.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from anchorscope.run.stages import all_stages, rounds, stages_of, until
 from anchorscope.store import Job, StageDef, Store
 
 Done = Callable[[str, str, str], None]
-"""Told which stage of which model and dataset is complete; of stages that follow each other, the first."""
+"""Called with the stage, model and dataset of what is complete. For stages that run in a chain, it is the first."""
 
 
 def _tell_nobody(stage: str, model: str, dataset: str) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 class Pipeline:
-    """Carries a study out. `times` sums the seconds that each stage took."""
+    """Runs a study. `times` sums the seconds that each stage took."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Pipeline:
         self.progress, self.notice, self.done = self.file.progress, self.file.notice, done
         self.times: dict[str, float] = {}
         self.context = RunContext(store, self.progress, self.notice)
-        """What this process holds: a model is kept until another one is needed."""
+        """What this process holds. A model is kept until another one is needed."""
         self.engine = self._engine()
 
     def __enter__(self) -> Pipeline:
@@ -54,7 +54,7 @@ class Pipeline:
         self.close()
 
     def __call__(self, last: str | None = None) -> list[Path]:
-        """Carry the study out, up to the stage `last` or to its figures; return the figures that were written."""
+        """Run the study up to the stage `last`, or to its figures, and return the figures that were written."""
         stages = until(self.study, last) if last else stages_of(self.study)
         preflight(self.study, self.store.root, self.notice, stages)
         try:
@@ -64,7 +64,7 @@ class Pipeline:
             self.close()
 
     def close(self) -> None:
-        """No more stages: let go of models and workers."""
+        """Release models and workers. No stages follow."""
         self.engine.close()
         self.context.let_go()
         self.file.end()
@@ -76,11 +76,11 @@ class Pipeline:
         datasets: Sequence[str] | None = None,
         demand: Any = None,
     ) -> None:
-        """Make what is missing of some stages: for these models and datasets, or for all.
+        """Make what is missing of some stages, for these models and datasets or for all.
 
         A cell in which a stage cannot be made, such as one with too few right answers for probes, does not stop the
-        others: the reason is told, and stages that would read its tables are left out. `demand`: what a command says
-        beyond the study.
+        others. The reason is reported, and stages that would read its tables are skipped. `demand`: settings of a
+        command that are not in the study.
         """
         models = [model.name for model in self.study.models] if models is None else models
         datasets = [dataset.name for dataset in self.study.datasets] if datasets is None else datasets
@@ -90,10 +90,10 @@ class Pipeline:
         self._rounds([stage for stage in stages if stage.scope == "study"], models, datasets, demand)
 
     def _rounds(self, stages: Sequence[StageDef], models: Sequence[str], datasets: Sequence[str], demand: Any) -> None:
-        """Carry stages out, round after round.
+        """Run stages, round after round.
 
-        What a model is needed for and is complete is left out, so that a finished run loads no model. But where
-        something is missing, what comes before it is looked at too: a run must not go on with other weights.
+        Rounds that need a model and are complete are skipped, so that a finished run loads no model. If something is
+        missing, the rounds before it are checked too, because a run must not be resumed with different weights.
         """
         complete: list[list[Flow]] = []
         for chains in rounds(stages):
@@ -127,9 +127,9 @@ class Pipeline:
     def _possible(
         self, chain: Sequence[StageDef], stages: Sequence[StageDef], model: str, dataset: str
     ) -> list[StageDef]:
-        """The stages of a chain whose inputs are there, or are made by the chain itself.
+        """The stages of a chain whose inputs exist or are made by the chain itself.
 
-        A stage reads those of its inputs that the study wants, or that are asked for with it.
+        A stage reads those of its inputs that the study wants or that are requested together with it.
         """
         possible: list[StageDef] = []
         for stage in chain:
@@ -153,7 +153,7 @@ class Pipeline:
     def figures(self) -> list[Path]:
         """Write the ledger of claims, where there is evidence, and the figures of every read point."""
         from anchorscope.evidence.ledger import (
-            write_ledger,  # which take a second that a run until answers need not wait
+            write_ledger,  # imported late: it takes a second that a run until answers does not need
         )
         from anchorscope.report.figures import write_figures
 
@@ -170,8 +170,8 @@ class Pipeline:
 
             if own := registered():
                 raise StudyError(
-                    f"the experiments {', '.join(own)} are registered in this process alone: Ray's do not know them",
-                    "Carry out the run with engine: {kind: in_process}.",
+                    f"the experiments {', '.join(own)} are registered in this process alone, so Ray cannot run them",
+                    "Write engine: {kind: in_process} in the study.",
                 )
 
             engine = RayEngine(self.store, spec, self.progress, self.notice, self._add)

@@ -1,6 +1,6 @@
 """Check that everything a run needs is reachable before anything is computed, so that a mistake shows at once.
 
-Loads neither torch nor transformers. What a run already has is not asked for again, so a finished run needs no network.
+It loads neither torch nor transformers. It skips what a run already has, so a finished run needs no network.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ USUAL = (0.03, 0.3)  # share of right answers: of small models on hard sets, of 
 
 
 def preflight(study: Study, root: Path, notice: Notice = nobody, stages: Sequence[StageDef] | None = None) -> None:
-    """Paths, data and models: raises what a person can mend, and tells what is likely to disappoint.
+    """Check paths, data and models. Raise errors that a person can fix, and warn of too few right answers.
 
-    `stages`: what will be made; by default all stages of the study.
+    `stages`: the stages that will be made (default: all stages of the study).
     """
     store, wanted = Store(root, study), stages_of(study) if stages is None else stages
     if study.engine.kind == "ray" and find_spec("ray") is None:
-        raise StudyError("engine: {kind: ray} needs Ray", "Run: pip install 'anchorscope[ray]'")
+        raise StudyError("engine: {kind: ray} needs Ray, which is not installed", "Run: pip install 'anchorscope[ray]'")
     for dataset in study.datasets:
         if not store.questions(dataset.name).complete(QUESTIONS):
             _reach_set(dataset, study)
@@ -56,7 +56,7 @@ def preflight(study: Study, root: Path, notice: Notice = nobody, stages: Sequenc
 
 
 def _check_answers_file(store: Store) -> None:
-    """Refuse a file of answers that has changed since the run was begun; a complete run would not notice."""
+    """Refuse a file of answers that has changed since the run was started. A complete run would not notice."""
     study = store.study
     if study.answers.file is None:
         return
@@ -64,34 +64,35 @@ def _check_answers_file(store: Store) -> None:
     begun = {entry["inputs"]["answers"]["file"] for cell in cells if (entry := cell.entry(ANSWERS)) is not None}
     if begun and begun != {FileRows(study.base / study.answers.file).identity()["sha256"]}:
         raise StoreError(
-            f"{study.answers.file} has changed since the run in {store.root} was begun from it (inputs.answers.file)",
-            "Restore the file, or give the study another name.",
+            f"{study.answers.file} has changed since the run in {store.root} was started from it (inputs.answers.file)",
+            "Restore the file, or give the study another name to start a new run.",
         )
 
 
 def _reach_set(dataset: DatasetSpec, study: Study) -> None:
-    """Read one question, or ask the hub whether it has the set."""
+    """Read one question, or ask the hub whether it has the dataset."""
     questions = open_set(dataset, study.base)
     if not isinstance(questions.rows, HubRows):
         next(questions.read(), None)
         return
     if find_spec("datasets") is None:
         raise HubError(
-            "reading question sets from the hub needs the `datasets` library",
-            "Run: pip install 'anchorscope[hub]'  (or give the sets as files: --data DIR)",
+            "reading question sets from the hub needs the `datasets` library, which is not installed",
+            "Run: pip install 'anchorscope[hub]'  (or read the question sets from files: --data DIR)",
         )
     _ = questions.rows.commit
 
 
 def _reach_model(model: ModelSpec, study: Study) -> None:
-    """Find the model, whether the place of its sites is known, and whether its device is here."""
+    """Check that the model can be found, that its module paths are known, and that its device exists here."""
     if study.engine.kind != "ray" and model.device not in ("auto", "cpu"):  # a replica may be elsewhere
         usable_device(model)
     located = locate_model(model, study.base)
     if located.gguf is not None or model.gguf is not None:
         if find_spec("gguf") is None:
             raise ModelError(
-                f"{model.name}: reading a .gguf file needs the gguf library", "Run: pip install 'anchorscope[gguf]'"
+                f"{model.name}: reading a .gguf file needs the gguf library, which is not installed",
+                "Run: pip install 'anchorscope[gguf]'",
             )
     elif model.sites is None:
         try:
@@ -101,15 +102,21 @@ def _reach_model(model: ModelSpec, study: Study) -> None:
         if isinstance(kind, str):
             sites_of(kind)
     if study.answers.source == "generate" and study.answers.backend == "vllm" and find_spec("vllm") is None:
-        raise ModelError("backend: vllm needs vLLM", "Run: pip install 'anchorscope[vllm]'")
+        raise ModelError("backend: vllm needs vLLM, which is not installed", "Run: pip install 'anchorscope[vllm]'")
 
 
 def few_right(dataset: DatasetSpec) -> str | None:
-    """Say beforehand when a sample is too small for probes whatever the model answers, or for most models."""
+    """A warning if a sample of questions is too small for probes with any model, or with most models."""
     if dataset.sample is None or dataset.sample * USUAL[1] >= ENOUGH_RIGHT:
         return None
     low, high = (round(share * dataset.sample) for share in USUAL)
-    outlook = f"{dataset.name}: of {dataset.sample:,} questions models get some {low:,} to {high:,} right"
+    outlook = f"{dataset.name}: models usually answer {low:,} to {high:,} of {dataset.sample:,} questions right."
     if high < FEWEST_RIGHT:
-        return f"{outlook}; probes need {FEWEST_RIGHT} at the least, so this will hardly end in a chart. Sample more."
-    return f"{outlook}; probes need {FEWEST_RIGHT} and want {ENOUGH_RIGHT}. More questions give narrower intervals."
+        return (
+            f"{outlook} Probes need at least {FEWEST_RIGHT} right answers, so there will probably be no chart. "
+            "Raise `sample`."
+        )
+    return (
+        f"{outlook} Probes need at least {FEWEST_RIGHT} right answers, and {ENOUGH_RIGHT} are recommended. More "
+        "questions give narrower intervals."
+    )

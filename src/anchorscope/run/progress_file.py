@@ -1,4 +1,4 @@
-"""What a run writes beside its tables, for people: how far it is, the command to resume it, and JSON lines on request.
+"""What a run writes for people in addition to its tables: its progress, the command to resume it, and a log if asked.
 
 None of it is part of a result.
 """
@@ -22,36 +22,36 @@ from anchorscope.errors import StoreError
 from anchorscope.progress import Advance, Notice, Pace, Progress, how_far
 from anchorscope.store.files import COMMAND, PROGRESS, write_text
 
-EVERY = 2.0  # seconds between two looks
-STALE = 30.0  # seconds after which what was said last may no longer hold
+EVERY = 2.0  # seconds between two snapshots
+STALE = 30.0  # seconds after which a snapshot may be out of date
 
 Counts = Callable[[], dict[str, int]]
-"""How many replicas are alive, and how many had to be started again; empty where there are none."""
+"""The number of replicas that are alive, and the number that were restarted. Empty if there are none."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """How far a run was when it was last heard of."""
+    """The last known progress of a run."""
 
     title: str
-    """The stage under way."""
+    """Title of the running stage."""
     done: int
-    """Samples of it that are done."""
+    """Number of its samples that are done."""
     total: int | None
-    """Of so many; None where that is not known."""
+    """Total number of samples, or None if it is not known."""
     seconds: float
-    """Since it began."""
+    """Seconds since the stage began."""
     rate: float
-    """Samples per second of late."""
+    """Recent rate, in samples per second."""
     at: float
-    """When this was written, in seconds since 1970."""
+    """Time of this snapshot, in seconds since 1970."""
     who: str
-    """The process that carries the run out, and its machine."""
+    """Process that runs the study, and its machine."""
     counts: dict[str, int] = field(default_factory=dict)
-    """replicas: how many are alive; restarted: how many were started again."""
+    """Number of replicas that are alive (replicas) and that were restarted (restarted)."""
 
     def words(self) -> str:
-        """In one line."""
+        """The snapshot in one line."""
         text = f"{self.title}: {how_far(self.done, self.total, self.seconds, self.rate)}"
         if "replicas" in self.counts:
             text += f"; {self.counts['replicas']} replicas alive"
@@ -59,11 +59,11 @@ class Snapshot:
             text += f", {self.counts['restarted']} restarted"
         age = time.time() - self.at
         text += f"  ({self.who}"
-        return text + (f", not heard of for {age:,.0f} s: it may have been stopped)" if age > STALE else ")")
+        return text + (f", no sign of life for {age:,.0f} s, it may have stopped)" if age > STALE else ")")
 
 
 def snapshot_of(root: Path) -> Snapshot | None:
-    """What a run that is under way said last; None where none is."""
+    """The last snapshot of a run that is under way, or None."""
     try:
         return Snapshot(**json.loads((root / PROGRESS).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -71,7 +71,7 @@ def snapshot_of(root: Path) -> Snapshot | None:
 
 
 class ProgressFile:
-    """Passes on what stages tell, and keeps it where others can read it."""
+    """Passes on the progress of stages, and writes it where other programs can read it."""
 
     def __init__(self, root: Path, progress: Progress, notice: Notice, log: Path | None = None) -> None:
         self.root, self._progress, self._notice = root, progress, notice
@@ -82,7 +82,7 @@ class ProgressFile:
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Advance]:
-        """As a stage calls it."""
+        """Open a progress bar, as stages do."""
         pace, stop = Pace(), threading.Event()
 
         def advance(count: int) -> None:
@@ -91,13 +91,13 @@ class ProgressFile:
 
         def look() -> None:
             counts = {}
-            with contextlib.suppress(Exception):  # a cluster that is going down has no counts
+            with contextlib.suppress(Exception):  # a cluster that is shutting down has no counts
                 counts = self.counts()
             about: dict[str, Any] = {"done": pace.done, "total": total, "rate": round(pace.rate, 4)}
             now = Snapshot(
                 title, seconds=round(pace.seconds, 3), at=round(time.time(), 1), who=self._who, counts=counts, **about
             )
-            with contextlib.suppress(StoreError):  # a full disk stops the run where it matters
+            with contextlib.suppress(StoreError):  # a full disk stops the run when it writes its tables
                 write_text(self.root / PROGRESS, json.dumps(asdict(now)))
             self.log("progress", stage=title, seconds=round(pace.seconds, 1), **about, **counts)
 
@@ -117,30 +117,30 @@ class ProgressFile:
         self.log("end", stage=title, done=pace.done, total=total, seconds=round(pace.seconds, 3))
 
     def notice(self, text: str) -> None:
-        """As a stage calls it."""
+        """Pass on a warning, as stages give it."""
         self.log("notice", text=text)
         self._notice(text)
 
     def log(self, event: str, **about: Any) -> None:
-        """A line of JSON, where they were asked for."""
+        """Append a line of JSON to the log, if there is one."""
         if self._log is not None:
             line = json.dumps({"time": round(time.time(), 3), "event": event, **about}, ensure_ascii=False)
             with self._lock, self._log.open("a", encoding="utf-8") as stream:
                 stream.write(line + "\n")
 
     def end(self) -> None:
-        """The run is no longer under way."""
+        """Remove the snapshot, because the run is no longer under way."""
         with contextlib.suppress(OSError):
             (self.root / PROGRESS).unlink(missing_ok=True)
 
 
 def remember_command(root: Path, words: Sequence[str]) -> None:
-    """Keep the words of the command that a run was begun or continued with, and where it was given."""
+    """Save the words of the command that started or resumed a run, and the folder where it was typed."""
     write_text(root / COMMAND, json.dumps({"words": list(words), "folder": str(Path.cwd())}))
 
 
 def remembered_command(root: Path) -> str | None:
-    """The command to go on with, as one types it; None where it is not known."""
+    """The command that resumes the run, as the user types it, or None if it is not known."""
     try:
         kept = json.loads((root / COMMAND).read_text(encoding="utf-8"))
         words, folder = shlex.join(_whole(list(map(str, kept["words"])))), str(kept["folder"])
@@ -150,7 +150,7 @@ def remembered_command(root: Path) -> str | None:
 
 
 def _whole(words: list[str]) -> list[str]:
-    """The command for the whole run: what a run until some stage leaves missing, the whole one makes."""
+    """The command for the whole run, without --until, so that it makes everything that is missing."""
     if "--until" in words:
         place = words.index("--until")
         return words[:place] + words[place + 2 :]

@@ -1,7 +1,7 @@
-"""The list of all stages, in order: what the pipeline, `status`, `Run.table`, the engines and the cost model go by.
+"""The list of all stages, in order, for the pipeline, `status`, `Run.table`, the engines and the cost model.
 
-Rooms declare their stages in their `record.py`. A new stage is a `StageDef` there, and nothing here; what experiments
-bring along (evidence/experiment.py) stands before `evidence`, which reads it.
+Packages declare their stages in their `record.py`, so a new stage is a `StageDef` there and changes nothing here.
+Stages of experiments (evidence/experiment.py) come before `evidence`, which reads them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from anchorscope.traces.record import STAGES as TRACES
 
 
 def all_stages() -> tuple[StageDef, ...]:
-    """Every stage there is; each comes after those that it reads."""
+    """Every stage. Each comes after those that it reads."""
     own = tuple(EXPERIMENT_STAGES)
     evidence = [replace(stage, after=(*stage.after, *(experiment.name for experiment in own))) for stage in EVIDENCE]
     return (*QUESTIONS, *ANSWERS, *GRADES, *SPANS, *TRACES, *PROBES, *PATHWAYS, *own, *evidence, *DETECTORS)
@@ -46,7 +46,7 @@ def named(name: str) -> StageDef:
 
 
 def until(study: Study, name: str) -> list[StageDef]:
-    """The stages of a study up to one of them, with those whose shards are dealt like its own."""
+    """The stages of a study up to one of them, with those that have the same shards."""
     last, stages = named(name), stages_of(study)
     if last not in stages:
         raise StudyError(f"this study does not make the stage '{name}'", f"It makes: {_listed(stages)}.")
@@ -59,7 +59,7 @@ def _listed(stages: Sequence[StageDef]) -> str:
 
 
 def downstream(stage: StageDef) -> list[StageDef]:
-    """The stages that read a stage's tables, directly or by others."""
+    """The stages that read a stage's tables, directly or through others."""
     reached: list[StageDef] = []
     for other in all_stages():
         if stage.name in other.after or any(earlier.name in other.after for earlier in reached):
@@ -68,14 +68,14 @@ def downstream(stage: StageDef) -> list[StageDef]:
 
 
 def tables() -> dict[str, tuple[StageDef, Kind[Any]]]:
-    """Every kind of table by its name, with the stage that makes it."""
+    """Every kind of table, by name, with the stage that makes it."""
     return {kind.name: (stage, kind) for stage in all_stages() for kind in stage.tables}
 
 
 def chains(stages: Iterable[StageDef]) -> list[tuple[StageDef, ...]]:
-    """Stages that are carried out one after the other for each cell, before the next of them is begun for any.
+    """Chains of stages. Each cell goes through a whole chain before any cell starts the next one.
 
-    A shard goes through all stages that are dealt alike; whole stages without a model follow each other.
+    A shard goes through all stages that have the same shards. Whole stages without a model follow each other.
     """
     groups: list[list[StageDef]] = []
     for stage in stages:
@@ -90,7 +90,7 @@ def chains(stages: Iterable[StageDef]) -> list[tuple[StageDef, ...]]:
 
 
 def rounds(stages: Iterable[StageDef]) -> list[list[tuple[StageDef, ...]]]:
-    """Chains that an engine carries out side by side: one pool of workers loads the model for all of them.
+    """Rounds of chains that an engine runs in parallel, so that one pool of workers loads the model for all of them.
 
     Chains of one round compute with the model's weights, and none reads what another one makes.
     """

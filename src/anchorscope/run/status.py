@@ -1,4 +1,4 @@
-"""What a run has and what is missing, read from its manifests and files alone."""
+"""The status of a run: what it has and what is missing, read from its manifests and files alone."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from anchorscope.store.table import Aside
 from anchorscope.study import Study
 from anchorscope.traces.record import TRACES
 
-SHOWN = 3  # of the samples of a table that were set aside
+SHOWN = 3  # number of set-aside samples that are named per table
 
 
 @dataclass(frozen=True)
 class TableStatus:
-    """How far one table is."""
+    """The status of one table."""
 
     part: str
-    """The folder it is in, below the run's."""
+    """Folder of the table, relative to the run's."""
     table: str
-    """Its name."""
+    """Name of the table."""
     rows: int
-    """Rows in whole shards."""
+    """Number of rows in complete shards."""
     shards: int
-    """Shards that it will have; 0 before it was begun."""
+    """Number of shards that the table will have, or 0 before it is created."""
     shards_done: int
-    """Shards that are whole."""
+    """Number of complete shards."""
     damaged: list[str]
-    """Files that are not whole."""
+    """Files that are damaged."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     aside: list[Aside]
-    """Samples that were set aside, since the model failed on them."""
+    """Samples that were set aside because the model failed on them."""
     too_few: bool = False
-    """Whether it was not begun because there are too few right or wrong answers for probes."""
+    """Whether the table was not created because there are too few right or wrong answers for probes."""
 
     @property
     def state(self) -> str:
@@ -55,24 +55,24 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How far a run is."""
+    """The status of a run."""
 
     study: Study
-    """What was asked."""
+    """Study of the run."""
     tables: list[TableStatus]
-    """Every table that the study asks for, or that is there."""
+    """Every table that the study asks for or that exists."""
     notes: list[str]
-    """What a person should know, in sentences."""
+    """Notes for the user, in sentences."""
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do: every table that the study asks for is there, or cannot be had."""
-        asked = set(expected(self.study))  # and not what a detector once asked for
+        """Whether nothing is left to do, because every table that the study asks for exists or cannot be made."""
+        asked = set(expected(self.study))  # without tables made for detectors
         return all(t.state in ("complete", "too few") for t in self.tables if (t.part, t.table) in asked)
 
 
 def expected(study: Study) -> Iterator[tuple[str, str]]:
-    """Every table a whole run of the study has: its part and its name."""
+    """The part and name of every table that a complete run of the study has."""
     shared = [kind.name for stage in stages_of(study) if stage.scope == "dataset" for kind in stage.kinds(study)]
     own = [kind.name for stage in stages_of(study) if stage.scope != "dataset" for kind in stage.kinds(study)]
     for part, names in (("questions", shared), *((model.name, own) for model in study.models)):
@@ -82,7 +82,7 @@ def expected(study: Study) -> Iterator[tuple[str, str]]:
 
 
 def status_of(store: Store) -> RunStatus:
-    """Look at every table: those of the manifests, and those the study asks for but that were not begun."""
+    """Look at every table, both those in manifests and those that the study asks for but that do not exist yet."""
     tables = {(part, name): TableStatus(part, name, 0, 0, 0, [], 0, []) for part, name in expected(store.study)}
     notes = []
     for cell in store.cells():
@@ -92,9 +92,13 @@ def status_of(store: Store) -> RunStatus:
             tables[part, name] = _table_status(part, name, table)
         written = [manifest["versions"], *manifest["also_written_with"]]
         if len(written) > 1:
-            notes.append(f"{part} was written with {len(written)} sets of versions: see its manifest.json")
+            notes.append(
+                f"{part} was written with {len(written)} different sets of package versions (see its manifest.json)"
+            )
         if versions() not in written:
-            notes.append(f"{part} was written with other versions than are installed now: see its manifest.json")
+            notes.append(
+                f"{part} was written with package versions that are not the installed ones (see its manifest.json)"
+            )
     for part, why in _without_probes(store):
         notes.append(f"{part}: {why}")
         for key, line in tables.items():
@@ -102,19 +106,19 @@ def status_of(store: Store) -> RunStatus:
                 tables[key] = replace(line, too_few=True)
     status = RunStatus(store.study, list(tables.values()), notes)
     for row in status.tables:
-        notes += [f"damaged, will be made again: {path}" for path in row.damaged]
+        notes += [f"damaged file, which will be made again: {path}" for path in row.damaged]
         if row.aside:
             reasons = "; ".join(f"{one.id}: {one.reason}" for one in row.aside[:SHOWN])
             more = f" and {len(row.aside) - SHOWN:,} more" if len(row.aside) > SHOWN else ""
             notes.append(f"{row.part}, {row.table}: {len(row.aside):,} set aside ({reasons}{more})")
     if not status.complete:
-        command = remembered_command(store.root) or "the command that began the run"
-        notes.append(f"Go on with:  {command}   (it does only what is missing)")
+        command = remembered_command(store.root) or "the command that started the run"
+        notes.append(f"Resume with:  {command}   (it makes only what is missing)")
     return status
 
 
 def _without_probes(store: Store) -> Iterator[tuple[str, str]]:
-    """Models and datasets whose traced answers are too few for probes, and why."""
+    """The models and datasets with too few traced answers for probes, and the reason."""
     for model in store.study.models:
         for dataset in store.study.datasets:
             cell = store.results(model.name, dataset.name)

@@ -1,4 +1,4 @@
-"""Study files: reading one, finding those that come with the package, and writing a commented new one."""
+"""Study files: read one, find those that come with the package, and write a new one with comments."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ WIDTH = 108
 
 
 def known_studies() -> dict[str, Path]:
-    """The studies that come with the package: name and file."""
+    """The names and files of the studies that come with the package."""
     folder = Path(str(files("anchorscope.run") / "studies"))
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def load_study(reference: str | Path) -> Study:
-    """Read a study: the path of a YAML file, or the name of a study that comes with the package.
+    """Read a study from the path of a YAML file, or by the name of a study that comes with the package.
 
-    The file is checked whole: its keys and values, and that each question set it names is defined.
+    The keys and values of the file are checked, and that each question set that it names is defined.
     """
     path, known = Path(reference), known_studies()
     if not path.is_file() and str(reference) in known:
         path = known[str(reference)]
     if not path.exists():
         raise StudyError(
-            f"there is no study file {path}, nor does a study of that name come with anchorscope; "
+            f"there is no study file {path}, and anchorscope comes with no study of that name; "
             f"{did_you_mean(str(reference), known)}",
-            "Write a new one with: anchorscope init",
+            "To write a new study, run: anchorscope init",
         )
     file = read_yaml(path)
     study = validate(Study, file).based_at(path.parent)
@@ -51,7 +51,7 @@ def load_study(reference: str | Path) -> Study:
 def new_study(
     name: str, models: list[str], datasets: list[str], sample: int | None, data: Path | None, base: Path
 ) -> Study:
-    """A study from the words of a command line, checked as a file in the folder `base` is."""
+    """Make a study from the words of a command line, checked like a file in the folder `base`."""
     sets = [{"set": dataset} | ({"sample": sample} if sample else {}) for dataset in datasets]
     file = YamlFile(Path(name), {"name": name, "models": models, "datasets": sets}, None)
     study = validate(Study, file).based_at(base)
@@ -60,7 +60,7 @@ def new_study(
 
 
 def check_sets(study: Study, file: YamlFile) -> None:
-    """Refuse a set or grader that is not defined, and a local file that is not there, with the line that names it."""
+    """Refuse a question set or grader that is not defined, or a missing local file, with the line that names it."""
     try:
         if study.grades.judge is None:
             grader(study.grades.grader)
@@ -68,7 +68,10 @@ def check_sets(study: Study, file: YamlFile) -> None:
         raise StudyError(_at(file, ("grades", "grader"), f"grades: {error.message}"), error.hint) from None
     answers = study.answers.file
     if answers is not None and not (study.base / answers).is_file():
-        raise StudyError(_at(file, ("answers", "file"), f"answers: there is no file {study.base / answers}"))
+        raise StudyError(
+            _at(file, ("answers", "file"), f"answers: there is no file {study.base / answers}"),
+            "Paths are relative to the study's folder.",
+        )
     for index, dataset in enumerate(study.datasets):
         place: tuple[str | int, ...] = ("datasets", index, "path" if dataset.path else "set")
         try:
@@ -89,7 +92,7 @@ def commented(study: Study) -> str:
     """The study as a YAML file in which every field is explained."""
     lines = [
         "# A study for anchorscope. Check it with:  anchorscope validate FILE",
-        "# Fields that stand after a '#' are not set; what they would do is said above them.",
+        "# A field after a '#' is not set. The comment above each field says what it does.",
         *_fields(study, ""),
     ]
     return "\n".join(lines) + "\n"
@@ -108,7 +111,7 @@ def _fields(spec: BaseModel, indent: str, explain: bool = True) -> list[str]:
 
 
 def _entry(name: str, value: Any, indent: str) -> list[str]:
-    """`name: value`, over as many lines as it takes."""
+    """`name: value`, on as many lines as it needs."""
     if value is None:
         return [f"{indent}# {name}:"]
     if isinstance(value, BaseModel):
@@ -126,11 +129,11 @@ def _entry(name: str, value: Any, indent: str) -> list[str]:
 
 
 def _scalar(value: Any) -> str:
-    """JSON is YAML; a simple word needs no quotes."""
+    """The value as JSON, which is also YAML. A simple word needs no quotes."""
     special = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w./-]*", value) and value.lower() not in special:
         return value
-    # JSON lets characters stand that YAML reads as line ends or refuses, such as U+0085 and U+007F
+    # JSON allows characters that YAML reads as line ends or refuses, such as U+0085 and U+007F
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in json.dumps(value, ensure_ascii=False))
 
 

@@ -1,1 +1,1 @@
-"""A detector where answers are made: verdicts inside vLLM's server, or beside any OpenAI-compatible endpoint."""
+"""Serving with verdicts: a detector inside vLLM's server, or in a proxy for any OpenAI-compatible endpoint."""

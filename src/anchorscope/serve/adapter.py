@@ -1,7 +1,7 @@
-"""vLLM's insides: the one file that reads its model runner's batch and its requests' names.
+"""The only file that knows vLLM's internals: the batch of its model runner and the names of its requests.
 
-It is written for the versions in `SUPPORTED`, and others are refused. The V1 model runner is read. The V2 runner, which
-vLLM takes where Triton exists, is refused, since it has not been tried (checks/gpu_day.md lists each assumption).
+It is written for the versions in `SUPPORTED`, and others are refused. It reads the V1 model runner. The V2 runner, used
+by vLLM if Triton is installed, is refused because it has not been tested (checks/gpu_day.md lists each assumption).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def name_of(internal: str) -> RequestName | None:
 
 
 def check_version(version: str) -> None:
-    """Refuse a version of vLLM that was not tried."""
+    """Refuse a version of vLLM that has not been tested."""
     if not any(version == known or version.startswith(f"{known}.") for known in SUPPORTED):
         raise DetectorError(
-            f"vLLM {version} was not tried with this version of anchorscope",
+            f"vLLM {version} has not been tested with this version of anchorscope",
             f"Install vLLM {' or '.join(SUPPORTED)}, or use the proxy: anchorscope serve --endpoint URL",
         )
 
@@ -47,8 +47,8 @@ def check_runner(runner: Any) -> None:
     """Refuse a model runner whose batch is not known."""
     if not hasattr(runner, "query_start_loc") or not hasattr(runner, "input_batch"):
         raise DetectorError(
-            f"the model runner {type(runner).__module__} was not tried with anchorscope",
-            "Set VLLM_USE_V2_MODEL_RUNNER=0.",
+            f"the model runner {type(runner).__module__} has not been tested with anchorscope",
+            "Set the environment variable VLLM_USE_V2_MODEL_RUNNER=0.",
         )
 
 
@@ -64,12 +64,12 @@ def check_settings(config: Any) -> None:
     mode: Any = getattr(config.compilation_config, "cudagraph_mode", None)
     mixed = mode.mixed_mode() if hasattr(mode, "mixed_mode") else None
     for wrong, what, instead in (
-        (getattr(parallel, "data_parallel_size", 1) > 1, "data parallelism", "Start a server for each replica."),
-        (getattr(parallel, "enable_dbo", False), "dual batch overlap", "Leave --enable-dbo out."),
-        (getattr(mixed, "name", "") == "FULL", "full CUDA graphs of mixed batches", "Leave cudagraph_mode out."),
+        (getattr(parallel, "data_parallel_size", 1) > 1, "data parallelism", "Start one server per replica instead."),
+        (getattr(parallel, "enable_dbo", False), "dual batch overlap", "Remove --enable-dbo."),
+        (getattr(mixed, "name", "") == "FULL", "full CUDA graphs of mixed batches", "Remove cudagraph_mode."),
     ):
         if wrong:
-            raise DetectorError(f"verdicts were not tried with {what}", instead)
+            raise DetectorError(f"verdicts have not been tested with {what}", instead)
 
 
 def batch_of(runner: Any, scheduled: Any, rows: int) -> StepBatch:

@@ -1,4 +1,4 @@
-"""What the worker and the server are told alike: detectors by name, the socket, and where verdicts are logged."""
+"""The configuration that the worker and the server share: detectors by name, the socket, and the audit log."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class ServeConfig:
     """The part of vLLM's `--additional-config` that is anchorscope's."""
 
     detectors: Mapping[str, str]
-    """By name, the path of a saved detector. The first one's verdict decides the header."""
+    """Paths of saved detectors, by name. The verdict of the first one goes into the header."""
     socket: str = ""
-    """The address over which workers send rows."""
+    """Address over which workers send rows."""
     plan: str = ""
-    """The plan's fingerprint: vLLM's compile cache then never serves a graph without the hooks."""
+    """Fingerprint of the plan, so that vLLM's compile cache never serves a graph without the hooks."""
     audit: str | None = None
-    """A file to which every verdict is added as a line of JSON; None: no log."""
+    """File to which every verdict is appended as a line of JSON, or None for no log."""
     audit_texts: bool = False
-    """Whether the log has questions and answers too."""
+    """Whether the log also has questions and answers."""
 
     @classmethod
     def of(cls, additional: Any) -> ServeConfig:
@@ -35,7 +35,7 @@ class ServeConfig:
         if not isinstance(own, dict) or not own.get("detectors"):
             raise DetectorError(
                 "vLLM was started without anchorscope's configuration",
-                "Start it by anchorscope serve MODEL --detector DETECTOR, or with the flags that it prints.",
+                "Start it with: anchorscope serve MODEL --detector DETECTOR  (or with the flags that this prints).",
             )
         return cls(**own)
 

@@ -1,4 +1,4 @@
-"""What a server counts of its verdicts: for vLLM's /metrics, for /anchorscope/status, and for the audit log."""
+"""The counts of a server's verdicts, for vLLM's /metrics and /anchorscope/status, and the audit log."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Counts:
             self._audit.close()
 
     def record(self) -> dict[str, Any]:
-        """For the status."""
+        """The counts for the server's status."""
         total = sum(self.verdicts.values())
         decisions: dict[str, dict[str, int]] = {}
         for (detector, decision), count in self.verdicts.items():
@@ -76,7 +76,7 @@ class Counts:
 
 
 def _kind(reason: str) -> str:
-    """A reason without its numbers, so that there are few."""
+    """A reason without its numbers, so that there are few different ones."""
     return reason.split(":")[0][:80]
 
 
@@ -84,7 +84,7 @@ _made: list[Any] = []
 
 
 def _metrics() -> Any:
-    """Prometheus's counters, registered once in a process; None where its client is not installed."""
+    """The Prometheus counters, registered once per process, or None if the client is not installed."""
     if not _made:
         try:
             from prometheus_client import Counter as Total

@@ -1,4 +1,4 @@
-"""Who judges answers at a server, whatever the server is."""
+"""The base class of desks, which judge the answers of a server."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Desk(ABC):
         self._thread = ThreadPoolExecutor(1, "anchorscope")  # one: tokenizers are not safe across threads
 
     def expect(self, request: str) -> None:  # noqa: B027
-        """An answer to this request will be judged."""
+        """Announce that an answer to this request will be judged."""
 
     def forget(self, request: str) -> None:  # noqa: B027
-        """The request is over."""
+        """Forget a request that has ended."""
 
     @abstractmethod
     async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Desk(ABC):
 
     @abstractmethod
     def status(self) -> dict[str, Any]:
-        """What the server's status says."""
+        """The server's status."""
 
     async def told(
         self, judge: LiveJudge, request: str, read: Callable[[], ReadAnswer], rows: Rows | None = None
@@ -73,7 +73,7 @@ class Desk(ABC):
         return judge.told(verdict)
 
     async def _apart(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function in the desk's thread, so that the server goes on."""
+        """Call a function in the desk's thread, so that the server is not blocked."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""An ASGI app around another one: requests for answers get what a verdict needs, and responses get the verdict.
+"""An ASGI app around another one, which adds to requests what a verdict needs, and to responses the verdict.
 
-Whatever goes wrong here ends in *cannot say*, never in a failed request and never in a pass.
+Any failure here leads to *cannot say*, never to a failed request and never to a pass.
 """
 
 from __future__ import annotations

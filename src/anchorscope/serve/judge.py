@@ -1,4 +1,4 @@
-"""Server side: from the tokens of a prompt and of an answer, their log-probabilities and their rows, to a verdict."""
+"""The server side of a verdict, made from tokens, log-probabilities and the rows of numbers from the worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from anchorscope.study import PromptSpec, SpansSpec
 from anchorscope.study.terms import StateName
 from anchorscope.study.validation import build
 
-OTHER_PROMPT = "it was asked with another prompt than the detector's"
+OTHER_PROMPT = "its prompt is not the detector's prompt"
 NOT_READ = "its last token was not read: it was cut off at max_tokens or at a stop string"
 OTHER_TEXT = "its tokens are not the text that the client sees"
 NO_ROWS = "its states did not arrive"
@@ -51,7 +51,7 @@ class ReadAnswer(NamedTuple):
     """The answer in what was made, ready to be judged; or why it cannot be."""
 
     reason: str
-    """Why nothing can be said; empty where something can."""
+    """Reason why nothing can be said; empty otherwise."""
     sample: Sample | None = None
     """The sample."""
 
@@ -93,7 +93,7 @@ class LiveJudge:
             if template_hash(prompter) == self.detector.about.template:
                 return prompter
         raise DetectorError(
-            f"the detector {self.name} was fitted for {self.detector.about.name} with another tokenizer or template",
+            f"the detector {self.name} was fitted for {self.detector.about.name}, whose tokenizer or template differs",
             f"Serve {self.detector.about.name}, or fit a detector for this model.",
         )
 

@@ -90,13 +90,13 @@ class LiveDesk(Desk):
                 new = LiveJudge.load(name, path, before.tokenizer)
                 same = _weights(name, new) == _weights(name, before)
             except (AnchorscopeError, OSError) as error:
-                log.error("anchorscope: %s was not loaded again: %s", name, error)
+                log.error("anchorscope: the changed detector %s could not be loaded: %s", name, error)
                 continue
             if same and before.promised:
                 self.judges[name] = new
-                log.info("anchorscope: %s was loaded again, version %s", name, new.version)
+                log.info("anchorscope: the changed detector %s was loaded, version %s", name, new.version)
             else:
-                log.error("anchorscope: %s has other weights; restart the server to use it", name)
+                log.error("anchorscope: the changed detector %s needs a restart of the server", name)
 
     def status(self) -> dict[str, Any]:
         """Detectors, counts, and how rows arrive."""

@@ -1,9 +1,9 @@
-"""The parity gate: does this engine give the scores that the detector's own model gave?
+"""The parity gate, which checks that the engine gives the same scores as the detector's own model.
 
 A detector keeps its model's answers to known questions, with their scores. The engine answers the same questions at
-start-up. Where it gives the same tokens, scores are compared. Within rounding, the detector is served as it is. In
-another dtype or quantisation, scores may lie on a line with those at fitting: then they are moved back, and the promise
-is void until its threshold is chosen again. Anything else is refused.
+start-up, and scores are compared where the tokens are the same. If they agree within rounding, the detector is served
+as it is. In another dtype or quantisation, the scores may be a linear function of those at fitting. Then they are
+recalibrated, and the promise is void until its threshold is chosen again. Anything else is refused.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ class Passed:
 
 
 async def gate(judge: LiveJudge, engine: Answering, book: RowBook, columns: Sequence[Column], dtype: str) -> Passed:
-    """Let the engine answer the known questions; a detector that does not fit it is refused."""
+    """Let the engine answer the known questions, and refuse a detector that does not fit the engine."""
     known = judge.detector.known_answers
     if not known:
         raise DetectorError(
-            f"the detector {judge.name} has no known answers to compare an engine with",
-            "Fit it again with this version: anchorscope detect fit.",
+            f"the detector {judge.name} has no known answers, so an engine cannot be compared with it",
+            "Fit it again with this version: anchorscope detect fit",
         )
     before, now = [], []
     for answer in known:
@@ -111,13 +111,15 @@ async def gate(judge: LiveJudge, engine: Answering, book: RowBook, columns: Sequ
                 rows = await book.rows(request, (0, 0), len(prompt.ids) - 1, tokens)
                 if rows is None:
                     raise DetectorError(
-                        "the engine sends no states",
+                        "the engine sends no hidden states",
                         "Start it with --worker-cls anchorscope.serve.worker.DetectorWorker, and clear vLLM's compile "
                         "cache.",
                     )
             score = judge.score(read.sample, by_column(columns, rows))
             if not np.isfinite(judge.distance(read.sample, by_column(columns, rows))):
-                raise DetectorError("the engine's mean states are not known", "Report this with the server's log.")
+                raise DetectorError(
+                    "the mean states from the engine are not finite numbers", "Report this with the server's log."
+                )
         finally:
             book.forget(request)
         before.append(at_fitting(judge, answer))
@@ -137,8 +139,8 @@ def weighed(judge: LiveJudge, before: NDArray[np.float64], now: NDArray[np.float
     name, model = judge.name, judge.detector.about.name
     if len(before) < FEWEST:
         raise DetectorError(
-            f"the engine gave {len(before)} of {asked} known answers of {model}: it serves another model, or the "
-            f"detector {name} cannot read its states",
+            f"the engine gave the same answer as {model} to only {len(before)} of {asked} known questions. It serves "
+            f"another model, or the detector {name} cannot read its states",
             f"Serve {model} in {fitted}, or fit a detector for this model.",
         )
     spread = float(before.std()) or 1.0
@@ -153,7 +155,8 @@ def weighed(judge: LiveJudge, before: NDArray[np.float64], now: NDArray[np.float
     if dtype == fitted or left > LEFT or not SLOPES[0] <= slope <= SLOPES[1]:
         raise DetectorError(
             f"the engine's scores of known answers differ from those of {model} by up to {largest:.2f} standard "
-            f"deviations ({left:.2f} around a line): it is another revision or quantisation, or its states are misread",
+            f"deviations ({left:.2f} around a line). It serves another revision or quantisation, or its states are "
+            "misread",
             f"Serve {model} in {fitted}, or fit a detector for this model.",
         )
     return Passed(judge.recalibrated(slope, offset), asked, len(before), largest, slope, offset, left, changed)

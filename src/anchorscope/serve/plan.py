@@ -1,4 +1,4 @@
-"""What a worker computes of each token, and the detector that is left to apply to these few numbers.
+"""What a worker computes for each token, and the small detector that is applied to these few numbers.
 
 A linear detector is w·x summed over layers. The sum can be formed where the states are, so that one number for each
 kind of states leaves the worker. What is left is a detector of states that are one layer deep and one number wide, and
@@ -98,15 +98,15 @@ class WorkerPlan:
 
 
 def refusal(detector: FittedDetector) -> str:
-    """Why a detector cannot be computed while a server makes tokens; empty where it can."""
+    """The reason why a detector cannot be computed while a server generates tokens; empty if it can."""
     if not isinstance(detector.fitted, Linear):
         return f"'{detector.card.detector}' is not a linear detector"
     for need in detector.needs:
         if isinstance(need, StateName):
             if not hearable(need):
-                return f"it needs {need}, which takes another pass"
+                return f"it needs {need}, which takes another pass through the model"
         elif need not in CONFIDENCE_NUMBERS:
-            return f"it needs {need}, which takes another pass"
+            return f"it needs {need}, which takes another pass through the model"
     return ""
 
 
@@ -114,7 +114,9 @@ def plan_of(detectors: Mapping[str, FittedDetector]) -> WorkerPlan:
     """What a worker computes for some detectors of one model, by name."""
     shapes = {(detector.about.layers, detector.about.width) for detector in detectors.values()}
     if len(shapes) != 1:
-        raise DetectorError("these detectors were fitted for different models", "Serve detectors of one model.")
+        raise DetectorError(
+            "these detectors were fitted for different models", "Give only detectors of the model that you serve."
+        )
     layers, width = shapes.pop()
     weights: dict[Column, Array] = {}
     moments: dict[Column, tuple[Array, Array]] = {}

@@ -1,8 +1,8 @@
-"""Verdicts beside an engine that cannot be extended: a proxy before any OpenAI-compatible endpoint with logprobs.
+"""A proxy that adds verdicts to the answers of any OpenAI-compatible endpoint with log-probabilities.
 
-It serves detectors that look at log-probabilities alone, such as `confidence`. The response is the same as that of a
-vLLM server with the middleware. The prompt is laid out here by the model's tokenizer, to see whether it is the
-detector's.
+It serves detectors that read nothing but log-probabilities, such as `confidence`. The response is the same as that of a
+vLLM server with the middleware. The proxy tokenizes the prompt with the model's tokenizer, to check that it is the
+detector's prompt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from anchorscope.serve.responses import AnswerChoice, ApiRequest
 log = logging.getLogger("vllm.anchorscope")
 RENDERED = ("tools", "functions", "documents", "chat_template", "chat_template_kwargs", "continue_final_message",
             "add_generation_prompt", "response_format")  # fmt: skip
-"""Fields of a chat by which an endpoint may lay out another prompt than this proxy does."""
+"""Fields of a chat request that may make the endpoint's prompt differ from the proxy's."""
 HOP = {b"host", b"connection", b"transfer-encoding", b"keep-alive", b"upgrade"}  # headers between two hosts alone
 
 
@@ -35,8 +35,8 @@ class TextDesk(Desk):
     def __init__(self, judge: LiveJudge, counts: Counts) -> None:
         if judge.states:
             raise DetectorError(
-                f"the detector {judge.name} looks at hidden states, which an endpoint does not give",
-                "Serve the model by vLLM with anchorscope serve MODEL, or fit the detector confidence.",
+                f"the detector {judge.name} reads hidden states, which an endpoint does not return",
+                "Serve the model with vLLM (leave --endpoint out), or fit the detector confidence.",
             )
         super().__init__(counts)
         self.judge = judge
@@ -113,7 +113,7 @@ class TextDesk(Desk):
 
 
 class Forwarder:
-    """An ASGI app that hands every request on to another server."""
+    """An ASGI app that forwards every request to another server."""
 
     def __init__(self, endpoint: str, timeout: float = 600.0) -> None:
         import httpx
@@ -141,7 +141,7 @@ class Forwarder:
             asked = self.client.build_request(scope["method"], url, headers=headers, content=body)
             response = await self.client.send(asked, stream=True)
         except httpx.HTTPError as error:
-            told = b'{"error":{"message":"the endpoint does not answer: %s"}}' % type(error).__name__.encode()
+            told = b'{"error":{"message":"the endpoint did not respond: %s"}}' % type(error).__name__.encode()
             await send(
                 {"type": "http.response.start", "status": 502, "headers": [(b"content-type", b"application/json")]}
             )
@@ -159,7 +159,7 @@ class Forwarder:
 
 
 class Proxy:
-    """The whole proxy: it holds the endpoint against the detector's known answers, then forwards and judges."""
+    """The whole proxy. It compares the endpoint with the detector's known answers, then forwards and judges."""
 
     def __init__(self, endpoint: str, desk: TextDesk, key: str | None = None) -> None:
         self.forward = Forwarder(endpoint)
@@ -188,14 +188,17 @@ class Proxy:
         return {"type": "lifespan.startup.complete"}
 
     async def compare(self) -> None:
-        """Ask the known questions; an endpoint whose scores are others is refused."""
+        """Ask the known questions, and refuse an endpoint whose scores differ."""
         import httpx
         import numpy as np
 
         judge, client = self.desk.judge, self.forward.client
         known = judge.detector.known_answers
         if not known:
-            raise DetectorError(f"the detector {judge.name} has no known answers", "Fit it again with this version.")
+            raise DetectorError(
+                f"the detector {judge.name} has no known answers, so an endpoint cannot be compared with it",
+                "Fit it again with this version: anchorscope detect fit",
+            )
         headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
         before, now = [], []
         try:
@@ -215,7 +218,7 @@ class Proxy:
         except (httpx.HTTPError, KeyError, IndexError, ValueError) as error:
             raise DetectorError(
                 f"the endpoint did not answer the known questions ({type(error).__name__})",
-                "Check its address, and that it returns logprobs.",
+                "Check the URL, and that the endpoint returns logprobs.",
             ) from None
         passed = weighed(judge, np.array(before), np.array(now), len(known), str(judge.detector.about.model["dtype"]))
         self.desk.judge, self.desk.parity = passed.judge, {judge.name: passed.record()}

@@ -1,6 +1,6 @@
-"""OpenAI's completions and chat responses: what has to be asked for, what is taken out again, and where a verdict goes.
+"""OpenAI's completion and chat messages: what is added to a request, removed from the response, and where verdicts go.
 
-It knows neither vLLM nor detectors, so that the middleware and the proxy share it.
+It knows neither vLLM nor detectors, so the middleware and the proxy share it.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class ApiRequest:
         for name, what in (
             ("echo", "the prompt is repeated in the answer (echo)"),
             ("use_beam_search", "it was found by beam search"),
-            ("suffix", "it was asked to fit before a suffix"),
-            ("prompt_embeds", "it was asked by embeddings"),
+            ("suffix", "it had to fit before a suffix"),
+            ("prompt_embeds", "its prompt was given as embeddings"),
         ):
             if self.data.get(name):
                 return f"cannot be judged: {what}"
@@ -86,7 +86,7 @@ class ApiRequest:
         model = self.data.get("model")
         if model is None or not models or model in models:
             return ""
-        return f"it was answered by {model}, and the detector belongs to {models[0]}"
+        return f"it was answered by {model}, but the detector was fitted for {models[0]}"
 
     @property
     def keeps_ids(self) -> bool:
@@ -125,7 +125,7 @@ class ApiRequest:
         message = (choice.get("message") or choice.get("delta") or {}) if self.chat else {}
         into.text += (message.get("content") or "") if self.chat else choice.get("text") or ""
         if message.get("tool_calls") or message.get("function_call"):
-            into.why_not = "the answer is a call of a tool"
+            into.why_not = "the answer is a tool call"
         if message.get("reasoning") or message.get("reasoning_content"):
             into.why_not = "the model reasoned before it answered"
         into.finish = choice.get("finish_reason") or into.finish

@@ -155,7 +155,7 @@ class Tap:
         self.sites: list[_SiteTap] = []
         layers = list(module_at(model, sites.layers).children())
         if len(layers) != plan.layers:
-            raise ValueError(f"the model has {len(layers)} layers, and the detector was fitted for {plan.layers}")
+            raise ValueError(f"the model has {len(layers)} layers, but the detector was fitted for {plan.layers}")
         for site, own in plan.sites.items():
             here, kept = [], []
             for number, layer in enumerate(layers):

@@ -45,7 +45,7 @@ def private_socket(name: str) -> str:
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) != 0o700:
-        raise DetectorError(f"{folder} can be opened by others", f"Run: chmod 700 {folder}, or remove it.")
+        raise DetectorError(f"other users can open the folder {folder}", f"Run: chmod 700 {folder}  (or remove it)")
     return f"ipc://{folder}/{name}"
 
 

@@ -52,7 +52,7 @@ class DetectorWorker(_Worker):  # type: ignore[misc]
         self.anchorscope_sender: Sender | None = None
         if get_tp_group().rank_in_group == 0:  # all tensor-parallel ranks see the same states
             self.anchorscope_sender = Sender(config.socket, plan.fingerprint, stages.rank_in_group, stages.world_size)
-        logger.info("anchorscope reads %d numbers of every token", len(plan.columns))
+        logger.info("anchorscope computes %d numbers for every token", len(plan.columns))
 
     def _begin(self, module: Any, args: Any, options: Any) -> None:
         places = options.get("positions", args[1] if len(args) > 1 else None)
@@ -72,7 +72,7 @@ class DetectorWorker(_Worker):  # type: ignore[misc]
                 if made is not None and self.anchorscope_sender is not None:
                     self.anchorscope_sender.put(*made)
         except Exception:
-            logger.exception("anchorscope: no rows of this step")
+            logger.exception("anchorscope: reading this step failed, so its answers get no verdict")
         return output
 
     def anchorscope_status(self) -> dict[str, Any]:

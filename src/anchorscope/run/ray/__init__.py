@@ -1,1 +1,1 @@
-"""A study carried out on a Ray cluster."""
+"""Running a study on a Ray cluster."""

@@ -1,7 +1,7 @@
-"""Stages on a Ray cluster: Ray Data deals shards to pools of replicas, and restarts what dies.
+"""The engine that runs stages on a Ray cluster. Ray Data sends shards to pools of replicas and restarts crashed ones.
 
-What flows through Ray are numbers of shards. A replica reads its input from the run and writes its shard there, whole
-or not at all, so nothing passes through this process, and a shard that is made twice is the same file again. Ray is
+Only the numbers of shards pass through Ray. A replica reads its input from the run and writes its shard there, complete
+or not at all. So no data passes through this process, and a shard that is made twice is the same file again. Ray is
 imported in this file alone.
 """
 
@@ -29,14 +29,14 @@ from anchorscope.store import Job, Store
 from anchorscope.store.files import check_held, is_local, remove_leftovers
 from anchorscope.study import EngineSpec, ModelSpec
 
-SPARE_CPUS = 4  # of a cluster that is started here, beside those of the replicas: for planning, grading and Ray itself
+SPARE_CPUS = 4  # cores of a cluster started here in addition to the replicas': for planning, grading and Ray itself
 LIGHT = 0.5  # cores of a replica that grades and finds tokens
-PLANNED = 3  # times that a plan is made again when its process has died
-LOOK = 15.0  # seconds after which the run's lease is looked at, where nothing has ended meanwhile
+PLANNED = 3  # number of times that planning is retried after its process crashed
+LOOK = 15.0  # seconds after which the run's lease is checked if no task has ended
 
 
 class RayEngine:
-    """Carries flows out on the nodes of a cluster."""
+    """Runs flows on the nodes of a cluster."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class RayEngine:
         notice: Notice = nobody,
         timed: Timed = lambda stage, seconds: None,
     ) -> None:
-        # in full: processes on nodes begin in another folder. Links stay, as a node may have other ones
+        # absolute, because processes on nodes start in another folder. Links stay, because a node may have other ones
         study = store.study.based_at(store.study.base.absolute())
         self.store, self.spec = Store(store.root.absolute() if is_local(store.root) else store.root, study), spec
         self.progress, self.notice, self.timed = progress, notice, timed
@@ -56,7 +56,7 @@ class RayEngine:
         self._working = 0.0
 
     def run(self, flows: Sequence[Flow], ended: Ended, spared: Spared = ()) -> dict[Flow, AnchorscopeError]:
-        """Carry flows out side by side."""
+        """Run flows in parallel."""
         if not flows:
             return {}
         self._start()
@@ -79,7 +79,7 @@ class RayEngine:
         return errors
 
     def counts(self) -> dict[str, int]:
-        """How many replicas are alive, and how many were started again after a death."""
+        """The number of replicas that are alive, and the number restarted after a crash."""
         import ray
 
         if self._tally is None:
@@ -88,7 +88,7 @@ class RayEngine:
         return counts
 
     def close(self) -> None:
-        """Stop the cluster, where it was started here."""
+        """Stop the cluster if it was started here."""
         import ray
 
         for actor in (self._planner, self._tally):
@@ -131,7 +131,7 @@ class RayEngine:
     # --- shards: Ray Data, a pool of replicas for each need
 
     def _stream(self, flows: Sequence[Flow], ended: Ended, spared: Spared) -> dict[Flow, AnchorscopeError]:
-        """Shards through pools of replicas, one pool behind the other; whole jobs that need a model as one shard."""
+        """Send shards through pools of replicas, one after the other. A whole job that needs a model is one shard."""
         # 1. what is missing
         planned = {number: self._ask("plan", flow) for number, flow in enumerate(flows)}
         tasks = [Task(number, shard) for number, plan in planned.items() for shard in plan.missing]
@@ -162,7 +162,7 @@ class RayEngine:
                 if left[report.flow] == 0:
                     ended(flows[report.flow])
         self._working = last - first
-        # 3. what replicas that were killed left behind
+        # 3. remove the files that killed replicas left behind
         remove_leftovers(self.store.root)
         return errors
 
@@ -202,7 +202,7 @@ class RayEngine:
             for batch in batches:
                 for content in batch["report"]:
                     yield Report.unpacked(content)
-        finally:  # else replicas go on for as long as someone holds the error that ended this
+        finally:  # else replicas keep running for as long as the error that ended this is referenced
             getattr(batches, "close", lambda: None)()
 
     # --- the cluster
@@ -224,8 +224,8 @@ class RayEngine:
                 )
             except ConnectionError as error:
                 raise StoreError(
-                    f"no Ray cluster at {self.spec.address} ({error})",
-                    "Start one with: ray start --head  (or leave engine.address out).",
+                    f"there is no Ray cluster at {self.spec.address} ({error})",
+                    "Start one with: ray start --head  (or remove engine.address from the study).",
                 ) from None
             self._started = True
         if self._planner is None:
@@ -236,7 +236,7 @@ class RayEngine:
             self._tally = tally.remote()
 
     def _check_room(self) -> None:
-        """Refuse what no machine here can hold; say so where one that can may still join."""
+        """Refuse a replica that fits on no node of a local cluster. On another cluster warn, because nodes can join."""
         import ray
 
         asked = {"CPU": float(self.spec.cpus_per_replica), "GPU": self._gpus()}
@@ -246,10 +246,13 @@ class RayEngine:
         problem = f"no node has {asked['CPU']:g} cores and {asked['GPU']:g} GPUs for a replica"
         if self.spec.address is None:
             raise StudyError(problem, "Lower engine.gpus_per_replica or engine.cpus_per_replica.")
-        self.notice(f"{problem}: waiting for one to join. If none will, stop this and lower what a replica takes.")
+        self.notice(
+            f"{problem}. Waiting for such a node to join. If none will, stop this run and lower "
+            "engine.gpus_per_replica or engine.cpus_per_replica."
+        )
 
     def _dtypes(self) -> dict[str, str]:
-        """What `dtype: auto` is where replicas are: who plans may sit on another kind of machine, without a GPU."""
+        """The dtype that `auto` means on the replicas' nodes. The planner may be on a machine without a GPU."""
         import ray
 
         models = self.store.study.models
@@ -257,7 +260,7 @@ class RayEngine:
         if not unknown or (self.spec.address is None and not self._gpus()):  # else all are this machine
             return {}
         find: Any = ray.remote(num_cpus=self.spec.cpus_per_replica, num_gpus=self._gpus())(_fast_dtypes)
-        with self.progress("trying which dtype is fast", None):
+        with self.progress("finding the fastest dtype", None):
             dtypes: dict[str, str] = ray.get(find.remote(unknown))
         return dtypes
 
@@ -269,15 +272,15 @@ class RayEngine:
         return 1.0 if ray.cluster_resources().get("GPU", 0) >= 1 else 0.0
 
     def _ask(self, what: str, *about: Any) -> Any:
-        """Have the planner do something; what it has to say is told, and what it raises is raised."""
+        """Call the planner, pass its warnings on, and raise its error if there is one."""
         import ray
 
         try:
             answer, notices, error = ray.get(getattr(self._planner, what).remote(*about))
         except ray.exceptions.RayActorError as dead:
             raise StoreError(
-                f"the process that plans died {PLANNED + 1} times ({reason_of(dead)})",
-                "Likely its node has too little memory. What was finished is kept: the same command goes on.",
+                f"the planning process crashed {PLANNED + 1} times ({reason_of(dead)})",
+                "Its node probably has too little memory. Finished work is kept. Run the same command again to resume.",
             ) from None
         self._tell(notices)
         if error is not None:
@@ -285,7 +288,7 @@ class RayEngine:
         return answer
 
     def _tell(self, notices: Sequence[str], told: set[str] | None = None, key: str = "") -> None:
-        """Tell what a person should know; of several replicas with the same flow, only the first."""
+        """Pass warnings on. If several replicas run the same flow, pass on only those of the first."""
         if notices and told is not None:
             if key in told:
                 return
@@ -297,30 +300,30 @@ class RayEngine:
         if len(flows) == 1:
             return planned[0].title
         stages = ", ".join(dict.fromkeys(flow[0].stage.name for flow in flows))
-        return f"{flows[0][0].model}: {stages} of {len({flow[0].dataset for flow in flows})} sets"
+        return f"{flows[0][0].model}: {stages} of {len({flow[0].dataset for flow in flows})} datasets"
 
 
 def _carry_out_flow(store: Store, flow: Flow, threads: int, gpus: float) -> Report:
-    """A flow of whole jobs, in a Ray task."""
+    """Run a flow of whole jobs in a Ray task."""
     _show_gpus(gpus)
     return Replica(store, threads)(Task(0, 0), flow)
 
 
 def _fast_dtypes(models: Sequence[ModelSpec]) -> dict[str, str]:
-    """Which dtype is fast here, for each model."""
+    """The fastest dtype on this machine for each model."""
     from anchorscope.models.load import dtype_of
 
     return {model.name: str(dtype_of(model)).removeprefix("torch.") for model in models}
 
 
 def _show_gpus(gpus: float) -> None:
-    """Hide a node's GPUs from a process that has no share of them: Ray itself shows it all."""
+    """Hide a node's GPUs from a process that was given none. Ray itself would show all of them."""
     if not gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 class _RemotePlanner(Planner):
-    """Who plans has no GPU."""
+    """A planner in its own process, without a GPU."""
 
     def __init__(self, store: Store, dtypes: dict[str, str]) -> None:
         _show_gpus(0)
@@ -328,7 +331,7 @@ class _RemotePlanner(Planner):
 
 
 def _quiet() -> None:
-    """Ray writes to its own log; a run tells by its own means."""
+    """Silence Ray's messages. It has its own log, and a run prints its own progress."""
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns of what Ray Data does with actors
     os.environ.setdefault("RAY_worker_niceness", "0")  # else workers wait for everything else on a busy machine
@@ -337,7 +340,7 @@ def _quiet() -> None:
 
 
 class _Pool:
-    """A replica as Ray Data calls it: one task at a time."""
+    """A replica that Ray Data calls with one task at a time."""
 
     def __init__(
         self, store: Store, flows: Sequence[Flow], places: Sequence[int], threads: int, gpus: float, tally: Any
@@ -366,25 +369,25 @@ class _Pool:
         return {**batch, "report": np.array(reports, dtype=object)}
 
     def __del__(self) -> None:
-        """What vLLM has started ends with the replica."""
+        """Stop the processes that vLLM started."""
         if hasattr(self, "replica"):
             self.replica.context.let_go()
 
 
 class _Metrics:
-    """What Ray's own exporter shows of a replica, for Prometheus."""
+    """The metrics of a replica that Ray exports for Prometheus."""
 
     def __init__(self) -> None:
         from ray.util.metrics import Counter
 
         tags = ("model", "dataset", "stage")
-        self._samples = Counter("anchorscope_samples", "Samples that are done.", tags)
-        self._seconds = Counter("anchorscope_busy_seconds", "Seconds that a replica worked on them.", tags)
-        self._loading = Counter("anchorscope_loading_seconds", "Seconds that a replica took to load models.", tags)
-        self._failed = Counter("anchorscope_failed_shards", "Shards that could not be made.", tags)
+        self._samples = Counter("anchorscope_samples", "Number of samples done.", tags)
+        self._seconds = Counter("anchorscope_busy_seconds", "Seconds that replicas worked on samples.", tags)
+        self._loading = Counter("anchorscope_loading_seconds", "Seconds that replicas took to load models.", tags)
+        self._failed = Counter("anchorscope_failed_shards", "Number of shards that could not be made.", tags)
 
     def add(self, job: Job, report: Report) -> None:
-        """Count what became of a task."""
+        """Count the result of a task."""
         about = {"model": job.model, "dataset": job.dataset, "stage": job.stage.name}
         for counter, value in (
             (self._samples, report.rows),

@@ -1,4 +1,4 @@
-"""What is left to do of a flow, found without weights, for an engine whose replicas are elsewhere."""
+"""Find what is left to do in a flow without loading weights, for an engine whose replicas are elsewhere."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from anchorscope.store.fill import carry_out
 
 
 class Planned(NamedTuple):
-    """What is left to do of a flow."""
+    """What is left to do in a flow."""
 
     title: str
-    """What progress calls it."""
+    """Title for the progress line."""
     missing: list[int]
-    """Shards that some of its tables lacks."""
+    """Shards that are missing from at least one of its tables."""
     sizes: list[int]
-    """Samples of each shard; 0 for a whole job, which is one."""
+    """Number of samples in each shard. A whole job counts as one shard of 0."""
 
 
 class Planner:
-    """Plans flows without weights, in a process of its own: who begins a run holds neither tables nor models."""
+    """Plans flows without weights, in its own process, so that the one that starts a run holds no tables or models."""
 
     def __init__(self, store: Store, dtypes: Mapping[str, str]) -> None:
         self.notices: list[str] = []
         self.context = RunContext(store, silent, self.notices.append, planning=True, dtypes=dtypes)
 
     def plan(self, flow: Flow) -> Any:
-        """What is left to do; what is to be told; and what went wrong."""
+        """Return what is left to do, the warnings, and the error if there was one."""
         return self._told(lambda: self._plan(flow))
 
     def carry_out(self, job: Job) -> Any:
-        """Carry out a job that needs no weights, here."""
+        """Run a job that needs no weights in this process."""
         return self._told(lambda: carry_out(self.context.stage(job)))
 
     def _plan(self, flow: Flow) -> Planned:

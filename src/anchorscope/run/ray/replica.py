@@ -1,6 +1,6 @@
-"""One of several processes that carry out the same stages, each some shards: what an engine puts on a node.
+"""A replica, one of several processes that run the same stages on different shards.
 
-It knows nothing of Ray. What went wrong is handed back as a value, so that a person reads it where the run was begun.
+It knows nothing of Ray. Errors are returned as values, so that the user reads them where the run was started.
 """
 
 from __future__ import annotations
@@ -25,48 +25,48 @@ from anchorscope.store.files import TEMPORARY, write_text
 from anchorscope.store.fill import fill_shard, make
 from anchorscope.store.stage import Stage
 
-CRASHES = 5  # processes that crashed over one and the same thing, and then the run stops
+CRASHES = 5  # number of processes that may crash on the same thing before the run stops
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a replica is asked for: one shard of some jobs that are dealt alike, or a whole job."""
+    """The work given to a replica: one shard of jobs that have the same shards, or a whole job."""
 
     flow: int
-    """Which flow it belongs to."""
+    """Number of its flow."""
     shard: int
-    """Which shard; of a whole job 0."""
+    """Number of the shard, or 0 for a whole job."""
 
 
 @dataclass
 class Report:
-    """What became of a task."""
+    """The result of a task."""
 
     flow: int
-    """Which flow it belongs to."""
+    """Number of its flow."""
     shard: int
-    """Which shard."""
+    """Number of the shard."""
     rows: int = 0
-    """Samples that are done."""
+    """Number of samples that are done."""
     seconds: float = 0.0
-    """How long that took, loading aside."""
+    """Seconds that the task took, without loading."""
     loading: float = 0.0
-    """How long the replica took to load and examine its model before it."""
+    """Seconds that the replica took to load and test its model."""
     ended: float = 0.0
-    """When it was done, in seconds since 1970."""
+    """Time at which it was done, in seconds since 1970."""
     notices: list[str] = field(default_factory=list)
-    """What a person should know."""
+    """Warnings for the user."""
     error: AnchorscopeError | None = None
-    """Why it could not be done."""
+    """Error that stopped the task, or None."""
 
     def packed(self) -> str:
-        """As text, to be sent."""
+        """The report as text, for sending."""
         error = self.error and (type(self.error).__name__, self.error.message, self.error.hint)
         return json.dumps({**vars(self), "error": error})
 
     @classmethod
     def unpacked(cls, text: str) -> Report:
-        """As it was sent."""
+        """Read a report that `packed` wrote."""
         about = json.loads(text)
         if about["error"] is not None:
             name, message, hint = about["error"]
@@ -75,11 +75,11 @@ class Report:
 
 
 class ReplicaError(AnchorscopeError):
-    """A mistake of ours on a replica; its traceback is the message."""
+    """A bug on a replica. Its traceback is the message."""
 
 
 class Replica:
-    """Carries out shards. It loads its model for the first of them, and keeps it."""
+    """Makes shards. It loads its model for the first one, and keeps it."""
 
     def __init__(self, store: Store, threads: int) -> None:
         _set_threads(threads)
@@ -89,7 +89,7 @@ class Replica:
         self.name = f"{os.getpid()} on {platform.node()}"
 
     def __call__(self, task: Task, jobs: Sequence[Job]) -> Report:
-        """Carry one task out. Shards that are there already, whole, are not made again."""
+        """Run one task. Shards that are complete are not made again."""
         report = Report(task.flow, task.shard)
         try:
             for job in jobs:
@@ -105,17 +105,17 @@ class Replica:
         except DeviceError:
             traceback.print_exc()
             sys.stderr.flush()
-            os._exit(1)  # whoever restarts it gives it a GPU that computes
+            os._exit(1)  # the restarted process gets a GPU that works
         except AnchorscopeError as error:
             report.error = error
-        except Exception:  # noqa: BLE001 said where the run was begun
+        except Exception:  # noqa: BLE001 reported where the run was started
             report.error = ReplicaError(f"replica {self.name} failed:\n{traceback.format_exc()}")
         report.ended = time.time()
         report.notices, self.notices[:] = list(self.notices), []
         return report
 
     def _carried_out(self, job: Job, stage: Stage, shard: int) -> int:
-        """Make a shard, or a whole table; how many samples it has."""
+        """Make a shard or a whole table, and return its number of samples."""
         if not isinstance(stage, Sharded):
             make(stage)
             return 0
@@ -125,7 +125,7 @@ class Replica:
 
     @contextmanager
     def _counted(self, what: str, job: Job, task: Task, counted: bool) -> Iterator[None]:
-        """Count the processes that began something and did not end it, in a file: a crashed one reports nothing."""
+        """Count in a file the processes that started something and did not finish it. A crashed one reports nothing."""
         if not counted or not job.model:
             yield
             return
@@ -137,7 +137,7 @@ class Replica:
             if before >= CRASHES:
                 raise StoreError(
                     f"{job.model}, {job.dataset}: {before} processes crashed while {what} {job.stage.name}",
-                    "Likely they had too little memory: give a replica more, or lower traces.memory.",
+                    "They probably ran out of memory. Give each replica more, or lower traces.memory in the study.",
                 )
             write_text(path, str(before + 1))
             yield
@@ -145,14 +145,14 @@ class Replica:
             path.unlink(missing_ok=True)
 
     def _stage(self, job: Job) -> Stage:
-        """Made once: which samples are traced, say, takes a look at all of them."""
+        """The stage of a job, made once because, for example, choosing the traced samples reads all of them."""
         if job not in self._stages:
             self._stages[job] = self.context.stage(job)
         return self._stages[job]
 
 
 def _set_threads(threads: int) -> None:
-    """So many threads, in what computes here."""
+    """Set the number of threads for computations in this process."""
     import torch
 
     torch.set_num_threads(threads)

@@ -1,36 +1,36 @@
-"""Who hears from replicas that they are alive. It imports nothing heavy: it has a process of its own."""
+"""The tally of replicas that are alive. It has its own process, so it imports nothing heavy."""
 
 from __future__ import annotations
 
 from time import monotonic, sleep
 from typing import Any
 
-BEAT, SILENT = 2.0, 10.0  # seconds between two signs of life, and without one until a replica counts as dead
+BEAT, SILENT = 2.0, 10.0  # seconds between two heartbeats, and seconds of silence until a replica counts as crashed
 
 
 class Tally:
-    """Hears from replicas that they are alive."""
+    """Receives the heartbeats of replicas."""
 
     def __init__(self) -> None:
         self.heard: dict[str, float] = {}
         self.expected = 0
 
     def expect(self, replicas: int) -> None:
-        """So many replicas are started now, and those of before have ended."""
+        """Set the number of replicas that are started now. Earlier ones have ended."""
         self.heard, self.expected = {}, replicas
 
     def beat(self, name: str) -> None:
-        """A replica is alive."""
+        """Record the heartbeat of a replica."""
         self.heard[name] = monotonic()
 
     def counts(self) -> dict[str, int]:
-        """How many are alive now, and how many more were heard of than were started."""
+        """The number of replicas that are alive, and the number seen beyond those that were started."""
         alive = sum(monotonic() - heard < SILENT for heard in self.heard.values())
         return {"replicas": alive, "restarted": max(0, len(self.heard) - self.expected)}
 
 
 def beat(tally: Any, name: str) -> None:
-    """Tell that a replica is alive, as long as it is."""
+    """Send heartbeats for as long as the replica lives."""
     while True:
         tally.beat.remote(name)
         sleep(BEAT)
