@@ -17,7 +17,7 @@ class Answer:
     id: str
     """the question's id"""
     context: str | None
-    """the passage that stood in the prompt"""
+    """passage in the prompt; null where there was none"""
     prompt_ids: list[int]
     """token ids of the prompt after the shared prefix; the prefix is in the manifest"""
     answer_ids: list[int]
@@ -44,7 +44,7 @@ class Sampled:
     id: str
     """the question's id"""
     context: str | None
-    """the passage that stood in the prompt"""
+    """passage in the prompt; null where there was none"""
     prompt_ids: list[int]
     """token ids of the prompt after the shared prefix, as in the `answers` table"""
     texts: list[str]

@@ -1,4 +1,4 @@
-"""Which answers are Q-Anchored: those whose predicted class the knockout flips at the layer half-way up.
+"""Which answers are Q-Anchored: those whose predicted class the knockout flips at the middle layer.
 
 A sample is Q-Anchored here if that happens in at least half of the draws (repeats and halves). Groups are compared
 within a predicted class: what the predicted class gives away counts for nothing.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Groups:
-    """Who is Q-Anchored at the layer half-way up, and what is predicted there."""
+    """Who is Q-Anchored at the middle layer, and what is predicted there."""
 
     def __init__(self, readouts: Readouts) -> None:
         self.layer = round((readouts.layers - 1) / 2)

@@ -1,10 +1,10 @@
-"""What a claim is: a statement, what is measured for it, what it is held against, and a threshold fixed in advance.
+"""What a claim is: a statement, a statistic, what the statistic is compared with, and a threshold fixed in advance.
 
-A claim may rest on several numbers; it holds if all of them lie beyond the threshold. None is chosen after its value:
-layers are those half-way up, or all. Thresholds say what would matter, not what was found: 5 or 10 percentage points of
+A claim may rest on several numbers. It holds if all of them lie beyond the threshold. No number is chosen by its value:
+layers are the middle one, or all. Thresholds say what would matter, not what was found: 5 or 10 percentage points of
 ΔP, some hundredths of AUROC, a tenth or a fifth of a standard deviation. They were fixed on worlds whose truth is
-known (checks/helpers/worlds.py), before any real ledger was made. The claims themselves stand beside the experiments
-that they rest on.
+known (checks/helpers/worlds.py), before any real ledger was made. Each claim is declared in the file of the experiment
+that it rests on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anchorscope.pathways.intervals import FloatArray
 
 ThresholdSide = Literal["above", "below"]
 HALF = 0.5
-"""The layer half-way up."""
+"""Depth of the middle layer."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Claim:
     measure: Callable[[Lines], ClaimMeasure | None]
     """From the lines of a cell; None where something was not measured."""
     separates_truth_from_difficulty: bool = False
-    """Whether states that only know how hard a question is cannot make the claim hold."""
+    """Whether the claim cannot hold if the states only know how hard a question is."""
 
 
 @dataclass(frozen=True)

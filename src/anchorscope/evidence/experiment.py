@@ -66,7 +66,7 @@ class CellData:
 
     @cached_property
     def groups(self) -> Groups:
-        """Q-Anchored and A-Anchored answers at the layer half-way up."""
+        """Q-Anchored and A-Anchored answers at the middle layer."""
         return Groups(self.readouts)
 
     @cached_property

@@ -1,6 +1,6 @@
 """What tells Q-Anchored from A-Anchored answers: the knowledge boundary, self-awareness, saliency; and if labels last.
 
-A sample is Q-Anchored here if the knockout flips its predicted class at the layer half-way up in at least half of the
+A sample is Q-Anchored here if the knockout flips its predicted class at the middle layer in at least half of the
 draws (repeats and halves). Groups are compared within a predicted class, and pathways read within tenths of the clean
 logit: what the predicted class and its confidence give away counts for nothing.
 """
@@ -122,7 +122,7 @@ def stability_lines(
 ) -> Iterator[EvidenceLine]:
     """Kappa of labels between the halves of the probes, and between the study's prompt and others.
 
-    `prompts`: for each set of shots (clean or knockout, sample): logits at the layer half-way up of the members.
+    `prompts`: for each set of shots (clean or knockout, sample): logits at the middle layer of the members.
     """
     agreed = [cohens_kappa(first[:, None], second[:, None], drawn.samples)[:, 0] for first, second in groups.halves]
     yield line("stability", "kappa_halves", np.mean(agreed, axis=0), len(groups.q))

@@ -52,7 +52,7 @@ class ClaimVerdict:
     model: str
     """name of the model; for a claim about two models, `smaller < larger`"""
     dataset: str
-    """name of the set; all, where the claim is about all sets together"""
+    """name of the dataset; all, where the claim is about all datasets together"""
     statement: str
     """statement of the claim, in words"""
     statistic: str
@@ -77,7 +77,7 @@ class ClaimVerdict:
     n: int
     """number of samples or questions behind the value"""
     separates_truth_from_difficulty: bool = False
-    """whether states that only know how hard a question is cannot make the claim hold"""
+    """whether the claim cannot hold if the states only know how hard a question is"""
 
     def words(self, digits: int, interval: bool = True) -> str:
         """The number that the verdict rests on, as ledgers show it; or why there is none."""

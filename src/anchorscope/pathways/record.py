@@ -45,9 +45,9 @@ class Statistic:
     """One row of the `pathways` table: one number with its 95 % bootstrap interval."""
 
     model: str
-    """the model"""
+    """name of the model"""
     dataset: str
-    """the question set"""
+    """name of the dataset"""
     site: str
     """site of the activation: attn, mlp or resid"""
     position: str
@@ -79,7 +79,7 @@ class Statistic:
     value: float | None
     """value of the statistic; null where it is undefined or the group is too small"""
     low: float | None
-    """lower end of the 95 % interval: bootstrap over questions and repeats, widened for what training adds"""
+    """lower end of the 95 % interval: bootstrap over questions and repeats, widened for the variance of training"""
     high: float | None
     """upper end of the 95 % interval"""
     band_low: float | None
@@ -132,9 +132,9 @@ class MapStatistic:
     """One row of a `mapstats` table: one number with its 95 % bootstrap interval."""
 
     model: str
-    """the model"""
+    """name of the model"""
     dataset: str
-    """the question set"""
+    """name of the dataset"""
     site: str
     """site of the activation: attn, mlp or resid"""
     position: str

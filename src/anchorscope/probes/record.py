@@ -27,7 +27,7 @@ class Readout:
     """the question's id"""
     condition: str
     """condition of the pass; question_only: the clean pass, read before the answer; refit_…: that condition, read by
-    probes fitted on its own states; mirror_…: a pass read at the token behind the answer, by probes of that token"""
+    probes fitted on its own states; mirror_…: a pass read at the token after the answer, by probes of that token"""
     logits: list[list[list[np.float32]]]
     """(repeat, part, layer): calibrated logits; the parts are whole, first_half and second_half, and whole alone for
     question_only, refit_…, mirror_… and the passes of evidence"""
@@ -93,7 +93,7 @@ class OtherPrompt:
     id: str
     """the question's id"""
     prompt: int
-    """number of the set of shots among the other sets"""
+    """number of the alternative set of few-shot examples"""
     logits: list[list[list[np.float32]]]
     """(condition, repeat, layer): logits under the conditions clean and knockout"""
 
@@ -105,7 +105,7 @@ class Salient:
     id: str
     """the question's id"""
     of_logit: list[np.float32]
-    """(layer): saliency for the read-out at the layer half-way up, in the layers up to that one"""
+    """(layer): saliency for the read-out at the middle layer, for each layer up to that one"""
     of_loss: list[np.float32]
     """(layer): saliency for the answer's log-likelihood, as published"""
 
@@ -127,7 +127,7 @@ class MapReadout:
 
 
 MIRROR_READOUTS = ("mirror_clean", *MIRRORED)
-"""What the read-outs of the token behind the answer are called."""
+"""Names of the read-outs at the token after the answer."""
 
 
 def refit_name(condition: str) -> str:

@@ -15,35 +15,35 @@ class Question:
     """One row of the `questions` table: a question, its accepted answers, and the keys folds are grouped by."""
 
     id: str
-    """id of the question, unique within the set"""
+    """id of the question, unique within the dataset"""
     question: str
     """text of the question, without white space at its ends"""
     answers: list[str]
     """accepted answers in the source's order, at least one"""
     subject: str | None
-    """entity the question is about, where the set says"""
+    """entity the question is about, where the dataset gives it"""
     relation: str | None
-    """property asked for, where the set says"""
+    """property asked for, where the dataset gives it"""
     popularity: float | None
     """popularity of the subject (PopQA: page views per month)"""
     context: str | None
-    """retrieved passage, where the set has one"""
+    """retrieved passage, where the dataset has one"""
     question_group: str
     """normalised text of the question; questions with the same text share a fold"""
     subject_group: str | None
     """normalised subject; questions with the same subject share a fold"""
     extra: str
-    """JSON object of the set's other columns, as its definition keeps them"""
+    """JSON object of the dataset's other columns that its definition keeps"""
 
     @property
     def other_context(self) -> str | None:
-        """The passage that stands in the place of the own one when passages are swapped, where the set says."""
+        """The passage that replaces the original one when passages are swapped, where the dataset gives it."""
         other: str | None = json.loads(self.extra).get("other_context")
         return other
 
     @property
     def memory_answers(self) -> list[str]:
-        """Answers that a model may remember and that contradict the passage; empty where the set names none."""
+        """Answers that a model may remember and that contradict the passage; empty where the dataset names none."""
         return list(json.loads(self.extra).get("memory_answers") or [])
 
     @classmethod

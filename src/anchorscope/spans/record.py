@@ -48,7 +48,7 @@ class Spans:
     control_random_exact: list[int]
     """exact question tokens that have a partner for control_random"""
     control_random_control: list[int]
-    """partners of `control_random_exact`: near tokens after the prefix"""
+    """partners of `control_random_exact`: nearby tokens after the prefix"""
     control_prefix_exact: list[int]
     """exact question tokens that have a partner for control_prefix"""
     control_prefix_control: list[int]
@@ -64,7 +64,7 @@ class Spans:
 
     @property
     def after_answer(self) -> int:
-        """The first token behind the answer; what it is, a template says (models/prompts.py)."""
+        """Index of the first token after the answer, which the prompt template determines (models/prompts.py)."""
         return self.answer[1]
 
 

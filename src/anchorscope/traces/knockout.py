@@ -63,7 +63,7 @@ class Knockout:
     span: SpanName = "exact_question"
     """The tokens that become invisible. `matched_…` are the exact tokens paired with the control of that name."""
     into: Into | Literal["reader"] = "after"
-    """For which queries: every later token, those of the answer only, or the token behind the answer alone."""
+    """For which queries: every later token, those of the answer only, or the token after the answer alone."""
     layers: LayerRule = "cumulative"
     """cumulative: up to the layer that is read. window: in `width` layers around one. single: in one layer."""
     width: int = 1

@@ -25,7 +25,7 @@ MIRROR_CUTS: dict[Condition | Further, SpanName] = {
     "mirror_answer": "exact_answer",
     "mirror_both": "exact_both",
 }
-"""What each of the mirror's passes cuts, for the token behind the answer."""
+"""What each of the mirror's passes cuts, for the token after the answer."""
 
 
 class Patch(NamedTuple):

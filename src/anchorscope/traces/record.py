@@ -29,9 +29,9 @@ class Trace:
     """number of the sample's cluster; samples that share a question, a subject or a rare answer are in one cluster
     (docs/method.md)"""
     relation: str | None
-    """property asked for, where the set says"""
+    """property asked for, where the dataset gives it"""
     popularity: float | None
-    """popularity of the subject, where the set says"""
+    """popularity of the subject, where the dataset gives it"""
     kind: str
     """kind of question: yes_no, either_or (the question offers the accepted answer as a choice) or entity"""
     logprobs: list[float]
