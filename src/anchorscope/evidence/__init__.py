@@ -1,1 +1,1 @@
-"""Experiments that stand on their own feet, and the ledger that says what holds."""
+"""Experiments beside the charts, and the ledger that says which claims hold."""

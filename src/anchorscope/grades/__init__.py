@@ -1,1 +1,1 @@
-"""Grades: whether an answer is right, wrong, or cannot be told; by rules, or by a judge one has."""
+"""Grades: whether an answer is right or wrong, or cannot be graded, by rules or by a judge of the user's own."""

@@ -9,7 +9,7 @@ from anchorscope.store.stage import StageDef
 from anchorscope.store.table import Kind
 
 Judgement = Literal["right", "wrong", "cannot_tell"]
-"""What is known of an answer. What cannot be told is counted and shown, and never traced."""
+"""Possible grades of an answer. Answers that cannot be graded are counted and shown, and never traced."""
 
 CORRECT: dict[str | None, bool | None] = {"right": True, "wrong": False}
 """As a label; None for anything else."""
@@ -32,7 +32,7 @@ class Grade:
 
     @property
     def correct(self) -> bool | None:
-        """True, False, or None where it cannot be told."""
+        """True, False, or None where the grade is cannot_tell."""
         return CORRECT.get(self.judgement)
 
 
@@ -58,7 +58,7 @@ class Graded:
 
     @property
     def correct(self) -> bool | None:
-        """True, False, or None where it cannot be told or nothing was answered."""
+        """True, False, or None where the grade is cannot_tell or there is no answer."""
         return CORRECT.get(self.judgement)
 
 

@@ -1,1 +1,1 @@
-"""Models: where they come from, where their sites are, and loading them."""
+"""Models: their sources, the modules that are read in them, and how they are loaded."""

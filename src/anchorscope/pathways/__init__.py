@@ -1,1 +1,1 @@
-"""From read-outs to pathways: who is Q- and who A-Anchored, how far each condition moves them, and how sure that is."""
+"""From read-outs to pathways: Q- and A-Anchored answers, how far each condition moves them, and the intervals."""

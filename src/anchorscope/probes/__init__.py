@@ -1,1 +1,1 @@
-"""Linear probes that read correctness from activations: out of fold, calibrated, and once more on each half."""
+"""Linear probes that read from activations whether an answer is right: out of fold, calibrated, and also by halves."""

@@ -1,1 +1,1 @@
-"""Question sets: a short YAML definition, one reader, a seeded sample, a table."""
+"""Datasets of questions: a short YAML definition, one reader, a seeded sample, a table."""

@@ -1,5 +1,5 @@
-"""What people see: charts drawn from the tables alone, their captions and numbers, and one sample in colour.
+"""What people see: charts drawn from the tables alone, their captions and numbers, and single samples.
 
-charts.py says what each chart shows, draw/ puts it on paper, text/ says it in words, page/ makes the one-file report,
-and figures.py writes figures with their captions and numbers.
+charts.py declares each chart, draw/ draws it, text/ describes it in words, page/ makes the one-file report, and
+figures.py writes figures with their captions and numbers.
 """

@@ -1,4 +1,4 @@
-"""Which tokens are what: segments, exact tokens, controls, read positions; found on characters, carried to tokens."""
+"""Token spans: segments, exact tokens, control tokens and read positions, found in the text and mapped to tokens."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _unlike(cell: Cell) -> StoreError:
 
 
 def summary(cell: Cell) -> dict[str, Any]:
-    """How many answers there are, how many are right, and why others cannot be told or were dropped.
+    """How many answers there are, how many are right, and why others cannot be graded or were dropped.
 
     Also in how many the exact answer ends at another word than what the grader found.
     """

@@ -1,4 +1,4 @@
-"""What a run keeps: its directory with manifests, its tables, and stages as values that fill them."""
+"""What a run keeps: its directory with manifests, its tables, and the stages that fill them."""
 
 from __future__ import annotations
 

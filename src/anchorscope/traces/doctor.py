@@ -49,13 +49,13 @@ class Check:
     """What one check found."""
 
     name: str
-    """Of the check."""
+    """Name of the check."""
     passed: bool | None
-    """None: left out, because of `detail`."""
+    """Whether it passed; None where it was left out, for the reason in `detail`."""
     detail: str
     """What was found, in words."""
     advice: str = ""
-    """What to do, where it failed."""
+    """What to do where it failed."""
 
 
 class _Failed(Exception):  # noqa: N818 — not an error of ours: it carries what a check found
@@ -68,24 +68,24 @@ class _NotTried(Exception):  # noqa: N818 — not an error either
 
 @dataclass
 class Doctor:
-    """Examines one model with one way of putting questions."""
+    """Checks one model with one kind of prompt."""
 
     model: Model
-    """The patient."""
+    """The model that is checked."""
     prompter: Prompter
-    """How questions are put to it."""
+    """The prompt that puts questions to it."""
     done: dict[str, Check] = field(default_factory=dict)
     """What the checks so far found, by their names."""
 
     def examine(self, quick: bool = False) -> list[Check]:
-        """Run the checks; a quick examination leaves the costly ones out."""
+        """Run the checks; a quick check leaves out the costly ones."""
         self.done = {}
         for name, procedure in CHECKS.items():
             failed = [need for need in procedure.needs if self.done[need].passed is not True]
             if failed:
-                self.done[name] = Check(name, None, f"left out, since {failed[0]} did not pass")
+                self.done[name] = Check(name, None, f"left out, because the check '{failed[0]}' did not pass")
             elif quick and procedure.costly:
-                self.done[name] = Check(name, None, "left out of a quick examination")
+                self.done[name] = Check(name, None, "left out of a quick check")
             else:
                 self.done[name] = self._run(name, procedure)
         return list(self.done.values())
@@ -287,7 +287,7 @@ def by_hand(doctor: Doctor) -> str:
 
 
 def _share_of_effect(ours: torch.Tensor, expected: torch.Tensor, clean: torch.Tensor) -> float:
-    """How far off, relative to how far the knockout moves the states: the median over layers."""
+    """The difference relative to the knockout's own effect on the states: the median over layers."""
     gap = (ours.double() - expected.double()).norm(dim=(1, 2))
     effect = (clean.double() - expected.double()).norm(dim=(1, 2))
     return float((gap / effect.clamp(min=1e-30)).median())
@@ -353,30 +353,32 @@ class Procedure(NamedTuple):
     advice: str
     """What to do when it fails."""
     costly: bool = False
-    """Whether a quick examination leaves it out."""
+    """Whether a quick check leaves it out."""
 
 
 _REPORT = "Report this model with the line above: its numbers would be wrong."
-_BOS = "Look at the chat template and the tokenizer's add_bos setting: one adds too much, or none adds it."
-_SPANS = "The tokenizer changes the text: use the model's own tokenizer files, or prompt.style: completion."
-_MASK = "The attention code ignores the mask: give the model attention: sdpa or eager. "
+_BOS = "Check the chat template and the tokenizer's add_bos setting. The BOS token is added twice, or not at all."
+_SPANS = "The tokenizer changes the text. Use the model's own tokenizer files, or set prompt.style: completion."
+_MASK = "The attention code ignores the mask. Set the model's attention to sdpa or eager. "
 CHECKS: dict[str, Procedure] = {
     "one_bos": Procedure(one_bos, (), _BOS),
     "spans": Procedure(spans_round_trip, ("one_bos",), _SPANS),
     "plain": Procedure(plain, (), "Is the family's line in anchorscope/models/sites.py right? " + _REPORT),
-    "padding": Procedure(padding, ("plain",), "Rows disturb each other: give traces.memory: 0.001. " + _REPORT),
-    "prefix": Procedure(prefix, ("plain",), "Sharing the prefix changes numbers: give prompt.shots: 0. " + _REPORT),
+    "padding": Procedure(
+        padding, ("plain",), "Rows of a batch affect each other. Set traces.memory: 0.001. " + _REPORT
+    ),
+    "prefix": Procedure(prefix, ("plain",), "Sharing the prefix changes the numbers. Set prompt.shots: 0. " + _REPORT),
     "empty_knockout": Procedure(empty_knockout, ("plain",), "Clean keys are not reused as they should be. " + _REPORT),
     "real_knockout": Procedure(real_knockout, ("plain", "spans"), _MASK + _REPORT),
     "by_hand": Procedure(
         by_hand,
         ("plain", "spans", "empty_knockout", "real_knockout"),
-        "Other edges are cut than those asked for. " + _REPORT,
+        "The cut removes other attention edges than it should. " + _REPORT,
     ),
     "conditions": Procedure(
         conditions,
         ("plain", "spans", "padding", "prefix", "empty_knockout", "real_knockout", "by_hand"),
-        "Conditions that share a pass disturb each other. " + _REPORT,
+        "Conditions that share a pass affect each other. " + _REPORT,
     ),
     "eager": Procedure(
         eager, ("plain", "spans", "real_knockout"), "sdpa and eager read the mask differently. " + _REPORT, costly=True
