@@ -4,25 +4,30 @@
 
 Steps: `first` prints the run's main numbers and the groups under every split; `controls` prints, at the layer half-way
 up (fixed in advance), the knockout beside its nulls, controls, refits, corrections and attention mass. Both read the
-pathways at the MLP's output and the last exact answer token. `evidence` writes every line of the experiments at that
-layer, with its interval, as evidence.csv, from which pages of results/ are filled (docs/tools/found.py).
+pathways at the MLP's output and the last exact answer token. `written` writes what pages of
+results/ are filled from (docs/tools/found.py): cells.csv has the counts of questions, grades and traced answers,
+half.csv the numbers of `controls`, evidence.csv every line of the experiments at that layer.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from anchorscope.evidence.claim import HALF
 from anchorscope.evidence.lines import lines_of
+from anchorscope.grades.record import GRADES
 from anchorscope.pathways.headline import Curves, Headline, Number, headlines
 from anchorscope.pathways.lookup import measured
 from anchorscope.pathways.record import PATHWAYS, Key, Statistic
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
+from anchorscope.traces.record import TRACES
 from helpers.steps import Check, Figures, Options
 
 check = Check(__doc__)
@@ -183,12 +188,11 @@ def first(options: Options, work: Path) -> None:
 def controls(options: Options, work: Path) -> Figures:
     """Print the tables of the controls, and return their numbers."""
     numbers: dict[str, Any] = {}
-    wanted = {key for columns in CONTROLS.values() for key in columns.values()}
-    for origin, cell in measured(Store.open(options.run), PATHWAYS, POINT):
-        rows = [row for row in cell.table(PATHWAYS.at(POINT)) if row.key in wanted]
-        middle = round(max(row.layer for row in rows) / 2)
-        at = {row.key: row for row in rows if row.layer in (middle, -1)}
-        numbers[f"{origin.model}, {origin.dataset}"] = {
+    by_cell: defaultdict[str, dict[Key, Statistic]] = defaultdict(dict)
+    for row in half_way(Store.open(options.run)):
+        by_cell[f"{row.model}, {row.dataset}"][row.key] = row
+    for name, at in by_cell.items():
+        numbers[name] = {
             title: {column: _numbers(at.get(key)) for column, key in columns.items()}
             for title, columns in CONTROLS.items()
         }
@@ -203,23 +207,67 @@ def controls(options: Options, work: Path) -> Figures:
 
 
 @check.step("run", by_default=False)
-def evidence(options: Options, work: Path) -> Figures:
-    """Write evidence.csv: all lines of the experiments, at the layer half-way up."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["model", "dataset", "experiment", "name", "condition", "stratum", "value", "low", "high", "n"])
-    rows = 0
-    for model, sets in lines_of(Store.open(options.run), POINT).items():
+def written(options: Options, work: Path) -> Figures:
+    """Write cells.csv, half.csv and evidence.csv."""
+    store = Store.open(options.run)
+    options.output.mkdir(parents=True, exist_ok=True)
+    rows = {
+        "cells": [asdict(cell) for cell in counted(store)],
+        "half": [asdict(row) for row in half_way(store)],
+        "evidence": list(experiment_lines(store)),
+    }
+    for name, lines in rows.items():
+        out = io.StringIO()
+        writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+        (options.output / f"{name}.csv").write_text(out.getvalue(), encoding="utf-8")
+    return {name: len(lines) for name, lines in rows.items()}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many questions, grades and traced answers a model has on a dataset."""
+
+    model: str
+    dataset: str
+    questions: int
+    right: int
+    wrong: int
+    not_graded: int
+    traced_right: int
+    traced_wrong: int
+
+
+def counted(store: Store) -> Iterator[Counts]:
+    """The counts of every model and dataset."""
+    for origin, cell in measured(store, PATHWAYS, POINT):
+        grades = Counter(row.judgement for row in cell.table(GRADES))
+        traced = Counter(bool(row.correct) for row in cell.table(TRACES))
+        told = grades["right"] + grades["wrong"]
+        counts = (grades["right"], grades["wrong"], grades.total() - told, traced[True], traced[False])
+        yield Counts(origin.model, origin.dataset, grades.total(), *counts)
+
+
+def half_way(store: Store) -> Iterator[Statistic]:
+    """The numbers of `controls` at the layer half-way up."""
+    wanted = {key for columns in CONTROLS.values() for key in columns.values()}
+    for _, cell in measured(store, PATHWAYS, POINT):
+        rows = [row for row in cell.table(PATHWAYS.at(POINT)) if row.key in wanted]
+        middle = round(max(row.layer for row in rows) / 2)
+        yield from (row for row in rows if row.layer in (middle, -1))
+
+
+def experiment_lines(store: Store) -> Iterator[dict[str, str]]:
+    """Every line of the experiments, at the layer half-way up."""
+    names = ("model", "dataset", "experiment", "name", "condition", "stratum", "value", "low", "high", "n")
+    for model, sets in lines_of(store, POINT).items():
         for dataset, lines in sets.items():
             for name, curve in lines.items():
                 low, high = curve.interval()
                 at = round((curve.layers - 1) * HALF)
                 ends = [f"{float(values[at]):.5g}" for values in (curve.value, low, high)]
-                writer.writerow([model, dataset, *name, *ends, curve.n])
-                rows += 1
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "evidence.csv").write_text(out.getvalue(), encoding="utf-8")
-    return {"rows": rows}
+                yield dict(zip(names, (model, dataset, *name, *ends, str(curve.n)), strict=True))
 
 
 def _numbers(row: Statistic | None) -> list[float] | None:
@@ -236,7 +284,7 @@ def _with_interval(numbers: list[float] | None) -> str:
     return f"{value} ({low} to {high})"
 
 
-check.option("--output", "Write evidence.csv into DIR", Path(), type=Path, metavar="DIR")
+check.option("--output", "With `written`, write the tables into DIR", Path(), type=Path, metavar="DIR")
 
 if __name__ == "__main__":
     check()

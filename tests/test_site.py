@@ -94,7 +94,7 @@ def test_links_lead_to_the_same_file_here_and_on_the_site():
     assert links.target_of("docs/method.md", "https://example.org/a.md") is None
     assert links.site_path("docs/howto/report.md") == "howto/report.md"
     assert links.site_path("README.md") == "index.md"
-    for page in ("README.md", "docs/method.md", "results/small-models/evidence.md"):
+    for page in ("README.md", "docs/method.md", "results/small-models/appendix.md"):
         assert links.in_repository(links.site_path(page)) == page
 
 

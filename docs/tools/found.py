@@ -3,29 +3,60 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from anchorscope.detectors.detector import FittedDetector
+from anchorscope.detectors.thresholds import Threshold
 from anchorscope.evidence.ledger import read_ledger
 from anchorscope.evidence.record import ClaimVerdict
+from anchorscope.pathways.record import Key
 from anchorscope.report.text.summary import truth, verdict_counts
 
 ROOT = Path(__file__).parents[2]
 MEAN = ("all", "mean over cells")
-SHOWN = ("single_layer", "single_layer_confidence", "question_confidence", "stack", "joint", "combined")
+SHOWN = (
+    "length", "logprob_sum", "confidence", "question_only", "question_confidence", "single_layer",
+    "single_layer_confidence", "stack", "joint", "combined",
+)  # fmt: skip
 SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
 WITHIN = {
     "probe": ("w", "clean"),
-    "under the knockout": ("w", "knockout"),
-    "another answer's shift": ("w", "permuted"),
-    "question taken out": ("w", "answer_only"),
     "mean log-probability": ("w_mean_logprob", ""),
-    "least": ("w_min_logprob", ""),
-    "sum": ("w_logprob", ""),
-    "brevity": ("w_short", ""),
-    "frequency": ("w_times", ""),
     "log-probabilities and length": ("w_confidence", ""),
     "the probe adds": ("added_to_confidence", "clean"),
+}
+WITHIN_NULLS = {
+    "knockout": ("w", "knockout"),
+    "permutation null": ("w", "permuted"),
+    "question removed": ("w", "answer_only"),
+    "shortest first": ("w_short", ""),
+    "most frequent first": ("w_times", ""),
+}
+AUROCS = {
+    "answer": Key("auroc", "clean"),
+    "question only": Key("auroc_question_only", "clean"),
+    "text only": Key("auroc_text_only", "clean"),
+}
+LOSSES = {
+    "knockout": Key("delta_auroc", "knockout"),
+    "permutation null": Key("delta_auroc", "permuted"),
+    "difference": Key("delta_auroc", "knockout-permuted"),
+    "exact tokens − as many others": Key("delta_auroc", "matched_question-control_question"),
+}
+_GAP = Key("delta_p", "knockout", "anchor_half", "half", group="Q-A")
+GAPS = {
+    "knockout": _GAP,
+    "permutation null": _GAP._replace(condition="permuted"),
+    "difference": _GAP._replace(condition="knockout-permuted"),
+}
+MEASURES = {
+    "AUROC": "auroc",
+    "lead over the best simple detector": "beyond_baselines",
+    "W": "w",
+    "W − best log-probability": "w_minus_logprob",
+    "adds to log-probabilities": "w_added",
 }
 Row = dict[str, str]
 
@@ -36,11 +67,11 @@ def rows_of(path: Path) -> list[Row]:
         return list(csv.DictReader(stream))
 
 
-def number(row: Row | None) -> str:
+def number(row: Row | None, digits: int = 3) -> str:
     """`0.812 (0.790 to 0.834)`; a dash where there is none."""
     if row is None or not row["value"]:
         return "–"
-    value, low, high = (f"{float(row[name]):.3f}".replace("-", "−") for name in ("value", "low", "high"))
+    value, low, high = (f"{float(row[name]):.{digits}f}".replace("-", "−") for name in ("value", "low", "high"))
     return f"{value} ({low} to {high})"
 
 
@@ -105,55 +136,226 @@ def two_kinds(folder: str) -> str:
     )
 
 
-def ledger(folder: str) -> str:
-    """The ledger: a row for each claim, a column for each model and set."""
-    verdicts = [verdict for verdict in read_ledger(ROOT / folder) if verdict.dataset != "all"]
-    cells = list(dict.fromkeys((verdict.model, verdict.dataset) for verdict in verdicts))
+def in_short(folder: str) -> str:
+    """What a study found in four sentences, with the numbers that its tables give."""
+    verdicts, by_key = read_ledger(ROOT / folder), compared(folder)
+    before = read_ledger(ROOT / folder / "earlier" / "larger.json")
+    told = [row for row in at_half(folder, GAPS).values() if all(cell and cell["value"] for cell in row.values())]
+    mean = {name: abs(sum(float(row[name]["value"]) for row in told) / len(told)) for name in GAPS}
+    beyond = sum(float(row["difference"]["high"]) < 0 for row in told)
+    lead, auroc = (number(by_key.get((*MEAN, "combined", name))) for name in ("beyond_baselines", "auroc"))
+    items = [
+        "**The cut** lowers the probe's AUROC by more than the permutation null in "
+        f"{_brief(verdicts, 'beyond_permuted', 'model–set pairs ')}.",
+        f"**The two lines** are {mean['knockout']:.0f} points apart half-way up. The permutation null alone puts them "
+        f"{mean['permutation null']:.0f} apart, and the gap exceeds it in {beyond} of {len(told)} pairs with enough "
+        "answers.",
+        "**Within a question**, where difficulty cannot help, the probe ranks right above wrong answers in "
+        f"{_brief(verdicts, 'within_signal', 'pairs ')}. It adds to log-probabilities and length in "
+        f"{_brief(verdicts, 'within_adds')}. An earlier run with twice the questions found "
+        f"{_brief(before, 'within_signal')} and {_brief(before, 'within_adds')}.",
+        f"**The detector** `combined` has a mean AUROC of {auroc}. It leads the best simple detector by {lead}.",
+    ]
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _brief(verdicts: Sequence[ClaimVerdict], name: str, of: str = "") -> str:
+    """`4 of 8 (3 undecided)`: in how many model–set pairs a claim holds."""
+    mine = [row.verdict for row in verdicts if row.claim == name and row.value is not None]
+    undecided = mine.count("cannot tell")
+    holds = f"{mine.count('holds')} of {len(mine)} {of}".rstrip()
+    return f"{holds} ({undecided} undecided)" if undecided else holds
+
+
+def repeated(folder: str, earlier: str) -> str:
+    """How the verdicts of an earlier, larger run compare with those of a study, and what it says within a question."""
+    before = read_ledger(ROOT / folder / "earlier" / f"{earlier}.json")
+    now = {(row.claim, row.model, row.dataset): row for row in read_ledger(ROOT / folder)}
+    pairs = [(row, now[key]) for row in before if (key := (row.claim, row.model, row.dataset)) in now]
+    decided = [pair for pair in pairs if all(row.verdict != "cannot tell" for row in pair)]
+    other = [pair for pair in decided if pair[0].verdict != pair[1].verdict]
+    named = "; ".join(
+        f"`{row.claim}` for {row.model} on {row.dataset}, which {old.verdict} there with {old.n} samples and "
+        f"{row.verdict} here with {row.n}"
+        for old, row in other
+    )
+    reversed_ = f"{len(other)} {'is' if len(other) == 1 else 'are'} reversed ({named})" if other else "none is reversed"
+    said = (
+        f"In the earlier run, the probe ranks right above wrong within a question in {claimed(before, 'within_signal')}"
+    )
+    if any(row.claim == "within_adds" for row in before):
+        said += f", and adds to log-probabilities and length in {claimed(before, 'within_adds')}"
+    return f"Of the {len(decided)} verdicts that are decided in both runs, {reversed_}. {said}."
+
+
+def at_half(folder: str, keys: dict[str, Key]) -> dict[tuple[str, str], dict[str, Row | None]]:
+    """Numbers at the layer half-way up, by model and dataset."""
+    rows = rows_of(ROOT / folder / "half.csv")
+    by_key = {(row["model"], row["dataset"], Key(*(row[name] for name in Key._fields))): row for row in rows}
+    cells = list(dict.fromkeys((row["model"], row["dataset"]) for row in rows))
+    return {cell: {name: by_key.get((*cell, key)) for name, key in keys.items()} for cell in cells}
+
+
+def half(folder: str, keys: dict[str, Key], digits: int) -> str:
+    """A table of numbers at the layer half-way up, a row for each model and dataset."""
+    measured = at_half(folder, keys)
+    lines = [[", ".join(cell), *(number(row, digits) for row in rows.values())] for cell, rows in measured.items()]
+    return table(["model, dataset", *keys], lines)
+
+
+def described(folder: str) -> str:
+    """What was described of the published figures, beside our lines and what our ledger says of it."""
+    verdicts = read_ledger(ROOT / folder)
+    models = {row.model for row in verdicts}
+    lines = [row for row in rows_of(ROOT / "results" / "published" / "compared.csv") if row["model"] in models]
+    a, q = ([row for row in lines if row["group"] == group] for group in "AQ")
+
+    def between(values: Iterable[float], digits: int = 0) -> str:
+        ends = sorted(values)
+        return " to ".join(f"{end:.{digits}f}".replace("-", "−") for end in (ends[0], ends[-1]))
+
+    def together(name: str) -> str:
+        told = [row for row in verdicts if row.claim == name and row.value is not None]
+        texts = [f"{row.verdict} for {row.model} ({row.words(2)})" for row in told]
+        return (
+            "; ".join(texts).replace("-", "−").replace("3−270m", "3-270m").replace("2−135M", "2-135M") or "not measured"
+        )
+
+    spread = [float(row[end]) for row in a for end in ("lowest", "highest")]
+    lowest = [float(row["lowest"]) for row in q]
+    risen = [float(row["last"]) - float(row["lowest"]) for row in q]
+    last = sum(row["lowest"] == row["last"] for row in q)
+    depth = between((float(row["lowest_depth"]) for row in q), 2)
+    rows = [
+        ["A lines are flat and near zero", f"{between(spread)} points", claimed(verdicts, "a_near_zero")],
+        ["Q lines fall", f"lowest values {between(lowest)} points", claimed(verdicts, "q_falls")],
+        [
+            "Q lines have a trough midway and recover (Llama-3.2)",
+            f"lowest at {depth} of the depth, {between(risen)} points higher at the end",
+            claimed(verdicts, "recovers"),
+        ],
+        [
+            "Q lines decline to the last layer (Qwen3)",
+            f"{last} of {len(q)} lines are lowest at the last layer",
+            claimed(verdicts, "declines"),
+        ],
+        ["The larger model is hit harder", "in ΔAUROC", together("larger_harder")],
+        ["PopQA and TriviaQA lie lower than HotpotQA and NQ", "in ΔP of Q", together("order")],
+        ["The datasets agree in shape", "correlation over layers", together("sets_agree")],
+    ]
+    return table(["described", "our lines", "our ledger: holds in"], rows)
+
+
+def aurocs(folder: str) -> str:
+    """AUROC of the probe, and of what sees only the question or only the text."""
+    return half(folder, AUROCS, 3)
+
+
+def losses(folder: str) -> str:
+    """ΔAUROC of the knockout, of its null and of its control."""
+    return half(folder, LOSSES, 3)
+
+
+def gaps(folder: str) -> str:
+    """Points between the lines of Q and A: under the knockout, and under its null."""
+    return half(folder, GAPS, 1)
+
+
+def cells(folder: str) -> str:
+    """Questions, answers and grades of every model and dataset."""
+    rows = rows_of(ROOT / folder / "cells.csv")
+    head = ["model, dataset", "questions", "right", "wrong", "not graded", "traced right", "traced wrong"]
+    named = ("questions", "right", "wrong", "not_graded", "traced_right", "traced_wrong")
+    return table(
+        head,
+        [[f"{row['model']}, {row['dataset']}", *(f"{int(row[name]):,}" for name in named)] for row in rows],
+    )
+
+
+def ledger(folder: str, model: str) -> str:
+    """The ledger of one model: a row for each claim, a column for each dataset."""
+    verdicts = [row for row in read_ledger(ROOT / folder) if row.dataset != "all" and row.model == model]
+    datasets = list(dict.fromkeys(row.dataset for row in verdicts))
     rows = []
-    for name in dict.fromkeys(verdict.claim for verdict in verdicts):
-        mine = {(verdict.model, verdict.dataset): verdict for verdict in verdicts if verdict.claim == name}
+    for name in dict.fromkeys(row.claim for row in verdicts):
+        mine = {row.dataset: row for row in verdicts if row.claim == name}
         first = next(iter(mine.values()))
         separates = "yes" if first.separates_truth_from_difficulty else "no"
         said = [
-            f"{SIGNS[verdict.verdict]} {verdict.words(1 if abs(verdict.threshold) >= 1 else 3, interval=False)}"
-            if (verdict := mine.get(cell)) is not None and verdict.value is not None
+            f"{SIGNS[row.verdict]} {row.words(1 if abs(row.threshold) >= 1 else 3, interval=False)}"
+            if (row := mine.get(dataset)) is not None and row.value is not None
             else "–"
-            for cell in cells
+            for dataset in datasets
         ]
         rows.append([first.statement, separates, *(text.replace("-", "−") for text in said)])
-    head = ["claim", "separates truth from difficulty", *(f"{model}, {dataset}" for model, dataset in cells)]
-    return table(head, rows)
+    return table(["claim", "separates truth from difficulty", *datasets], rows)
 
 
-def within(folder: str) -> str:
-    """W within a question in every cell: of the probe, and of what needs none."""
+def within(folder: str, which: str = "main") -> str:
+    """W within a question: of the probe beside log-probabilities, or (`nulls`) of cuts and of what reads nothing."""
+    columns = WITHIN_NULLS if which == "nulls" else WITHIN
     rows = [row for row in rows_of(ROOT / folder / "evidence.csv") if row["experiment"] == "within"]
     by_key = {(row["model"], row["dataset"], row["name"], row["condition"]): row for row in rows}
-    cells = list(dict.fromkeys((row["model"], row["dataset"]) for row in rows))
     lines = []
-    for cell in cells:
+    for cell in dict.fromkeys((row["model"], row["dataset"]) for row in rows):
         counted = next(row["n"] for row in rows if (row["model"], row["dataset"]) == cell)
-        lines.append([", ".join(cell), counted, *(number(by_key.get((*cell, *key))) for key in WITHIN.values())])
-    return table(["model, set", "questions", *WITHIN], lines)
+        lines.append([", ".join(cell), counted, *(number(by_key.get((*cell, *key))) for key in columns.values())])
+    return table(["model, dataset", "questions", *columns], lines)
 
 
-def knockouts(folder: str) -> str:
-    """ΔAUROC of the cut, of its null and of its controls, at the layer half-way up."""
-    rows = [row for row in rows_of(ROOT / folder / "evidence.csv") if row["name"] == "delta_auroc"]
-    by_key = {(row["model"], row["dataset"], row["condition"]): row for row in rows if row["experiment"] == "chart"}
-    cells = list(dict.fromkeys((row["model"], row["dataset"]) for row in rows))
-    conditions = ("knockout", "permuted", "knockout-permuted", "matched_question-control_question")
-    lines = [[", ".join(cell), *(number(by_key.get((*cell, name))) for name in conditions)] for cell in cells]
-    return table(["model, set", *(name.replace("-", " − ") for name in conditions)], lines)
-
-
-def compare(folder: str, measure: str) -> str:
-    """One measure of the detectors that matter most, in every cell and in the mean."""
+def compare(folder: str, model: str, measure: str) -> str:
+    """One measure of the detectors that matter most, on every dataset of a model."""
     by_key = compared(folder)
-    cells = list(dict.fromkeys(key[:2] for key in by_key if key[1] != MEAN[1]))
+    datasets = list(dict.fromkeys(key[1] for key in by_key if key[0] == model and key[1] != MEAN[1]))
     lines = [
-        [f"`{name}`", *(number(by_key.get((*cell, name, measure))) for cell in (*cells, MEAN))]
+        [f"`{name}`", *(number(by_key.get((model, dataset, name, measure))) for dataset in datasets)]
         for name in SHOWN
-        if any((*cell, name, measure) in by_key for cell in (*cells, MEAN))
+        if any((model, dataset, name, measure) in by_key for dataset in datasets)
     ]
-    return table(["detector", *(", ".join(cell) for cell in cells), "mean"], lines)
+    return table(["detector", *datasets], lines)
+
+
+def detectors_in_mean(folder: str) -> str:
+    """The detectors that matter most, each measure as the mean over models and datasets."""
+    by_key = compared(folder)
+    lines = [
+        [f"`{name}`", *(number(by_key.get((*MEAN, name, measure))) for measure in MEASURES.values())]
+        for name in SHOWN
+        if (*MEAN, name, "auroc") in by_key
+    ]
+    return table(["detector", *MEASURES], lines)
+
+
+def cards(folder: str) -> str:
+    """The detectors that are kept as files: what each was fitted on, what it promises, where it fails, its hash."""
+    return "\n\n".join(card(path) for path in sorted((ROOT / folder).glob("*.safetensors")))
+
+
+def card(path: Path) -> str:
+    """One detector's card."""
+    detector = FittedDetector.load(path)
+    about, promised = detector.card, detector.threshold
+    (value, low, high), (asked, *between) = about.auroc, about.question_auroc
+    digest = hashlib.sha256(path.with_suffix(".json").read_bytes() + path.read_bytes()).hexdigest()
+    size = path.stat().st_size + path.with_suffix(".json").stat().st_size
+    lines = [
+        f"**Data.** {about.right:,} right and {about.wrong:,} wrong answers of {detector.about.name} to questions of "
+        f"{', '.join(about.datasets)}. Among all its answers there, {100 * about.base_rate:.0f} % are wrong.",
+        f"**Quality.** AUROC {value:.3f} ({low:.3f} to {high:.3f}) out of fold. A probe of the question alone has "
+        f"{asked:.3f} ({between[0]:.3f} to {between[1]:.3f}).",
+        f"**Promise.** {_promised(promised)}",
+        f"**Not for** {', '.join(text.partition(':')[0] for text in about.not_for)}.",
+        f"**Size.** {size / 1000:,.0f} kB. The SHA-256 of the "
+        f"JSON file followed by the safetensors file begins with `{digest[:16]}`.",
+    ]
+    return "\n".join([f"**`{path.stem}`**, {about.title} (`{about.detector}`)", "", *(f"- {line}" for line in lines)])
+
+
+def _promised(threshold: Threshold | None) -> str:
+    if threshold is None:
+        return "None."
+    if threshold.value is None:
+        return f"{threshold.promise} was asked for and could not be given, because {threshold.reason}."
+    passed = f" About {100 * threshold.passed:.0f} % of answers pass." if threshold.passed is not None else ""
+    chosen = f"{threshold.right:,} right and {threshold.wrong:,} wrong answers that took no part in fitting"
+    return f"{threshold.promise}, with a threshold chosen on {chosen}.{passed}"

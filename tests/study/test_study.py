@@ -168,7 +168,5 @@ def test_load_study_says_which_name_was_meant(tmp_path: Path):
     with pytest.raises(AnchorscopeError, match=r"did you mean 'llama-3\.2'"):
         load_study("lama-3.2")
     (tmp_path / "s.yaml").write_text("name: s\nmodels: [a/b]\ndatasets:\n  - popqa\n  - trivia\n")
-    with pytest.raises(
-        AnchorscopeError, match=r"s\.yaml:5: datasets\[1\]: there is no dataset 'trivia'.*'triviaqa'"
-    ):
+    with pytest.raises(AnchorscopeError, match=r"s\.yaml:5: datasets\[1\]: there is no dataset 'trivia'.*'triviaqa'"):
         load_study(tmp_path / "s.yaml")

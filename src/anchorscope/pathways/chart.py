@@ -7,7 +7,7 @@ report/charts.py, charts of an experiment in the experiment's own file (evidence
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -100,3 +100,13 @@ class Chart:
     def headed(self) -> list[str]:
         """The sentence that any text about it begins with, if it has one."""
         return [f"{self.heading}."] if self.heading else []
+
+
+def dotted_words(rows: Sequence[Row], measured: Collection[Key]) -> str:
+    """What dotted lines show in each of the rows drawn, by their letters; empty where none were measured."""
+    told = [
+        f"({LETTERS[place]}) {row.dotted}" if len(rows) > 1 else row.dotted
+        for place, row in enumerate(rows)
+        if row.dotted and any(curve.style == ":" and curve.key in measured for curve in row.curves)
+    ]
+    return f"Dotted lines: {', '.join(told)}" if told else ""

@@ -23,7 +23,7 @@ from matplotlib.markers import TICKUP
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from anchorscope.pathways.chart import LETTERS, Chart, Curve, Row
+from anchorscope.pathways.chart import LETTERS, Chart, Curve, Row, dotted_words
 from anchorscope.pathways.lookup import ChartNumbers, too_few
 from anchorscope.pathways.record import Statistic
 from anchorscope.report.draw.palette import Look, looks, shorten
@@ -351,7 +351,8 @@ def _legend(
 ) -> float:
     """One legend below all panels, with as many columns as fit. Returns its height in inches."""
     look = looks(datasets)
-    words = _dotted(rows_with_numbers(chart, numbers, models, datasets), numbers)
+    rows, measured = rows_with_numbers(chart, numbers, models, datasets), {key for key, _, _ in numbers.rows}
+    words = dotted_words(rows, measured)
     title = textwrap.fill(words, int(figure.get_figwidth() * CHARACTERS)) if words else ""
     entries = [_entries(chart, numbers, models, name, look[name]) for name in datasets]
     for columns in range(len(datasets), 0, -1):
@@ -374,17 +375,6 @@ def _legend(
             break
         legend.remove()
     return float(box.height / figure.dpi)
-
-
-def _dotted(rows: Sequence[Row], numbers: ChartNumbers) -> str:
-    """What dotted lines show in each of the rows drawn, by their letters; empty where none were measured."""
-    measured = {key for key, _, _ in numbers.rows}
-    told = [
-        f"({LETTERS[place]}) {row.dotted}" if len(rows) > 1 else row.dotted
-        for place, row in enumerate(rows)
-        if row.dotted and any(curve.style == ":" and curve.key in measured for curve in row.curves)
-    ]
-    return f"Dotted lines: {', '.join(told)}" if told else ""
 
 
 def _entries(
