@@ -2,8 +2,8 @@
 
     python checks/helpers/example.py RUN_OR_RESULTS
 
-RUN_OR_RESULTS is a run directory, or a folder with its delta_p.csv, such as results/small-models/earlier. Numbers are rounded
-to a thousandth of a percentage point. tests/report/test_example.py holds the table to results/small-models/earlier.
+RUN_OR_RESULTS is a run directory, or a folder with its delta_p.csv, such as results/small-models/earlier. Numbers are
+rounded to a thousandth of a percentage point. tests/report/test_example.py holds the table to that folder.
 """
 
 from __future__ import annotations

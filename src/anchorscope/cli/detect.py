@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anchorscope.cli.console import (
-    RunArgument,
-    clean,
-    notice,
-    out,
-    path_of,
-    progress,
-    resumable,
-    table_of,
-    tell,
-)
+from anchorscope.cli.console import RunArgument, clean, notice, out, path_of, progress, resumable, table_of, tell
 from anchorscope.errors import DetectorError, did_you_mean
 
 if TYPE_CHECKING:
@@ -35,9 +25,7 @@ app = typer.Typer(
 RunOrFile = Annotated[
     Path,
     typer.Argument(
-        metavar="RUN|FILE",
-        help="Run directory, or file of labelled answers (JSONL, CSV or Parquet).",
-        parser=path_of,
+        metavar="RUN|FILE", help="Run directory, or file of labelled answers (JSONL, CSV or Parquet).", parser=path_of
     ),
 ]
 Models = Annotated[
@@ -192,8 +180,7 @@ def compare(
     model: Models = None,
     dataset: Sets = None,
     detector: Annotated[
-        list[str] | None,
-        typer.Option(help="Compare this detector. Repeat the option for several (default: all)."),
+        list[str] | None, typer.Option(help="Compare this detector. Repeat the option for several (default: all).")
     ] = None,
     repeats: Annotated[int, typer.Option(help="Draw the folds this many times.", min=1)] = 2,
     other: Annotated[
