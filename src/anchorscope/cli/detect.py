@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anchorscope.cli.console import RunArgument, clean, notice, out, path_of, progress, resumable, table_of, tell
+from anchorscope.cli.detect_options import Answers, DtypeOption, Models, Reads, RunOrFile, Saved, Sets
 from anchorscope.errors import DetectorError, did_you_mean
 
 if TYPE_CHECKING:
@@ -22,54 +23,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Fit, compare, apply and check detectors of wrong answers.",
 )
-RunOrFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN|FILE", help="Run directory, or file of labelled answers (JSONL, CSV or Parquet).", parser=path_of
-    ),
-]
-Models = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help="Use this model of the run. Repeat the option for several (default: all).",
-    ),
-]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--dataset",
-        "-d",
-        metavar="SET",
-        help="Use this dataset of the run. Repeat the option for several (default: all).",
-    ),
-]
-Saved = Annotated[
-    Path, typer.Argument(metavar="DETECTOR", help="Path of a detector that `detect fit` saved.", parser=path_of)
-]
-Answers = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help="File of answers with the columns question and answer, and optionally label (true if right) and subject.",
-    ),
-]
-DtypeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--dtype",
-        metavar="DTYPE",
-        help="Load the model in DTYPE (default: the dtype in which the detector was fitted).",
-    ),
-]
-Reads = Annotated[
-    str,
-    typer.Option(
-        "--model", "-m", metavar="MODEL", help="Read the answers with MODEL, a hub id, a folder or a .gguf file."
-    ),
-]
 
 
 @app.command()
