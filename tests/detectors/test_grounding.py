@@ -83,7 +83,7 @@ def test_verdicts_and_what_a_rule_cannot_be_fitted_on(tmp_path):
         anchorscope.grounding(model, *ASKED, prompt=PROMPT, rule=rule)
     nothing = GroundingRule("m", None, None, 0.1, 0.1, 10, 10)
     assert nothing(found).source == "cannot say"
-    with pytest.raises(DetectorError, match="answers from memory"):
+    with pytest.raises(DetectorError, match="from the passage and from memory"):
         GroundingRule.fit("m", [1.0, 2.0], [True, True])
     with pytest.raises(DetectorError, match="cannot load the rule"):
         GroundingRule.load(tmp_path / "nowhere.json")

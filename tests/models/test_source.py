@@ -92,6 +92,6 @@ def test_what_the_hub_answers_is_said_in_words(hub: Hub, cli: Cli, tmp_path: Pat
     assert "hf_secret" not in reach("o/gated", HF_TOKEN="hf_secret").stderr
     assert_mendable(reach("o/missing"), "the hub has no model o/missing, or it is private")
     assert_mendable(reach("{id: o/good, revision: v9}"), "no such revision")
-    assert_mendable(reach("o/empty"), "lacks a file that is needed")
+    assert_mendable(reach("o/empty"), "lacks a required file")
     assert_mendable(reach("o/never-seen", None), "the hub is out of reach", "local cache")
     assert_mendable(reach("'a b/c d'"), "is not a hub id")

@@ -170,7 +170,7 @@ def test_several_prompts_and_answers_each_have_their_own(stand):
         ({"use_beam_search": True}, "beam search"),
         ({"suffix": "x"}, "suffix"),
         ({"model": "an-adapter"}, "answered by an-adapter"),
-        ({"prompt": "Once upon a time"}, "another prompt"),
+        ({"prompt": "Once upon a time"}, "not the detector's prompt"),
     ],
 )
 def test_what_cannot_be_judged_says_so(stand, fields, reason):

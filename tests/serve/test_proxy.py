@@ -84,7 +84,7 @@ def test_verdicts_are_those_of_the_log_probabilities():
 def test_another_prompt_is_not_judged():
     proxy = proxy_before(Endpoint())
     _, _, body = Client(proxy).post({"model": "m", "prompt": "Question: Who?\nAnswer:"})
-    assert "another prompt" in json.loads(body)["choices"][0]["anchorscope"]["reason"]
+    assert "not the detector's prompt" in json.loads(body)["choices"][0]["anchorscope"]["reason"]
 
 
 def test_the_endpoint_is_held_against_known_answers_first():
@@ -102,7 +102,7 @@ def test_an_endpoint_that_is_gone_is_said_so():
     proxy = proxy_before(gone)
     status, _, body = Client(proxy).post({"model": "m", "prompt": "x"})
     assert status == 502
-    assert b"does not answer" in body
+    assert b"did not respond" in body
     with pytest.raises(DetectorError, match="did not answer the known questions"):
         asyncio.run(proxy.compare())
 
