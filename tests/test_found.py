@@ -56,6 +56,12 @@ def folder(tmp_path: Path) -> Path:
         for condition, values in gaps.items()
         for (model, dataset), value, end in zip(CELLS, values, high.get(condition, values), strict=True)
     ]  # fmt: skip
+    plain = {"split": "none", "anchor": "none", "correction": "none", "group": "all", "stratum": "all"}
+    half += [
+        {"model": model, "dataset": dataset, "condition": "knockout-permuted", **plain, "layer": 7,
+         "statistic": "delta_auroc", "value": -0.05, "low": -0.1, "high": end}
+        for (model, dataset), end in zip(CELLS, (-0.01, 0.0, 0.02, -0.03), strict=True)
+    ]  # fmt: skip
     write(tmp_path / "half.csv", half)
     measures = {"auroc": (0.8, 0.7, 0.9), "beyond_baselines": (-0.01, -0.03, 0.01)}
     mean = {"model": "all", "dataset": "mean over cells", "detector": "combined"}
@@ -68,11 +74,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_four_sentences_have_the_numbers_of_the_tables(found: ModuleType, folder: Path):
     cut, lines, easy, detection = found.in_short(str(folder)).splitlines()
-    assert "in 1 of 4 model–set pairs (2 undecided)." in cut
-    assert "are 20 points apart" in lines
+    assert "in 2 of 4 pairs by 95 % intervals" in cut
+    assert "it does so in 1 of 4 (2 undecided)." in cut
+    assert "are 20 points apart at the middle layer (mean over 3 pairs" in lines
     assert "puts them 18 apart" in lines
-    assert "exceeds it in 1 of 3 pairs" in lines
-    assert "right above wrong answers in 4 of 4 pairs." in easy
+    assert "right above wrong answers in 4 of 4 pairs with enough answers." in easy
     assert "length in 0 of 4 (1 undecided)." in easy
     assert "found 2 of 2 and 0 of 0." in easy
     assert "0.800 (0.700 to 0.900)" in detection

@@ -162,7 +162,7 @@ def test_every_model_has_a_figure_its_numbers_and_a_caption(done):
     for model in MODELS:
         assert "<image" in (folder / f"map-{model}.svg").read_text(encoding="utf-8")
         caption = (folder / f"map-{model}.txt").read_text(encoding="utf-8")
-        assert "in a window of 2 layers around one, for all later tokens" in caption
+        assert "in a window of 2 layers around one layer, for all later tokens" in caption
         assert "north 68 (" in caption
         lines = (folder / f"map-{model}.csv").read_text(encoding="utf-8").splitlines()
         assert lines[0].startswith("model,dataset,site,position,condition,group,cut,layer,statistic,value")

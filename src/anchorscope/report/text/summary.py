@@ -102,7 +102,7 @@ def _picture(q: Sequence[list[Number]], a: Sequence[list[Number]]) -> str:
     still = [value for rows in a for value in _values(rows)]
     head = (
         "When attention to the question's key tokens is cut, answers on which the probe's prediction flips (Q-Anchored)"
-        f" lose {_between([-low for low in lowest], 0)} points of probability at their lowest layer"
+        f" lose {_between([-low for low in lowest], 0)} points of probability at the layer where their line is lowest"
     )
     rest = f"; the others (A-Anchored) stay between {plain(f'{min(still):.0f}')} and {plain(f'{max(still):.0f}')}"
     return head + (rest if still else "") + "."
@@ -137,7 +137,8 @@ def _exceeds(rows: Sequence[Number]) -> str:
     """`exceeds the null in three of eight model–set pairs`: where the whole interval lies below zero."""
     below = sum(row.high is not None and row.high < 0 for row in rows)
     if len(rows) == 1:
-        return f"{'exceeds' if below else 'does not exceed'} this null in the one model–set pair measured"
+        verb = "exceeds" if below else "does not exceed"
+        return f"{verb} this null in the one model–set pair measured, by its 95 % interval"
     pairs = counted(len(rows), "model–set pair")
     of = (
         f"none of {pairs}"
@@ -146,4 +147,4 @@ def _exceeds(rows: Sequence[Number]) -> str:
         if below == len(rows)
         else f"{counted(below, '')[:-1]} of {pairs}"
     )
-    return f"exceeds this null in {of}"
+    return f"exceeds this null in {of}, by its 95 % interval"
