@@ -202,9 +202,9 @@ def test_who_is_refused(stack: Detector, made: Made, tmp_path: Path) -> None:
         assert refusal is not None
         return refusal[0]
 
-    assert "7 layers, and one has" in message(layers=7)
-    assert "states 99 wide" in message(width=99)
-    assert "bfloat16, and one is in float32" in message(model={**about.model, "dtype": "bfloat16"})
+    assert "7 layers, but one has" in message(layers=7)
+    assert "states of width 99" in message(width=99)
+    assert "bfloat16, but one is in float32" in message(model={**about.model, "dtype": "bfloat16"})
     assert "another tokenizer" in message(model={**about.model, "tokenizer": "x"})
     assert "another prompt template" in message(template="x")
     shorter = Prompter(made.model.tokenizer, PromptSpec(shots=0), made.model.wants_bos)
@@ -274,7 +274,7 @@ def test_probabilities_move_with_the_base_rate(causal: Detector, made: Made) -> 
     low, high = (causal.at(rate).judge(inputs) for rate in (0.1, 0.9))
     pairs = [(a.p_wrong, b.p_wrong) for a, b in zip(low, high, strict=True) if a.p_wrong is not None]
     assert all(a < b for a, b in pairs)
-    with pytest.raises(DetectorError, match="base rate"):
+    with pytest.raises(DetectorError, match="base_rate must be"):
         causal.at(1.0)
     right = read_labelled(made.store, "one", SET).right
     assert fit_temperature(-causal.logits(inputs), right) > 0

@@ -570,7 +570,7 @@ def test_read_outs_that_cannot_be_split_are_refused():
     readouts = random_readouts(n=60)
     with pytest.raises(ProbeError, match="knockout"):
         pathways(replace(readouts, conditions=("clean", *"abcde")), ORIGIN)
-    with pytest.raises(ProbeError, match="alike"):
+    with pytest.raises(ProbeError, match="all answers here have the same grade"):
         members(replace(readouts, labels=np.ones(60, bool)), [("knockout", "none")])
 
 

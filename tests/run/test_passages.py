@@ -49,7 +49,7 @@ def test_every_cut_of_a_passage_has_its_numbers(run: Run):
 
 def test_people_see_them(run: Run, tmp_path: Path):
     chart = next(run.root.rglob("routes.svg"))
-    assert "passage cut; in (a) C-Anchored (north)" in chart.read_text(encoding="utf-8")
+    assert "passage cut, in (a) C-Anchored (north)" in chart.read_text(encoding="utf-8")
     told = CliRunner().invoke(app, ["report", str(run.root), "-o", str(tmp_path / "report.html")])
     assert told.exit_code == 0, told.output
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
