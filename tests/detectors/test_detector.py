@@ -204,7 +204,7 @@ def test_who_is_refused(stack: Detector, made: Made, tmp_path: Path) -> None:
 
     assert "7 layers, but one has" in message(layers=7)
     assert "states of width 99" in message(width=99)
-    assert "bfloat16, but one is in float32" in message(model={**about.model, "dtype": "bfloat16"})
+    assert "bfloat16, but one is loaded in float32" in message(model={**about.model, "dtype": "bfloat16"})
     assert "another tokenizer" in message(model={**about.model, "tokenizer": "x"})
     assert "another prompt template" in message(template="x")
     shorter = Prompter(made.model.tokenizer, PromptSpec(shots=0), made.model.wants_bos)
