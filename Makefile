@@ -187,6 +187,7 @@ docs:
 	$(PYTHON) docs/tools/generate.py
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
-# the figures of results/ drawn again from the tables beside them, and the published ones above ours; no run is needed
+# the figures of results/ drawn again and its pages filled again from the tables beside them, and the published ones above ours; no run is needed
 results:
 	$(PYTHON) checks/results_redrawn.py
+	$(PYTHON) docs/tools/generate.py
