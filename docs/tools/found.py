@@ -359,4 +359,5 @@ def _promised(threshold: Threshold | None) -> str:
         return f"{threshold.promise} was asked for and could not be given, because {threshold.reason}."
     passed = f" About {100 * threshold.passed:.0f} % of answers pass." if threshold.passed is not None else ""
     chosen = f"{threshold.right:,} right and {threshold.wrong:,} wrong answers that took no part in fitting"
-    return f"{threshold.promise}, with a threshold chosen on {chosen}.{passed}"
+    promise = str(threshold.promise)
+    return f"{promise[0].upper()}{promise[1:]}, with a threshold chosen on {chosen}.{passed}"
