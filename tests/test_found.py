@@ -31,7 +31,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def verdict(claim: str, model: str, dataset: str, answer: str) -> dict[str, Any]:
     words = dict.fromkeys(("statement", "statistic", "control"), claim)
-    numbers = {"threshold": 0.05, "side": "above", "value": 0.1, "low": 0.0, "high": 0.2, "p": 0.5, "n": 50}
+    numbers = {"threshold": 0.02, "side": "above", "value": 0.1, "low": 0.0, "high": 0.2, "p": 0.5, "n": 50}
     asked = {"claim": claim, "model": model, "dataset": dataset, "verdict": answer}
     return {**asked, **words, **numbers, "separates_truth_from_difficulty": True}
 

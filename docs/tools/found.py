@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -143,19 +144,20 @@ def in_short(folder: str) -> str:
     told = [row for row in at_half(folder, GAPS).values() if all(cell and cell["value"] for cell in row.values())]
     mean = {name: abs(sum(float(row[name]["value"]) for row in told) / len(told)) for name in GAPS}
     lead, auroc = (number(by_key.get((*MEAN, "combined", name))) for name in ("beyond_baselines", "auroc"))
-    losses = [row["difference"] for row in at_half(folder, LOSSES).values()]
-    lower = sum(row is not None and float(row["high"]) < 0 for row in losses)
+    differences = [row["difference"] for row in at_half(folder, LOSSES).values()]
+    asked = next(abs(row.threshold) for row in verdicts if row.claim == "beyond_permuted")
+    lower = sum(row is not None and float(row["high"]) < 0 for row in differences)
     items = [
-        f"**The cut** lowers the probe's AUROC beyond the permutation null in {lower} of {len(losses)} pairs by 95 % "
-        f"intervals. By 0.02 and corrected for all claims, it does so in {_brief(verdicts, 'beyond_permuted')}.",
+        f"**The cut** lowers the probe's AUROC beyond the permutation null in {lower} of {len(differences)} pairs by "
+        f"95 % intervals. By {asked:g} and corrected for all claims, it does so in {_brief(verdicts, 'beyond_permuted')}.",
         f"**The two lines** are {mean['knockout']:.0f} points apart at the middle layer (mean over {len(told)} pairs "
         f"with enough answers). The permutation null alone puts them {mean['permutation null']:.0f} apart.",
         "**Within a question**, where difficulty cannot help, the probe ranks right above wrong answers in "
         f"{_brief(verdicts, 'within_signal', 'pairs with enough answers')}. It adds to log-probabilities and length in "
-        f"{_brief(verdicts, 'within_adds')}. An earlier run with twice the questions "
+        f"{_brief(verdicts, 'within_adds')}. An earlier run with nearly twice the questions "
         f"found {_brief(before, 'within_signal')} and {_brief(before, 'within_adds')}.",
-        f"**The detector** `combined` has a mean AUROC of {auroc}. It leads the best detector from log-probabilities, "
-        f"the question or one layer by {lead}.",
+        f"**The detector** `combined` has a mean AUROC of {auroc}. Its lead over the best detector from "
+        f"log-probabilities, the question or one layer is {lead}.",
     ]
     return "\n".join(f"- {item}" for item in items)
 
@@ -190,7 +192,7 @@ def repeated(folder: str, earlier: str) -> str:
 
 
 def at_half(folder: str, keys: dict[str, Key]) -> dict[tuple[str, str], dict[str, Row | None]]:
-    """Numbers at the layer half-way up, by model and dataset."""
+    """Numbers at the middle layer, by model and dataset."""
     rows = rows_of(ROOT / folder / "half.csv")
     by_key = {(row["model"], row["dataset"], Key(*(row[name] for name in Key._fields))): row for row in rows}
     cells = list(dict.fromkeys((row["model"], row["dataset"]) for row in rows))
@@ -198,7 +200,7 @@ def at_half(folder: str, keys: dict[str, Key]) -> dict[tuple[str, str], dict[str
 
 
 def half(folder: str, keys: dict[str, Key], digits: int) -> str:
-    """A table of numbers at the layer half-way up, a row for each model and dataset."""
+    """A table of numbers at the middle layer, a row for each model and dataset."""
     measured = at_half(folder, keys)
     lines = [[", ".join(cell), *(number(row, digits) for row in rows.values())] for cell, rows in measured.items()]
     return table(["model, dataset", *keys], lines)
@@ -218,9 +220,7 @@ def described(folder: str) -> str:
     def together(name: str) -> str:
         told = [row for row in verdicts if row.claim == name and row.value is not None]
         texts = [f"{row.verdict} for {row.model} ({row.words(2)})" for row in told]
-        return (
-            "; ".join(texts).replace("-", "−").replace("3−270m", "3-270m").replace("2−135M", "2-135M") or "not measured"
-        )
+        return re.sub(r"(?<![\w-])-(?=\d)", "−", ", ".join(texts)) or "not measured"
 
     spread = [float(row[end]) for row in a for end in ("lowest", "highest")]
     lowest = [float(row["lowest"]) for row in q]
@@ -244,7 +244,7 @@ def described(folder: str) -> str:
         ["PopQA and TriviaQA lie lower than HotpotQA and NQ", "in ΔP of Q", together("order")],
         ["The datasets agree in shape", "correlation over layers", together("sets_agree")],
     ]
-    return table(["described", "our lines", "our ledger: holds in"], rows)
+    return table(["described", "our lines", "holds in our ledger in"], rows)
 
 
 def aurocs(folder: str) -> str:

@@ -86,7 +86,7 @@ def to_markdown(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str
             keys = [(model, name) for name in sets] + ([(model, MEAN)] if model in means else [])
             names = [name for name in entries if any((*key, name, what) in by_key for key in keys)]
             if names:
-                out += [f"**{model}: {title}**", "", *_table(by_key, keys, names, entries, what), ""]
+                out += [f"**{model}, {title}**", "", *_table(by_key, keys, names, entries, what), ""]
     if "all" in means:
         names = [name for name in entries if ("all", MEAN, name, "auroc") in by_key]
         columns = {
