@@ -149,7 +149,8 @@ def in_short(folder: str) -> str:
     lower = sum(row is not None and float(row["high"]) < 0 for row in differences)
     items = [
         f"**The cut** lowers the probe's AUROC beyond the permutation null in {lower} of {len(differences)} pairs by "
-        f"95 % intervals. By {asked:g} and corrected for all claims, it does so in {_brief(verdicts, 'beyond_permuted')}.",
+        f"95 % intervals. By {asked:g} and corrected for all claims, it does so in "
+        f"{_brief(verdicts, 'beyond_permuted')}.",
         f"**The two lines** are {mean['knockout']:.0f} points apart at the middle layer (mean over {len(told)} pairs "
         f"with enough answers). The permutation null alone puts them {mean['permutation null']:.0f} apart.",
         "**Within a question**, where difficulty cannot help, the probe ranks right above wrong answers in "
