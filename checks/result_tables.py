@@ -2,8 +2,8 @@
 
     python checks/result_tables.py --run RUN
 
-Steps: `first` prints the run's main numbers and the groups under every split; `controls` prints, at the layer half-way
-up (fixed in advance), the knockout beside its nulls, controls, refits, corrections and attention mass. Both read the
+Steps: `first` prints the run's main numbers and the groups under every split; `controls` prints, at the middle layer
+(fixed in advance), the knockout beside its nulls, controls, refits, corrections and attention mass. Both read the
 pathways at the MLP's output and the last exact answer token. `written` writes what pages of
 results/ are filled from (docs/tools/found.py): cells.csv has the counts of questions, grades and traced answers,
 half.csv the numbers of `controls`, evidence.csv every line of the experiments at that layer.
@@ -250,7 +250,7 @@ def counted(store: Store) -> Iterator[Counts]:
 
 
 def half_way(store: Store) -> Iterator[Statistic]:
-    """The numbers of `controls` at the layer half-way up."""
+    """The numbers of `controls` at the middle layer."""
     wanted = {key for columns in CONTROLS.values() for key in columns.values()}
     for _, cell in measured(store, PATHWAYS, POINT):
         rows = [row for row in cell.table(PATHWAYS.at(POINT)) if row.key in wanted]
@@ -259,7 +259,7 @@ def half_way(store: Store) -> Iterator[Statistic]:
 
 
 def experiment_lines(store: Store) -> Iterator[dict[str, str]]:
-    """Every line of the experiments, at the layer half-way up."""
+    """Every line of the experiments, at the middle layer."""
     names = ("model", "dataset", "experiment", "name", "condition", "stratum", "value", "low", "high", "n")
     for model, sets in lines_of(store, POINT).items():
         for dataset, lines in sets.items():

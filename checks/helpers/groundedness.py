@@ -117,7 +117,7 @@ def _twins(store: Store, model: str, closed: Path | None) -> Twins:
 
 
 def _probe_loss(store: Store, model: str) -> Floats:
-    """(sample): by how much the read-out falls without the passage, at the layer half-way up."""
+    """(sample): by how much the read-out falls without the passage, at the middle layer."""
     readouts = read_readouts(store, model, ORIGINALS, store.study.traces.points[0]).readouts
     at = round((readouts.layers - 1) / 2)
     clean, cut = (readouts.conditions.index(name) for name in ("clean", "knockout_context"))

@@ -19,7 +19,7 @@ Q = Key("delta_p", "knockout", "layer", group="Q")
 
 
 def numbers(browser: Browser, store: Store) -> dict[str, Any]:
-    """Compare every cell, at the layer half-way up. The page must be open.
+    """Compare every cell, at the middle layer. The page must be open.
 
     AUROC of the clean and of the cut pass against scikit-learn's on mean read-outs, ΔP of Q and A against sums over
     samples, and how many are in Q against the table itself.

@@ -140,7 +140,6 @@ def two_kinds(folder: str) -> str:
 def in_short(folder: str) -> str:
     """What a study found in four sentences, with the numbers that its tables give."""
     verdicts, by_key = read_ledger(ROOT / folder), compared(folder)
-    before = read_ledger(ROOT / folder / "earlier" / "larger.json")
     told = [row for row in at_half(folder, GAPS).values() if all(cell and cell["value"] for cell in row.values())]
     mean = {name: abs(sum(float(row[name]["value"]) for row in told) / len(told)) for name in GAPS}
     lead, auroc = (number(by_key.get((*MEAN, "combined", name))) for name in ("beyond_baselines", "auroc"))
@@ -155,8 +154,7 @@ def in_short(folder: str) -> str:
         f"with enough answers). The permutation null alone puts them {mean['permutation null']:.0f} apart.",
         "**Within a question**, where difficulty cannot help, the probe ranks right above wrong answers in "
         f"{_brief(verdicts, 'within_signal', 'pairs with enough answers')}. It adds to log-probabilities and length in "
-        f"{_brief(verdicts, 'within_adds')}. An earlier run with nearly twice the questions "
-        f"found {_brief(before, 'within_signal')} and {_brief(before, 'within_adds')}.",
+        f"{_brief(verdicts, 'within_adds')}.",
         f"**The detector** `combined` has a mean AUROC of {auroc}. Its lead over the best detector from "
         f"log-probabilities, the question or one layer is {lead}.",
     ]
@@ -164,11 +162,11 @@ def in_short(folder: str) -> str:
 
 
 def _brief(verdicts: Sequence[ClaimVerdict], name: str, of: str = "") -> str:
-    """`4 of 8 (3 undecided)`: in how many model–set pairs a claim holds."""
+    """`4 of 8 (cannot tell in 3)`: in how many model–set pairs a claim holds."""
     mine = [row.verdict for row in verdicts if row.claim == name and row.value is not None]
-    undecided = mine.count("cannot tell")
+    unknown = mine.count("cannot tell")
     holds = f"{mine.count('holds')} of {len(mine)} {of}".rstrip()
-    return f"{holds} ({undecided} undecided)" if undecided else holds
+    return f"{holds} (cannot tell in {unknown})" if unknown else holds
 
 
 def repeated(folder: str, earlier: str) -> str:

@@ -147,7 +147,7 @@ class FakePasses:
             heard.end()
 
     def saliency(self) -> None:
-        """Of a probe's logit half-way up, and of the answer's log-likelihood."""
+        """Of a probe's logit at the middle layer, and of the answer's log-likelihood."""
         layers, width = self.model.source.layers, self.model.source.width
         places = [sample.spans.answer_last for sample in self.samples]
         weights = np.zeros((self.count, width), np.float32)

@@ -1,12 +1,13 @@
 """The middleware of vLLM's own server (`--middleware anchorscope.serve.middleware.Verdicts`).
 
-Before the server takes requests, the engine answers known questions, and its scores are held against those at fitting
-(parity.py). Where they do not agree, the server does not start.
+Before the server takes requests, the engine answers known questions, and its scores are compared with those at fitting
+(parity.py). If they do not agree, the server does not start.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ log = logging.getLogger("vllm.anchorscope")
 
 
 class Verdicts:
-    """Around vLLM's server."""
+    """ASGI application around vLLM's server, which adds a verdict to every answer."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -34,7 +35,7 @@ class Verdicts:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A request; or the server's start, which is finished when the detectors are ready."""
+        """Handle a request, or the server's start, which ends when the detectors are ready."""
         if scope["type"] == "lifespan":
 
             async def started(message: Message) -> None:
@@ -84,27 +85,36 @@ class Verdicts:
 
 
 def _compare_chats(judge: LiveJudge) -> None:
-    """Refuse another tokenizer or template; warn of one that lays out chats otherwise today, such as by a date."""
-    prompter = judge.prompter
-    if prompter.spec.style == "chat":
-        turns = prompter.turns("Who?")
-        text = judge.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-        if text != prompter("Who?").text:
-            log.warning(
-                "anchorscope: the chat template lays out other prompts than those that %s was fitted with, so most "
-                "verdicts will be cannot say. Does it write today's date? Give it by chat_template_kwargs.",
-                judge.name,
-            )
+    """Warn if the chat template no longer writes the prompts of the fit, and say which arguments requests must send."""
+    spec = judge.prompter.spec
+    if spec.style != "chat":
+        return
+    text = judge.tokenizer.apply_chat_template(
+        judge.prompter.turns("Who?"), add_generation_prompt=True, tokenize=False, **spec.chat_kwargs
+    )
+    if text != judge.prompter("Who?").text:
+        log.warning(
+            "anchorscope: the chat template writes other prompts than those that %s was fitted with, so most verdicts "
+            "will be cannot say. If it writes today's date, send the date of the fit in chat_template_kwargs.",
+            judge.name,
+        )
+    elif spec.chat_kwargs:
+        arguments = json.dumps(spec.chat_kwargs)
+        log.info(
+            "anchorscope: %s was fitted with chat_template_kwargs %s. Send them with every request, or start the "
+            "server with --default-chat-template-kwargs '%s'. Other requests get the verdict cannot say.",
+            *(judge.name, arguments, arguments),
+        )
 
 
 class GateEngine:
-    """vLLM's engine, for the known questions of the parity gate."""
+    """Asks vLLM's engine the known questions of the parity gate."""
 
     def __init__(self, client: Any, logprobs: bool) -> None:
         self.client, self.logprobs = client, logprobs
 
     async def answer(self, request: str, ids: list[int], most: int, stops: list[int]) -> EngineAnswer:
-        """One greedy answer. `request`: the id by which its rows are expected."""
+        """Generate one greedy answer. `request` is the id under which its rows will arrive."""
         from vllm import SamplingParams
 
         sampling = SamplingParams(

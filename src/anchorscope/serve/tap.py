@@ -1,8 +1,8 @@
-"""Worker side: what a plan asks for is read of every token, by hooks that torch.compile and CUDA graphs take in.
+"""Worker side: hooks compute the numbers of a plan for every token. torch.compile and CUDA graphs accept them.
 
 Before the model is compiled, each site's module gets a buffer and a forward hook that calls one custom op. The op
-copies the states of the tokens that may be wanted. After a forward, all layers are read at once. Rows belong to a
-request and to an absolute position in its text, so a row may be written twice: chunked prefill, preemption and
+copies the states of the tokens that may be wanted. After a forward pass, all layers are read at once. A row is keyed
+by its request and its absolute position in the text and may be written twice, so chunked prefill, preemption and
 rejected drafts need no further care. The mean state of an answer is a running sum for each request.
 """
 
@@ -22,13 +22,13 @@ from anchorscope.study import Sites
 FLOOR = 1e-12  # as in detectors/drift.py
 KEPT, ROWS, STREAM = "anchorscope_kept", "anchorscope_rows", "anchorscope_stream"
 
-# torch.library.custom_op has eight times its overhead
+# torch.library.custom_op has eight times the overhead of this
 _LIBRARY: Any = torch.library.Library("anchorscope", "FRAGMENT")  # type: ignore[no-untyped-call]
 _LIBRARY.define("keep(Tensor x, Tensor rows, Tensor(a!) kept) -> ()")
 
 
 def _keep(x: torch.Tensor, rows: torch.Tensor, kept: torch.Tensor) -> None:
-    """Keep the states of all tokens where they fit, as in decoding and CUDA graphs; else of each request's last."""
+    """Copy the states of all tokens if they fit (decoding, CUDA graphs), else only those of each request's last."""
     if x.shape[0] <= kept.shape[0]:
         kept[: x.shape[0]].copy_(x)
     else:
@@ -42,52 +42,52 @@ _LIBRARY._register_fake("keep", lambda x, rows, kept: None)
 def _hook(module: Any, args: Any, output: Any) -> None:
     x = output[0] if isinstance(output, tuple) else output
     if getattr(module, STREAM) and isinstance(output, tuple) and len(output) > 1 and output[1] is not None:
-        x = x + output[1]  # vLLM's layers hand on what the last block added, and the stream before it
+        x = x + output[1]  # vLLM's layers return the last block's output and the residual stream before it
     torch.ops.anchorscope.keep(x, getattr(module, ROWS), getattr(module, KEPT))
 
 
 class StepBatch(NamedTuple):
-    """Which tokens a forward was about, in its order. Adapters make it."""
+    """The tokens of one forward pass, in its order. The adapter builds it."""
 
     requests: Sequence[str]
-    """The requests."""
+    """Ids of the requests."""
     starts: Sequence[int]
-    """The position of each one's first token in its text."""
+    """Position of each request's first token of this pass, in the request's text."""
     counts: Sequence[int]
-    """The number of its tokens."""
+    """Number of tokens of each request in this pass."""
     padded: int
-    """Tokens of the forward, with padding for a graph."""
+    """Number of tokens of the pass, including padding for a CUDA graph."""
     tokens: torch.Tensor
-    """(token): which tokens they are."""
+    """(token): token ids."""
 
 
 class Part(NamedTuple):
-    """Rows of one request, side by side."""
+    """Consecutive rows of one request."""
 
     request: str
-    """Its id."""
+    """Id of the request."""
     begin: int
-    """The position of the first."""
+    """Position of the first row in the request's text."""
     rows: int
-    """The number of rows."""
+    """Number of rows."""
 
 
 @dataclass
 class _Request:
-    """What is known of a request between steps."""
+    """State of a request between steps."""
 
     prompt: int
-    """Tokens of its prompt."""
+    """Number of tokens of the prompt."""
     seat: int | None = None
-    """Its row in the running sums."""
+    """Row of the request in the running sums."""
     summed: int = -1
-    """The last position that is in the sum."""
+    """Last position that is part of the sum."""
     drafts: list[tuple[int, list[torch.Tensor]]] = field(default_factory=list)
-    """Tokens of the last step that may yet be rejected: position, and its state at each site."""
+    """Position and state at each site of the last step's tokens that may still be rejected."""
 
 
 class _SiteTap:
-    """One site: its buffers, its weights, and the running sums of answers."""
+    """Buffers, weights and running sums of answers for one site."""
 
     def __init__(
         self, own: SiteColumns, layers: list[int], kept: list[torch.Tensor], seats: int, device: torch.device
@@ -105,11 +105,11 @@ class _SiteTap:
         self.sums = torch.zeros(shape, dtype=torch.float32, device=device)
 
     def states(self, at: torch.Tensor) -> torch.Tensor:
-        """(layer, row, width) in float32, whatever the model's dtype."""
+        """(layer, row, width) in float32, for any dtype of the model."""
         return torch.stack([kept.index_select(0, at) for kept in self.kept]).float()
 
     def columns(self, x: torch.Tensor, means: torch.Tensor | None) -> torch.Tensor:
-        """(row, column), summed over this stage's layers. `means`: (layer, row, width), the answer's mean state."""
+        """(row, column), summed over this pipeline stage's layers. `means`: (layer, row, width), mean answer states."""
         parts = [torch.bmm(x, self.weight).sum(0)]
         for number in range(self.tokens):
             parts.append(self._far(x, number))
@@ -125,7 +125,7 @@ class _SiteTap:
 
 
 def module_at(model: torch.nn.Module, path: str) -> torch.nn.Module:
-    """A module by its path; of a model inside a wrapper too."""
+    """Find a module by its path, also in a model inside a wrapper."""
     for prefix in ("", "language_model."):
         try:
             return model.get_submodule(prefix + path)
@@ -135,7 +135,7 @@ def module_at(model: torch.nn.Module, path: str) -> torch.nn.Module:
 
 
 class Tap:
-    """The hooks of one worker, and what it knows of running requests."""
+    """Hooks of one worker, and its state of the running requests."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Tap:
         device: torch.device,
         drafts: int = 0,
     ) -> None:
-        """`seats`: the largest number of tokens that are decoded at once, drafts included; `drafts`: of a request."""
+        """`seats`: maximum number of tokens decoded at once, including drafts; `drafts`: maximum per request."""
         self.plan, self.seats, self.kept = plan, seats, 1 + drafts
         self.rows = torch.zeros(seats, dtype=torch.long, device=device)
         self.requests: dict[str, _Request] = {}
@@ -159,7 +159,7 @@ class Tap:
         for site, own in plan.sites.items():
             here, kept = [], []
             for number, layer in enumerate(layers):
-                if type(layer).__name__ == "PPMissingLayer":  # of another pipeline stage
+                if type(layer).__name__ == "PPMissingLayer":  # it belongs to another pipeline stage
                     continue
                 module = layer if site == "resid" else layer.get_submodule(sites.attn if site == "attn" else sites.mlp)
                 if hasattr(module, KEPT):
@@ -174,9 +174,9 @@ class Tap:
             self.sites.append(_SiteTap(own, here, kept, seats, device))
 
     def begin(self, bounds: torch.Tensor | None) -> None:
-        """Before a forward: the rows of each request's last tokens, which alone are kept where not all tokens fit.
+        """Set the rows of each request's last tokens before a forward pass. Only these are kept if not all tokens fit.
 
-        `bounds`: the first row of each request, and the number of rows behind them.
+        `bounds`: first row of each request, followed by the number of rows.
         """
         if bounds is None:
             return
@@ -187,24 +187,24 @@ class Tap:
             pairs = itertools.pairwise(edges)
             last = torch.tensor([row for start, end in pairs for row in range(max(start, end - self.kept), end)])
         if len(last) <= self.seats:
-            self.rows.zero_()  # a stale index of a larger batch would be out of range, and kill the engine
+            self.rows.zero_()  # a stale index of a larger batch would be out of range and crash the engine
             self.rows[: len(last)].copy_(last, non_blocking=True)
 
     def arrived(self, prompts: Mapping[str, int]) -> None:
-        """Requests that begin, with the number of tokens of their prompts."""
+        """Register new requests with the number of tokens of their prompts."""
         for request, prompt in prompts.items():
             if request not in self.requests:
                 self.requests[request] = _Request(prompt)
 
     def left(self, requests: Sequence[str]) -> None:
-        """Requests that have ended."""
+        """Forget requests that have ended."""
         for name in requests:
             gone = self.requests.pop(name, None)
             if gone is not None and gone.seat is not None:
                 self.free.append(gone.seat)
 
     def step(self, batch: StepBatch) -> tuple[list[Part], torch.Tensor] | None:
-        """After a forward: whose rows there are, and the rows, on the device; the last column is the token."""
+        """Compute the rows after a forward pass, on the device. The last column is the token id."""
         parts, at, flat = self._wanted(batch)
         if not at:
             return None
@@ -213,12 +213,12 @@ class Tap:
         states = [site.states(index) for site in self.sites]
         means = self._means(batch, parts, states)
         read = [site.columns(x, mean) for site, x, mean in zip(self.sites, states, means, strict=True)]
-        # the token that was read tells a row of a rejected draft from the one that came after it; exact below 2**24
+        # the token id tells the row of a rejected draft from the row that replaces it; float32 is exact below 2**24
         tokens = batch.tokens.index_select(0, torch.tensor(flat, device=batch.tokens.device)).to(device).float()
         return parts, torch.cat([*read, tokens[:, None]], 1)
 
     def _wanted(self, batch: StepBatch) -> tuple[list[Part], list[int], list[int]]:
-        """Rows of answers and of each prompt's last token: whose they are, where they are kept, and in the forward."""
+        """Rows of answers and of prompts' last tokens: their requests, and their indices in buffers and pass."""
         every = max(sum(batch.counts), batch.padded) <= self.seats
         parts: list[Part] = []
         at: list[int] = []
@@ -226,7 +226,7 @@ class Tap:
         offset = packed = 0
         for name, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
             known = self.requests.get(name)
-            last = count if every else min(count, self.kept)  # of its tokens, how many are kept
+            last = count if every else min(count, self.kept)  # number of its tokens that are kept
             packed += last
             if known is not None:
                 begin = max(start + count - last, known.prompt - 1)
@@ -243,7 +243,7 @@ class Tap:
     def _means(
         self, batch: StepBatch, parts: Sequence[Part], states: Sequence[torch.Tensor]
     ) -> list[torch.Tensor | None]:
-        """By site, (layer, row, width): the mean state of the answer up to each row; None where nobody asks for it."""
+        """By site, (layer, row, width): mean state of the answer up to each row, or None if no detector needs it."""
         if not any(site.means for site in self.sites):
             return [None] * len(self.sites)
         starts = dict(zip(batch.requests, batch.starts, strict=True))
@@ -251,7 +251,7 @@ class Tap:
         means: list[torch.Tensor | None] = [
             torch.full_like(x, torch.nan) if site.means else None for site, x in zip(self.sites, states, strict=True)
         ]
-        single: list[tuple[int, int]] = []  # row and seat of requests with one new token, which are most
+        single: list[tuple[int, int]] = []  # row and seat of requests with one new token, the usual case
         row = 0
         for part in parts:
             known = self.requests[part.request]
@@ -266,7 +266,7 @@ class Tap:
                 continue
             if known.seat is None:
                 if not self.free:
-                    continue  # nothing is known of its mean: not a number, so nothing is said of it
+                    continue  # no seat is free, so its mean stays NaN and its verdict is cannot say
                 known.seat, known.summed = self.free.pop(), known.prompt - 1
                 for site in self.sites:
                     if site.means:
@@ -288,7 +288,7 @@ class Tap:
         return means
 
     def _settle(self, known: _Request, start: int) -> None:
-        """Add the last step's drafts that were accepted: this step begins behind them."""
+        """Add the accepted drafts of the last step to the sum. This step begins after them."""
         for position, own in known.drafts:
             if position < start and position == known.summed + 1 and known.seat is not None:
                 for site, x in zip(self.sites, own, strict=True):
@@ -304,11 +304,11 @@ class Tap:
         states: Sequence[torch.Tensor],
         means: Sequence[torch.Tensor | None],
     ) -> None:
-        """Several tokens at once, of which some may be rejected: they are added when the next step shows which stay."""
+        """Hold several new tokens, some of which may be rejected, until the next step shows which were accepted."""
         ahead = [torch.zeros_like(x[:, 0]) for x in states]
         expected = known.summed + 1
         for row, position in fresh:
-            if position != expected:  # read before (a request that was preempted), or a token was missed
+            if position != expected:  # it was read before (a preempted request), or a token was missed
                 continue
             expected += 1
             own = []

@@ -1,7 +1,7 @@
-"""From a worker to the server: rows over a socket of the user's own, and the rows that the server waits for.
+"""Send rows from a worker to the server over a private socket, and keep the rows that the server waits for.
 
-A message is msgpack: a version, the plan's fingerprint, the pipeline stage and how many there are, whose rows they are,
-and the rows as bytes. Nothing is unpickled.
+A message is msgpack. It holds a version, the plan's fingerprint, the pipeline stage, the number of stages, the requests
+of the rows, and the rows as bytes. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from anchorscope.serve.tap import Part
 
 VERSION = 1
-WAIT = 5.0  # seconds for rows that are still on their way
-MOST_QUEUED = 10_000  # steps whose rows wait to be sent: beyond it they are dropped and counted
+WAIT = 5.0  # seconds to wait for rows that have not arrived yet
+MOST_QUEUED = 10_000  # steps whose rows wait to be sent. Further rows are dropped and counted
 
 Row = NDArray[np.float32]
 
@@ -38,7 +38,7 @@ Row = NDArray[np.float32]
 def private_socket(name: str) -> str:
     """The address of a socket in a folder that no other user can open.
 
-    It is the same for the same name: it stands in vLLM's configuration, whose hash decides on the compile cache.
+    The same name gives the same address, because vLLM hashes its configuration to find the compile cache.
     """
     base = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(base if base and os.access(base, os.W_OK) else tempfile.gettempdir()) / f"anchorscope-{os.getuid()}"
@@ -50,7 +50,7 @@ def private_socket(name: str) -> str:
 
 
 def encode(fingerprint: str, stage: int, stages: int, step: int, parts: Sequence[Part], rows: Row) -> bytes:
-    """A message: the rows of one step of the engine."""
+    """Encode the rows of one engine step as a message."""
     import msgspec
 
     named = [tuple(part) for part in parts]
@@ -60,7 +60,7 @@ def encode(fingerprint: str, stage: int, stages: int, step: int, parts: Sequence
 
 
 class Sender:
-    """Publishes rows from a thread of its own, so that the forward never waits."""
+    """Publishes rows from its own thread, so that the forward pass never waits."""
 
     def __init__(self, address: str, fingerprint: str, stage: int, stages: int) -> None:
         import zmq
@@ -103,48 +103,48 @@ class HeldRow(NamedTuple):
     """A row that has arrived."""
 
     row: Row
-    """Its numbers; the last is the token."""
+    """Numbers of the row. The last one is the token id."""
     step: int
-    """The step of the engine that it is from."""
+    """Engine step that computed the row."""
     draft: bool
-    """Whether its token was read behind another of the same step, and may have been rejected."""
+    """Whether its token came after another one of the same step, and may have been rejected."""
 
 
 @dataclass
 class _Expected:
-    """What has arrived of one request."""
+    """Rows of one request that have arrived."""
 
     rows: dict[tuple[int, int], dict[int, dict[int, HeldRow]]] = field(default_factory=dict)
-    """By prompt and answer, by position, by pipeline stage."""
+    """Rows by (prompt, answer), then by position, then by pipeline stage."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when something arrives."""
     end: float | None = None
-    """When nobody waits for it any more: the same for all answers of a request."""
+    """Time at which waiting ends, the same for all answers of a request."""
 
 
 class RowBook:
-    """Rows of requests that are expected, by position; partial rows of pipeline stages are added up.
+    """Rows of the expected requests by position. Partial rows of pipeline stages are added up.
 
-    A row is kept once it is settled: what is read again after a preemption is the same. A draft's row is replaced by
-    what comes after it. It counts only if the token before it is not from a later step, since then it was rejected.
+    A settled row is kept, because a row computed again after a preemption is the same. A draft's row is replaced by a
+    later one. It counts only if the token before it is not from a later step, because then the draft was rejected.
     """
 
     def __init__(self, fingerprint: str, stages: int = 1, longest: int = 1024) -> None:
-        """`longest`: rows that are kept of an answer. Longer answers are not judged."""
+        """`longest`: maximum number of rows kept per answer. Longer answers are not judged."""
         self.fingerprint, self.stages, self.longest = fingerprint, stages, longest
         self.held: dict[str, _Expected] = {}
         self.unexpected = self.foreign = self.messages = self.late = 0
 
     def expect(self, request: str) -> None:
-        """Rows of this request are kept from now on."""
+        """Start to keep the rows of this request."""
         self.held[request] = _Expected()
 
     def forget(self, request: str) -> None:
-        """Nothing of this request is kept any more."""
+        """Drop the rows of this request."""
         self.held.pop(request, None)
 
     def take(self, data: bytes) -> None:
-        """Read a message. One of another version or plan is counted and left."""
+        """Read a message. A message of another version or plan is counted and ignored."""
         import msgspec
 
         self.messages += 1
@@ -175,11 +175,12 @@ class RowBook:
                 break
             before = own.setdefault(position, {}).get(stage)
             if before is None or before.draft or before.row[-1] != row[-1]:
-                own[position][stage] = HeldRow(row.copy(), step, number > 0)  # a copy: not its whole message is held
+                # a copy, so that the whole message can be freed
+                own[position][stage] = HeldRow(row.copy(), step, number > 0)
         held.news.set()
 
     def complete(self, request: str, key: tuple[int, int], first: int, tokens: Sequence[int]) -> bool:
-        """Whether the rows from position `first` on are there, and of these tokens."""
+        """Whether the rows from position `first` on have arrived and belong to these tokens."""
         held = self.held.get(request)
         own = held.rows.get(key, {}) if held is not None else {}
         before = -1
@@ -196,7 +197,7 @@ class RowBook:
     async def rows(
         self, request: str, key: tuple[int, int], first: int, tokens: Sequence[int], wait: float = WAIT
     ) -> Row | None:
-        """(position, column) from position `first` on, where these tokens were read; None where they do not arrive."""
+        """(position, column): rows of these tokens from position `first` on, or None if they do not arrive in time."""
         loop = asyncio.get_running_loop()
         held = self.held.get(request)
         if held is None or len(tokens) > self.longest:
@@ -218,7 +219,7 @@ class RowBook:
 
 
 async def listen(book: RowBook, address: str) -> None:
-    """Read messages into a book, for ever."""
+    """Read messages into a book until cancelled."""
     import zmq
     import zmq.asyncio
 
