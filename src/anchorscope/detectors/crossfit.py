@@ -1,4 +1,4 @@
-"""Scores without a leak: every detector is fitted on training folds and scores the fold that was left out.
+"""Out-of-fold scores: every detector is fitted on the training folds and scores the held-out fold.
 
 A detector gets a `Training`, in which test samples are not. So layer, C, sign, gate, β and stack weights are chosen
 without them, whatever a detector does. `shuffled` is the null: with permuted labels nothing can be known, and a
@@ -27,29 +27,29 @@ FOLDS = 5
 
 @dataclass(frozen=True)
 class Labelled:
-    """Samples with what is known of them: for evaluation, and to make training sets of."""
+    """Labelled samples, for evaluation and as a source of training sets."""
 
     inputs: Inputs
-    """What detectors see."""
+    """Inputs of the detectors."""
     right: BoolArray
     """(sample): whether the answer is right"""
     clusters: IntArray
-    """(sample): what belongs together"""
+    """(sample): cluster"""
     probability: Floats
-    """(sample): with which it was drawn"""
+    """(sample): probability with which the sample was drawn"""
 
     def training(self, rows: NDArray[np.intp], seed: int = 0) -> Training:
-        """Some of the samples, to learn from."""
+        """Training set of the selected samples."""
         return Training(self.inputs.of(rows), self.right[rows], self.clusters[rows], seed)
 
     @property
     def base_rate(self) -> float:
-        """The share of wrong answers among all answers."""
+        """Share of wrong answers among all answers."""
         weight = 1 / self.probability
         return float(weight[~self.right].sum() / weight.sum())
 
     def of(self, rows: NDArray[np.intp]) -> Labelled:
-        """Some of the samples."""
+        """The selected samples."""
         return Labelled(self.inputs.of(rows), self.right[rows], self.clusters[rows], self.probability[rows])
 
 
@@ -61,7 +61,7 @@ def cross_scored(
     advance: Advance = lambda _: None,
     again: tuple[Inputs, IntArray] | None = None,
 ) -> dict[str, Floats]:
-    """(repeat, sample) by detector: the logit that the answer is right, by fits that did not see its fold.
+    """(repeat, sample) by detector: out-of-fold logit that the answer is right.
 
     `again`: further answers to some of the questions, and which of the samples asked it. They stand behind the samples;
     nan where a detector looks at what they do not have.
@@ -86,7 +86,7 @@ def cross_scored(
 
 
 def shuffled(samples: Labelled, seed: int) -> Labelled:
-    """The same samples with their labels dealt anew: nothing can be known of them."""
+    """The same samples with permuted labels, which no detector can predict."""
     right = np.random.default_rng([seed, 13]).permutation(samples.right)
     return Labelled(samples.inputs, right, samples.clusters, samples.probability)
 
@@ -94,7 +94,7 @@ def shuffled(samples: Labelled, seed: int) -> Labelled:
 def noticed(
     samples: Labelled, scores: Mapping[str, Floats], resamples: int = 1000, seed: int = 0, widened: float = 1.0
 ) -> dict[str, Estimate]:
-    """AUROC and its interval of the detectors that know something: whose interval lies above 0.5.
+    """AUROC with its interval, for the detectors whose interval lies above 0.5.
 
     On shuffled labels there should be none, but for one in forty.
     """
@@ -104,7 +104,7 @@ def noticed(
 def area_of(
     samples: Labelled, scores: Mapping[str, Floats], resamples: int = 1000, seed: int = 0, widened: float = 1.0
 ) -> dict[str, Estimate]:
-    """AUROC of each detector with its 95 % interval: over clusters and repeats, widened for what training adds.
+    """AUROC of each detector with its 95 % interval over clusters and repeats, widened for the variance of training.
 
     `widened`: by which factor (widening.py); 1 where the samples took no part in the training.
     """
@@ -117,14 +117,14 @@ def area_of(
 
 
 def folds_for(samples: Labelled, repeats: int, folds: int = 5, seed: int = 0) -> Folds:
-    """The outer folds; clusters are not split."""
+    """Outer folds, which do not split clusters."""
     return make_folds(samples.right, samples.clusters, repeats, folds, seed, halves=False)
 
 
 def possible(
     samples: Inputs, fitters: Mapping[str, ScorerFitter]
 ) -> tuple[dict[str, ScorerFitter], dict[str, list[Need]]]:
-    """The detectors that these samples allow, and of the others what they lack."""
+    """Detectors that can be fitted on these samples, and the missing inputs of the others."""
     can: dict[str, ScorerFitter] = {}
     lacking: dict[str, list[Need]] = {}
     for name, fitter in fitters.items():
@@ -137,7 +137,7 @@ def possible(
 
 
 def pooled(sets: Sequence[Labelled]) -> Labelled:
-    """The samples of several sets as one; their clusters stay apart, and states are read when they are asked for."""
+    """Join the samples of several datasets. Their clusters stay separate, and states are read on first use."""
     if len(sets) == 1:
         return sets[0]
     first = sets[0].inputs

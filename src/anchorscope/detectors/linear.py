@@ -26,28 +26,28 @@ Weights = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Linear:
-    """A fitted detector: the logit that the answer is right, calibrated at a base rate of one half."""
+    """A fitted detector, which gives the logit that the answer is right, calibrated at a base rate of one half."""
 
     states: Mapping[StateName, Weights]
-    """By the name of the states, (layer, width)."""
+    """Weights (layer, width) by the name of the states."""
     numbers: Mapping[str, float]
-    """By name."""
+    """Weights of the numbers, by name."""
     bias: float
-    """What is said where all else is zero."""
+    """Intercept."""
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    """What was chosen inside the training set: layer, C. For the card."""
+    """Layer and C as chosen inside the training set, for the card."""
     variants: tuple[Linear, ...] = ()
-    """The same, fitted without one inner fold each: how far it depends on who it was fitted on."""
+    """The same detector fitted without one inner fold each, to measure how much it depends on its training samples."""
 
     @property
     def needs(self) -> list[Need]:
-        """The states and numbers it looks at."""
+        """Names of the states and numbers that it reads."""
         return [*self.states, *self.numbers]
 
     def logits(self, inputs: Inputs) -> Floats:
         """(sample)"""
         out = np.full(len(inputs), self.bias)
-        for name in sorted(self.states):  # always in the same order: a loaded detector says the very same
+        for name in sorted(self.states):  # always in the same order, so that a loaded detector gives identical scores
             out += self.by_layer(inputs, name, self.states[name]).sum(axis=0)
         for number in sorted(self.numbers):
             out += self.numbers[number] * inputs.number(number)
@@ -55,7 +55,7 @@ class Linear:
 
     @staticmethod
     def by_layer(inputs: Inputs, name: StateName, weight: Weights) -> Floats:
-        """(layer, sample): what each layer adds to the logit, without the bias."""
+        """(layer, sample): contribution of each layer to the logit, without the bias."""
         states = inputs.state(name)
         out = np.zeros((len(weight), len(inputs)))
         for layer in np.flatnonzero(weight.any(axis=1)):
@@ -63,20 +63,20 @@ class Linear:
         return out
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """Its weights by name, those of its variants too."""
+        """Weights by name, including those of its variants."""
         tensors: dict[str, NDArray[Any]] = {}
         for number, fit in enumerate((self, *self.variants)):
             tensors |= {f"{number}|{name}": weight for name, weight in fit.states.items()}
         return tensors
 
     def settings(self) -> dict[str, Any]:
-        """Everything else, as JSON."""
+        """All other settings, as JSON."""
         fits = [{"numbers": dict(fit.numbers), "bias": fit.bias} for fit in (self, *self.variants)]
         return {"form": "linear", "fits": fits, "chosen": dict(self.chosen)}
 
     @classmethod
     def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Linear:
-        """From what `tensors` and `settings` gave."""
+        """Rebuild a detector from its `tensors` and `settings`."""
         fits = []
         for number, fit in enumerate(settings["fits"]):
             mine = f"{number}|"
@@ -88,40 +88,40 @@ class Linear:
 
 
 class ReadoutSource(NamedTuple):
-    """Read-outs that a detector is made of: probes fitted on some states, and the states they read."""
+    """Probes that a detector is built from, with the states they are fitted on and the states they read."""
 
     fitted: StateName
-    """The states that the probes are fitted on."""
+    """Name of the states on which the probes are fitted."""
     read: StateName | None = None
-    """The states that they read; None: the same."""
+    """Name of the states that they read (None: the same)."""
 
     @property
     def states(self) -> StateName:
-        """The name of the states that are read."""
+        """Name of the states that are read."""
         return self.read or self.fitted
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a linear detector is made of. Everything it chooses it chooses inside the training set."""
+    """Definition of a linear detector. All its choices are made inside the training set."""
 
     sources: tuple[ReadoutSource, ...] = ()
     """Read-outs of every layer."""
     numbers: tuple[str, ...] = ()
-    """Numbers beside them."""
+    """Names of further numbers."""
     layers: Literal["best", "bagged", "all", "joint"] = "all"
     """The layer with the best inner AUROC; the mean over the best layers of many resamples; all of them, weighed; or
     one probe on all of them side by side."""
 
     @property
     def needs(self) -> list[Need]:
-        """States and numbers without which it cannot be fitted."""
+        """States and numbers that the fit needs."""
         return list(
             dict.fromkeys([*(s.fitted for s in self.sources), *(s.states for s in self.sources), *self.numbers])
         )
 
     def fit(self, training: Training) -> Linear:
-        """Fit it."""
+        """Fit the detector."""
         probed = [training.probed(source.fitted) for source in self.sources]
         inner = [
             probes.inner if source.states == source.fitted else probes.read_inner(training.inputs.state(source.states))
@@ -153,7 +153,7 @@ class Recipe:
         )
 
     def _bagged(self, training: Training, probed: Probed, inner: Floats) -> Linear:
-        """The best layer of each of many resamples of the clusters, averaged and calibrated."""
+        """Average of the best layers of many resamples of the clusters, calibrated."""
         drawn = resample(training.clusters, 1, BAGS, training.seed).samples[1:]
         best = np.nanargmax(Auroc(training.right, drawn)(inner[:-1].T), axis=1)
         factor = np.append(np.bincount(best, minlength=len(inner) - 1) / BAGS, 0.0)
@@ -187,18 +187,18 @@ class Recipe:
 
 @dataclass(frozen=True)
 class NumbersOnly:
-    """A detector of numbers alone: confidence in many forms. Sign and scale are learnt inside the training set."""
+    """Detector from numbers alone, such as forms of confidence. Sign and scale are learnt inside the training set."""
 
     numbers: tuple[str, ...]
-    """Their names."""
+    """Names of the numbers."""
 
     @property
     def needs(self) -> list[Need]:
-        """The numbers it looks at."""
+        """Names of the numbers that it reads."""
         return list(self.numbers)
 
     def fit(self, training: Training) -> Linear:
-        """Fit it."""
+        """Fit the detector."""
         features = np.stack([training.inputs.number(name) for name in self.numbers], axis=1)
         small = fit_small(features, training.right, training.fold)
         fits = [
@@ -215,14 +215,14 @@ def _unit(inner: Floats, layer: int) -> Floats:
 
 
 def _kept(inner: Floats, layers: str) -> list[int]:
-    """Which read-outs count: all layers and the joint one, or the joint one alone; of one layer, that one."""
+    """Select the read-outs that count: all layers and the joint one, the joint one alone, or one layer."""
     if layers == "joint" or len(inner) == 2:
         return [len(inner) - 1]
     return list(range(len(inner)))
 
 
 def _collapsed(probed: Probed, factor: Floats, fit: int) -> tuple[Weights, float]:
-    """The weights (layer, width) and the bias of a weighted sum of read-outs; fit 0 is the whole one."""
+    """Weights (layer, width) and bias of a weighted sum of read-outs. Fit 0 is the fit on all samples."""
     if fit == 0:
         parts = probed.weight, probed.bias, probed.joint, probed.joint_bias
     else:

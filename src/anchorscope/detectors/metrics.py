@@ -1,4 +1,4 @@
-"""How well a score tells wrong answers from right ones, in every resample, and how sure that is.
+"""How well a score separates wrong answers from right ones, in every resample, with p-values.
 
 A score is higher the likelier the answer is *wrong*. `weights` (row, sample) says how often each answer counts: row 0
 the data as they are, the others resamples. Numbers that depend on how many answers are wrong (AUPRC, AUARC, PRR, ECE,
@@ -30,7 +30,7 @@ ROUNDING = 1e-9  # sums of weights are equal if they are this near to each other
 
 
 def auprc(scores: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
-    """Average precision of flagging wrong answers: precision at each threshold, by the recall that it adds."""
+    """Average precision of flagging wrong answers: precision at each threshold, weighted by the recall it adds."""
 
     def area(caught: FloatArray, flagged: FloatArray) -> FloatArray:
         precision = np.nan_to_num(_ratio(caught, caught + flagged))  # before the first weight there is none to add
@@ -41,7 +41,7 @@ def auprc(scores: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
 
 
 def fpr_at_tpr(scores: FloatArray, wrong: Bools, weights: FloatArray, tpr: float = 0.95) -> FloatArray:
-    """The share of right answers that are flagged where the threshold catches `tpr` of the wrong ones, or just more."""
+    """Share of right answers that are flagged at the threshold that catches at least `tpr` of the wrong ones."""
     _within("tpr", [tpr])
 
     def rate(caught: FloatArray, flagged: FloatArray) -> FloatArray:
@@ -53,7 +53,7 @@ def fpr_at_tpr(scores: FloatArray, wrong: Bools, weights: FloatArray, tpr: float
 
 
 def tpr_at_fpr(scores: FloatArray, wrong: Bools, weights: FloatArray, fpr: float = 0.01) -> FloatArray:
-    """The share of wrong answers that are caught where at most `fpr` of the right ones are flagged; it may be 0."""
+    """Share of wrong answers that are caught while at most `fpr` of the right ones are flagged. It may be 0."""
     _within("fpr", [fpr])
 
     def rate(caught: FloatArray, flagged: FloatArray) -> FloatArray:
@@ -65,7 +65,7 @@ def tpr_at_fpr(scores: FloatArray, wrong: Bools, weights: FloatArray, fpr: float
 
 
 def auarc(scores: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
-    """The area under the accuracy-rejection curve: accuracy of the least suspicious, mean over coverages in (0, 1].
+    """Area under the accuracy-rejection curve: accuracy of the least suspicious answers, mean over coverages in (0, 1].
 
     Coverage is continuous: an answer of weight 2 is passed little by little, as two of weight 1 with its score are. So
     the area depends neither on the unit of the weights nor on how they are split. At random it is the accuracy.
@@ -78,7 +78,7 @@ def auarc(scores: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
 
 
 def prr(scores: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
-    """Prediction rejection ratio: how far AUARC is on the way from random order (0) to all right answers first (1)."""
+    """Prediction rejection ratio: AUARC on a scale from random order (0) to all right answers first (1)."""
 
     def ratio(missed: FloatArray, kept: FloatArray) -> FloatArray:
         accuracy = _accuracy(missed, kept)
@@ -97,7 +97,7 @@ def risk_coverage(
     coverages: Sequence[float] | FloatArray,
     base_rate: float | None = None,
 ) -> FloatArray:
-    """The share of wrong answers among those passed, least suspicious first: (row, coverage).
+    """(row, coverage): share of wrong answers among those passed, least suspicious first.
 
     With a base rate, both classes are weighted so that this share of all answers is wrong, in every row.
     """
@@ -116,8 +116,8 @@ def risk_coverage(
             )
         total = missed + kept
         sizes = covered[:, None] * total[-1]
-        whole = [(total < size * (1 - ROUNDING)).sum(axis=0) for size in sizes]  # steps that are passed as a whole
-        last = np.minimum(whole, len(total) - 1), np.arange(total.shape[1])  # of this step a part is passed
+        whole = [(total < size * (1 - ROUNDING)).sum(axis=0) for size in sizes]  # steps that pass as a whole
+        last = np.minimum(whole, len(total) - 1), np.arange(total.shape[1])  # the step of which a part passes
         left = (total[last] - sizes) * _ratio(_each(missed)[last], _each(total)[last])
         return _ratio(missed[last] - left, sizes).T
 
@@ -125,7 +125,7 @@ def risk_coverage(
 
 
 def ece(p_wrong: FloatArray, wrong: Bools, weights: FloatArray, bins: int = 10) -> FloatArray:
-    """Expected calibration error: how far the probability lies from the share of wrong answers, mean over answers.
+    """Expected calibration error: distance of the probability from the share of wrong answers, mean over answers.
 
     Bins have the same weight in row 0, as nearly as answers with the same probability, which share a bin, allow; and
     they stay the same in all rows.
@@ -143,7 +143,7 @@ def ece(p_wrong: FloatArray, wrong: Bools, weights: FloatArray, bins: int = 10) 
 
 
 def brier(p_wrong: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
-    """The mean square of how far the probability is from what was the case."""
+    """Brier score: mean squared error of the probability."""
     _within("p_wrong", p_wrong)
     _check(p_wrong, wrong, weights)
     square = np.square(p_wrong.astype(np.float64) - wrong)
@@ -151,12 +151,12 @@ def brier(p_wrong: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
 
 
 def paired(a: FloatArray, b: FloatArray, widened: float = 1.0) -> Estimate:
-    """How much higher `a` is than `b`; row i of both must be of the same resample."""
+    """Difference a − b. Row i of both must come from the same resample."""
     return estimate(a - b, widened)
 
 
 def p_value(difference: FloatArray, widened: float = 1.0) -> float:
-    """Two-sided: how often resamples of a difference lie as far from their mean as its value lies from 0.
+    """Two-sided p-value: how often resamples of a difference lie as far from their mean as its value lies from 0.
 
     Never below 1 / (1 + resamples): with many comparisons, draw enough of them. nan where the value is undefined.
     """
@@ -170,14 +170,14 @@ def p_value(difference: FloatArray, widened: float = 1.0) -> float:
 
 
 def holm(p_values: Mapping[K, float]) -> dict[K, float]:
-    """Holm's adjusted p-values, of all that are defined; the others stay nan and are not counted."""
+    """Holm's adjusted p-values. Undefined ones stay nan and are not counted."""
     known = {key: p for key, p in p_values.items() if np.isfinite(p)}
     adjusted = dict(zip(known, ledger.holm(list(known.values())), strict=True))
     return {key: adjusted.get(key, float("nan")) for key in p_values}
 
 
 def average_over_cells(replicates: Sequence[FloatArray]) -> FloatArray:
-    """The plain mean of several cells, row by row; nan where it is undefined in any, lest the mean be of other cells.
+    """Mean over several cells, row by row, or nan if any cell is undefined, so that all means cover the same cells.
 
     Right if resamples of the cells are drawn independently (another seed each), or are of the same clusters.
     """
@@ -188,7 +188,7 @@ def average_over_cells(replicates: Sequence[FloatArray]) -> FloatArray:
 def _stepwise(
     measure: Measure, scores: FloatArray, wrong: Bools, weights: FloatArray, suspicious_first: bool
 ) -> FloatArray:
-    """Go through the answers by score, a step for each that is different, and measure some rows at a time."""
+    """Go through the answers by score, one step per distinct score, and measure some rows at a time."""
     _check(scores, wrong, weights)
     order, ends = _order(scores, descending=suspicious_first)
     is_wrong = wrong[order, None].astype(np.float64)
@@ -203,7 +203,7 @@ def _stepwise(
 
 
 def _order(scores: FloatArray, descending: bool = False) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The samples by score, and the last place of each score in that order."""
+    """Order of the samples by score, and the last place of each score in it."""
     order = np.argsort(scores, kind="stable")
     if descending:
         order = order[::-1]
@@ -217,28 +217,28 @@ def _chunks(weights: FloatArray) -> Iterator[slice]:
 
 
 def _summed(weights: FloatArray, values: FloatArray) -> FloatArray:
-    """The product of the two, in float64."""
+    """Product of the two in float64."""
     return np.concatenate([weights[rows].astype(np.float64) @ values for rows in _chunks(weights)])
 
 
 def _before(up_to: FloatArray) -> FloatArray:
-    """The sum up to the step before each."""
+    """Sum up to the step before each."""
     return np.vstack([np.zeros((1, up_to.shape[1])), up_to[:-1]])
 
 
 def _each(up_to: FloatArray) -> FloatArray:
-    """What each step adds to the sum."""
+    """Amount that each step adds to the sum."""
     return up_to - _before(up_to)
 
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """Their quotient; nan where the whole is 0."""
+    """Quotient of the two, or nan where the denominator is 0."""
     quotient: FloatArray = np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0)
     return quotient
 
 
 def _with_both(values: FloatArray, wrong: FloatArray, right: FloatArray) -> FloatArray:
-    """The values of rows that have wrong and right answers, else nan."""
+    """Values of rows with both wrong and right answers, else nan."""
     return np.where((wrong[-1] > 0) & (right[-1] > 0), values, np.nan)
 
 
@@ -247,7 +247,7 @@ def _accuracy(missed: FloatArray, kept: FloatArray) -> FloatArray:
 
 
 def _gained(missed: FloatArray, kept: FloatArray) -> FloatArray:
-    """By how much AUARC exceeds the accuracy: exact, as the kept weight grows linearly within a step.
+    """AUARC minus accuracy, exact because the kept weight grows linearly within a step.
 
     From weight T to T + w with share s of right ones, accuracy at t is (R + s (t - T)) / t. Its integral is
     s w + (R - s T) log(1 + w / T); the first terms of all steps add up to the accuracy.
@@ -272,7 +272,7 @@ def _check(scores: FloatArray, wrong: Bools, weights: FloatArray) -> None:
 
 
 def _within(name: str, values: Sequence[float] | FloatArray) -> None:
-    """Whether shares are shares."""
+    """Check that shares lie between 0 and 1."""
     given = np.asarray(values)
     if not ((given >= 0) & (given <= 1)).all():
         raise ValueError(f"{name} should be between 0 and 1")

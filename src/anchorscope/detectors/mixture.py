@@ -1,4 +1,4 @@
-"""Mixture-of-Probes and Pathway Reweighting: two experts and a gate that says by which route an answer's truth shows.
+"""Mixture-of-Probes and Pathway Reweighting: two experts, and a gate that predicts the pathway of an answer.
 
     p = π_Q(h) · σ(w_Q · h) + π_A(h) · σ(w_A · h)
 
@@ -27,8 +27,8 @@ from anchorscope.probes.folds import left_out
 from anchorscope.probes.logistic import BoolArray, balanced_log_loss, fit_temperature
 from anchorscope.study.terms import StateName
 
-CANDIDATES = 3  # layers that are tried, those with the best inner AUROC
-FEWEST = 15  # right and wrong samples without which an expert is not fitted on its own route
+CANDIDATES = 3  # number of layers tried, those with the best inner AUROC
+FEWEST = 15  # minimum number of right, and of wrong, samples to fit an expert on its own pathway
 EDGE = 1e-6
 
 Gate = Literal["learned", "random"]
@@ -40,23 +40,23 @@ class Mixture:
     """A fitted mixture of two experts."""
 
     gate: Linear
-    """Its logit is that of the question's route."""
+    """Gate, whose logit is that of the question's pathway."""
     question: Linear
-    """The expert of the question's route: the logit that the answer is right."""
+    """Expert of the question's pathway, which gives the logit that the answer is right."""
     answer: Linear
-    """The expert of the answer's own."""
+    """Expert of the answer's pathway."""
     temperature: float
-    """The mixture's logit is divided by it."""
+    """Temperature by which the mixture's logit is divided."""
     drawn: tuple[float, ...] = ()
-    """Where the gate is random: logits of which one is drawn for each sample, by its id."""
+    """Logits of a random gate, one of which is drawn for each sample by its id."""
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    """What was chosen inside the training set."""
+    """Settings chosen inside the training set."""
     variants: tuple[Linear, ...] = ()
-    """None: there are no refits of mixtures."""
+    """Always empty, because mixtures are not refitted."""
 
     @property
     def needs(self) -> list[Need]:
-        """The states it looks at."""
+        """Names of the states that it reads."""
         return list(dict.fromkeys([*self.gate.needs, *self.question.needs, *self.answer.needs]))
 
     def logits(self, inputs: Inputs) -> Floats:
@@ -69,12 +69,12 @@ class Mixture:
         return self.drawn[number % len(self.drawn)]
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """Its weights by name."""
+        """Weights by name."""
         parts = {"gate": self.gate, "question": self.question, "answer": self.answer}
         return {f"{part}|{name}": tensor for part, own in parts.items() for name, tensor in own.tensors().items()}
 
     def settings(self) -> dict[str, Any]:
-        """Everything else, as JSON."""
+        """All other settings, as JSON."""
         return {
             "form": "mixture",
             "parts": {name: getattr(self, name).settings() for name in ("gate", "question", "answer")},
@@ -85,7 +85,7 @@ class Mixture:
 
     @classmethod
     def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Mixture:
-        """From what `tensors` and `settings` gave."""
+        """Rebuild a detector from its `tensors` and `settings`."""
         parts: dict[str, Linear] = {}
         for part in ("gate", "question", "answer"):
             own = {name.split("|", 1)[1]: tensor for name, tensor in tensors.items() if name.startswith(f"{part}|")}
@@ -97,7 +97,7 @@ class Mixture:
 
 
 def _mixed(gate: Floats, question: Floats, answer: Floats) -> Floats:
-    """The logit of the mixture."""
+    """Logit of the mixture."""
     share = expit(gate)
     p = share * expit(question) + (1 - share) * expit(answer)
     mixed: Floats = logit(np.clip(p, EDGE, 1 - EDGE))
@@ -106,26 +106,26 @@ def _mixed(gate: Floats, question: Floats, answer: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Fit:
-    """A probe on one layer's states of some of the training samples."""
+    """Probe on the states of one layer, fitted on some of the training samples."""
 
     inner: Floats
-    """(sample): read-outs of all training samples, each by a fit that left it out"""
+    """(sample): out-of-fold read-outs of all training samples"""
     linear: Linear
-    """The fit on all of those samples."""
+    """Fit on all of those samples."""
     loss: float
-    """Inner log-loss on the samples it was fitted on."""
+    """Inner log-loss on those samples."""
 
 
 @dataclass
 class _Layer:
-    """The states of one name and layer of a training set, ready for several fits."""
+    """States of one name and layer of a training set, prepared for several fits."""
 
     training: Training
-    """Whose states they are."""
+    """Training set."""
     name: StateName
-    """Their name."""
+    """Name of the states."""
     layer: int
-    """The layer."""
+    """Layer."""
 
     def __post_init__(self) -> None:
         self.layers = self.training.inputs.state(self.name).layers
@@ -134,7 +134,7 @@ class _Layer:
 
     def fit(self, target: BoolArray, members: BoolArray | None = None, prior: bool = False) -> _Fit:
         """A probe for a target, fitted on some samples; C by inner log-loss. `prior`: at the target's own share."""
-        from anchorscope.probes.solver import solve_kernel  # with torch: only where something is fitted
+        from anchorscope.probes.solver import solve_kernel  # imports torch, so only where something is fitted
 
         training = self.training
         among = np.ones(len(target), bool) if members is None else members
@@ -162,24 +162,24 @@ class _Layer:
 
 @dataclass(frozen=True)
 class MixtureOfProbes:
-    """Mixture-of-Probes, and its two ablations."""
+    """Mixture-of-Probes and its two ablations."""
 
     clean: StateName
-    """The states that are read."""
+    """Name of the states that are read."""
     knockout: StateName
-    """The same under the knockout: by which training samples are told apart."""
+    """Name of the same states under the knockout, which assign training samples to pathways."""
     gate: Gate = "learned"
-    """random: as often to either expert, but not knowing to which."""
+    """random: choose each expert as often, but at random."""
     experts: Experts = "pathways"
-    """plain: fitted on groups of the same sizes, dealt at random."""
+    """plain: fit the experts on random groups of the same sizes."""
 
     @property
     def needs(self) -> list[Need]:
-        """States without which it cannot be fitted."""
+        """States that the fit needs."""
         return [self.clean, self.knockout]
 
     def fit(self, training: Training) -> Mixture:
-        """Fit it, at the layer where the mixture itself has the least inner log-loss."""
+        """Fit the mixture at the layer with its lowest inner log-loss."""
         probed = training.probed(self.clean)
         order = np.argsort(-areas(probed.inner[:-1], training.right), kind="stable")[:CANDIDATES]
         cut = probed.read_inner(training.inputs.state(self.knockout))
@@ -217,9 +217,9 @@ class PathwayReweighting:
     """Pathway Reweighting, and a control that reweights other tokens and learns as many parameters."""
 
     clean: StateName
-    """The states that are read where β is 0."""
+    """Name of the states that are read at β = 0."""
     knockout: StateName
-    """The same under the knockout: by which the gate tells samples apart."""
+    """Name of the same states under the knockout, from which the gate learns the pathways."""
     question: tuple[StateName, ...]
     """Names of states with more or less attention to the question's exact tokens."""
     answer: tuple[StateName, ...]
@@ -227,11 +227,11 @@ class PathwayReweighting:
 
     @property
     def needs(self) -> list[Need]:
-        """States without which it cannot be fitted."""
+        """States that the fit needs."""
         return [self.clean, self.knockout, *self.question, *self.answer]
 
     def fit(self, training: Training) -> Mixture:
-        """Fit it at the layer with the best inner AUROC; β of each route by the inner log-loss of the mixture."""
+        """Fit at the layer with the best inner AUROC. The inner log-loss of the mixture chooses β of each pathway."""
         probed, right = training.probed(self.clean), training.right
         layer = int(areas(probed.inner[:-1], right).argmax())
         cut = probed.read_inner(training.inputs.state(self.knockout))
@@ -255,7 +255,7 @@ class PathwayReweighting:
 
 
 def _gate(states: _Layer, flips: BoolArray) -> _Fit:
-    """The classifier of the route, from clean states; a constant where hardly any, or nearly all, samples flip."""
+    """Classifier of the pathway from clean states, or a constant if too few or nearly all samples flip."""
     if min(flips.sum(), (~flips).sum()) < 2 * FEWEST:
         share = float(logit(np.clip(flips.mean(), 0.01, 0.99)))
         return _Fit(np.full(len(flips), share), Linear({}, {}, share), 0.0)

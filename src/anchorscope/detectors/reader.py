@@ -1,4 +1,4 @@
-"""What detectors see of answers, read from a model: its own answers while it writes them, and given ones in one pass.
+"""Read the inputs of detectors from a model: its own answers while it generates them, and given answers in one pass.
 
 States of the answer's tokens, and of the token before it, are read during generation, without a second prefill. The
 rest takes one further pass over the question and the answer, behind the shared prefix: the clean pass and the knockout,
@@ -37,65 +37,65 @@ from anchorscope.traces.listening import Listening
 from anchorscope.traces.reweighted import reweighted_stream
 from anchorscope.traces.tracer import Read, Tracer
 
-LONGEST = 24  # tokens of an answer that is generated
-AT_ONCE = 8192  # tokens of a batch that is generated
-ANSWER_TOKENS = 8  # of an answer, about, for the memory of a batch
-HEARD = ("answer_last", "prompt_last", "answer_mean")  # positions that generation passes anyway
+LONGEST = 24  # maximum number of tokens of a generated answer
+AT_ONCE = 8192  # tokens of a batch in generation
+ANSWER_TOKENS = 8  # typical length of an answer, to estimate the memory of a batch
+HEARD = ("answer_last", "prompt_last", "answer_mean")  # positions whose states generation computes anyway
 TOO_LONG = "the question is too long for the model"
 SEVERAL_LINES = "the answer has several lines, and a detector judges one line"
 
 Array = NDArray[np.float32]
 Contexts = Sequence[str | None]
-"""The passage of each question; None where it has none."""
+"""The passage of each question, or None."""
 
 
 class ReadAnswers(NamedTuple):
-    """Answers, and what was read of those that can be."""
+    """Answers, and the inputs read from those that can be scored."""
 
     samples: list[Sample]
     """All answers."""
     reasons: list[str]
-    """Why an answer cannot be read; empty where it can."""
+    """Reason why an answer cannot be scored (empty if it can)."""
     rows: list[int]
-    """Which of them were read."""
+    """Indices of the answers that were read."""
     inputs: Inputs
-    """What was read of these."""
+    """Inputs read from these answers."""
 
 
 class PassRead(NamedTuple):
-    """What passes over some samples gave."""
+    """States and numbers from passes over some samples."""
 
     states: dict[StateName, torch.Tensor]
-    """By name, (layer, sample, width) in float32."""
+    """States by name, (layer, sample, width) in float32."""
     numbers: dict[str, list[float]]
-    """By name, one for each sample: support and p_true, where they are asked for."""
+    """Numbers by name, one per sample: support and p_true, if requested."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads samples of one model that are put in one way."""
+    """Reads samples of one model with one prompt."""
 
     model: Model
-    """The model."""
+    """Model."""
     prompter: Prompter
-    """Puts questions to it."""
+    """Writes the prompts."""
     into: Into = "after"
-    """Which tokens lose sight of what the knockout cuts."""
+    """Tokens whose attention to the exact tokens the knockout cuts."""
     spans: SpansSpec = SpansSpec()  # noqa: RUF009 — a value that does not change
-    """How exact tokens are found."""
+    """Settings for finding exact tokens."""
     seed: int = 0
-    """Draws controls."""
+    """Seed for drawing controls."""
     memory: float = 1.0
-    """Gigabytes that a batch may take."""
+    """Maximum memory of a batch, in gigabytes."""
 
     @cached_property
     def maker(self) -> SampleMaker:
-        """Makes samples."""
+        """Builder of samples."""
         return SampleMaker(self.prompter, self.spans, self.seed)
 
     @cached_property
     def generator(self) -> Generator:
-        """Writes answers."""
+        """Generator of answers."""
         return Generator(self.model, self.prompter.shared_ids, LONGEST, AT_ONCE)
 
     @cached_property
@@ -103,7 +103,7 @@ class Reader:
         return {}
 
     def tracer(self, sites: Sequence[Site]) -> Tracer:
-        """Reads sites."""
+        """Reader of sites."""
         key = tuple(sites)
         if key not in self._tracers:
             self._tracers[key] = Tracer(self.model, self.prompter.shared_ids, sites)
@@ -114,7 +114,7 @@ class Reader:
     def generated(
         self, questions: Sequence[str], names: Sequence[Need], contexts: Contexts | None = None
     ) -> ReadAnswers:
-        """Let the model answer, and read what it says. `names`: of states and numbers; `contexts`: passages."""
+        """Generate answers and read them. `names`: states and numbers to read; `contexts`: passages."""
         wanted = checked(names)
         asked = _asked(questions, contexts)
         prompts = self.prompter.many([(question.question, question.context) for question in asked])
@@ -141,7 +141,7 @@ class Reader:
         names: Sequence[Need],
         contexts: Contexts | None = None,
     ) -> ReadAnswers:
-        """Read given answers. `contexts`: the passages they were given with."""
+        """Read given answers. `contexts`: the passages that came with the questions."""
         checked(names)
         asked = _asked(questions, contexts)
         prompts = self.prompter.many([(question.question, question.context) for question in asked])
@@ -169,7 +169,7 @@ class Reader:
     def _heard(
         self, heard: Listening, samples: Sequence[Sample], rows: Sequence[int], places: dict[int, int], name: StateName
     ) -> Array:
-        """(layer, sample, width) of states that generation passed."""
+        """(layer, sample, width): states that generation computed."""
         out = []
         for row in rows:
             # (token, layer, width), the prompt's last first
@@ -193,7 +193,7 @@ class Reader:
         states: dict[StateName, Array],
         names: Sequence[Need],
     ) -> ReadAnswers:
-        """With what takes a pass of its own."""
+        """Add the states and numbers that need a further pass."""
         usable = [samples[i] for i in rows]
         numbers = confidence([sample.answer.logprobs for sample in usable])
         numbers[PROMPT_TOKENS] = np.array([float(len(sample.answer.prompt_ids)) for sample in usable])
@@ -238,7 +238,7 @@ class Reader:
         states: dict[StateName, torch.Tensor],
         numbers: dict[str, list[float]],
     ) -> None:
-        """One batch: what is read goes to its rows of `states` and `numbers`."""
+        """Read one batch into its rows of `states` and `numbers`."""
         # 1. what is read: place by place, sample by sample
         places = [
             [self._places(sample, condition, position) for sample in samples] for condition, position in plan.places
@@ -270,7 +270,7 @@ class Reader:
                     states[name][:, list(batch)] = torch.stack(means, dim=1)
 
     def _streams(self, sample: Sample, plan: PassPlan) -> list[Stream]:
-        """What is computed of a sample: one stream for each condition, the clean one first where there is one."""
+        """Streams to compute for a sample, one per condition. The clean one comes first, if there is one."""
         spans, shared = sample.spans, len(self.prompter.shared_ids)
         layers = self.tracer(plan.sites).layers
         behind = [self.closing] if plan.behind else []
@@ -287,7 +287,7 @@ class Reader:
                 streams.append(clean_stream(ids, shared))
             elif condition == "truth":
                 streams.append(Stream(tuple(plan.asked), spans.answer[1]))
-            elif condition == plan.conditions[0]:  # the knockout alone: it brings its own beginning
+            elif condition == plan.conditions[0]:  # the knockout alone computes its own prefix
                 cut = Knockout("exact_question", self.into).cut(spans)
                 streams.append(Stream(tuple(own[shared:]), shared, cut, range(layers)))
             elif condition in plan.raised:
@@ -300,7 +300,7 @@ class Reader:
 
     @cached_property
     def closing(self) -> int:
-        """The token behind an answer."""
+        """Token after an answer."""
         return closing_id(self.model.tokenizer, self.prompter.spec.style)
 
     def _places(self, sample: Sample, condition: str, position: str) -> list[int]:
@@ -313,7 +313,7 @@ class Reader:
     def _said(
         self, sample: Sample, number: int, plan: PassPlan, numbers: dict[str, list[float]]
     ) -> list[tuple[Read, int]]:
-        """The tokens whose log-probability is taken, each with the place that predicts it."""
+        """Tokens whose log-probability is needed, each with the position that predicts it."""
         tokens: list[tuple[Read, int]] = []
         if "p_true" in numbers:
             behind = Read(number, plan.conditions.index("truth"), sample.spans.answer[1] + len(plan.asked) - 1)
@@ -326,7 +326,7 @@ class Reader:
 
 
 def _numbers_of(sample: Sample, logprobs: torch.Tensor, row: int, numbers: dict[str, list[float]]) -> None:
-    """From the log-probabilities of the tokens that `_said` lists."""
+    """Compute the numbers from the log-probabilities of the tokens that `_said` lists."""
     if "p_true" in numbers:
         numbers["p_true"][row] = float(logprobs[0] - logprobs[1])
         logprobs = logprobs[len(SAYS) :]
@@ -335,16 +335,16 @@ def _numbers_of(sample: Sample, logprobs: torch.Tensor, row: int, numbers: dict[
 
 
 def _asked(questions: Sequence[str], contexts: Contexts | None) -> list[Question]:
-    """Questions that come from no set, each with its passage where there is one."""
+    """Questions that belong to no dataset, each with its passage if there is one."""
     passages: Contexts = [None] * len(questions) if contexts is None else contexts
     return [Question.asked(question, [], context) for question, context in zip(questions, passages, strict=True)]
 
 
 def unreadable(sample: Sample) -> str:
-    """Why nothing can be said of a sample; empty where something can."""
+    """Reason why a sample cannot be scored (empty if it can)."""
     return f"no exact answer: {sample.spans.dropped}" if sample.spans.dropped is not None else ""
 
 
 def hearable(name: StateName) -> bool:
-    """Whether generation passes these states anyway."""
+    """Whether generation computes these states anyway."""
     return name.condition == "clean" and name.position in HEARD

@@ -1,4 +1,4 @@
-"""What detectors learn from: the samples of one training set, and probes in every layer, fitted within it.
+"""Training sets of detectors, and probes of every layer fitted within a training set.
 
 Whatever a detector chooses (a layer, C, a sign, a gate, the weights of a stack) it chooses by read-outs of samples that
 the probe was not fitted on: inner folds of the training set. Samples to be tested are not in here, so they cannot take
@@ -23,7 +23,7 @@ from anchorscope.study.terms import StateName
 
 INNER = 4
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
-FRACTIONS = (0.4, 0.7)  # of the layers: where C is chosen
+FRACTIONS = (0.4, 0.7)  # depths of the layers at which C is chosen
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Probed:
     bias: Floats
     """(layer)"""
     joint: NDArray[np.float32]
-    """(layer, width): of the joint probe"""
+    """(layer, width): weights of the joint probe"""
     joint_bias: float
-    """Of the joint probe."""
+    """Intercept of the joint probe."""
     inner: Floats
-    """(layer + 1, sample): read-outs of the training samples by the fits that left them out, the joint one's last"""
+    """(layer + 1, sample): out-of-fold read-outs of the training samples; the joint probe comes last"""
     inner_weight: NDArray[np.float32]
-    """(inner fold, layer, width): of the fits that left an inner fold out"""
+    """(inner fold, layer, width): weights of the fits without that inner fold"""
     inner_bias: Floats
     """(inner fold, layer)"""
     inner_joint: NDArray[np.float32]
@@ -63,11 +63,11 @@ class Probed:
         return len(self.weight)
 
     def read(self, states: States) -> Floats:
-        """(layer + 1, sample): of samples that took no part, the joint read-out last."""
+        """(layer + 1, sample): read-outs of samples that were not in the training set; the joint probe comes last."""
         return _read(states, self.weight, self.bias, self.joint, self.joint_bias)
 
     def read_inner(self, states: States) -> Floats:
-        """(layer + 1, sample): of other states of the training samples, each by the fits that left it out."""
+        """(layer + 1, sample): out-of-fold read-outs of other states of the training samples."""
         out = np.empty((self.layers + 1, len(self.fold)))
         for fold in range(len(self.inner_weight)):
             rows = np.flatnonzero(self.fold == fold)
@@ -95,20 +95,20 @@ def _read(
 
 @dataclass
 class Training:
-    """The samples of one training set with their labels."""
+    """Samples of one training set with their labels."""
 
     inputs: Inputs
-    """What is seen of them."""
+    """Inputs of the detectors."""
     right: BoolArray
     """(sample): whether the answer is right"""
     clusters: IntArray
-    """(sample): what belongs together is never split"""
+    """(sample): cluster, which folds never split"""
     seed: int = 0
-    """Deals the inner folds."""
+    """Seed of the inner folds."""
     strengths: Sequence[float] = STRENGTHS
-    """C to choose from."""
+    """Candidates for C."""
     _probed: dict[StateName, Probed] = field(default_factory=dict, repr=False)
-    """By the name of the states."""
+    """Probes by the name of the states."""
 
     def __post_init__(self) -> None:
         self.right, self.clusters = checked_labels(self.right, self.clusters)
@@ -118,17 +118,17 @@ class Training:
         return len(self.right)
 
     def probed(self, name: StateName) -> Probed:
-        """Probes on the states of a name, fitted on first need."""
+        """Probes on the states of this name, fitted on first use."""
         if name not in self._probed:
             self._probed[name] = self._fit(self.inputs.state(name))
         return self._probed[name]
 
     def of(self, rows: NDArray[np.intp]) -> Training:
-        """Some of the samples, as a training set of their own."""
+        """Training set of some of the samples."""
         return Training(self.inputs.of(rows), self.right[rows], self.clusters[rows], self.seed, self.strengths)
 
     def _fit(self, states: States) -> Probed:
-        from anchorscope.probes.solver import solve_kernel  # with torch: only where something is fitted
+        from anchorscope.probes.solver import solve_kernel  # imports torch, so only where something is fitted
 
         size, fits = len(self.right), 1 + INNER
         fitted = np.concatenate([np.ones((1, size), bool), left_out(self.fold)])
@@ -165,13 +165,13 @@ class Training:
         )  # fmt: skip
 
     def _calibrated(self, logits: Floats) -> tuple[Floats, float]:
-        """Each sample's logit by the fit that left it out, calibrated; and the temperature."""
+        """Calibrated out-of-fold logit of each sample, and the temperature."""
         own = logits[self.fold, np.arange(len(self.fold))].astype(np.float64)
         temperature = fit_temperature(own, self.right)
         return own / temperature, temperature
 
     def _strength(self, states: States) -> float:
-        """C by inner log-loss, pooled over some layers."""
+        """Choose C by the inner log-loss, pooled over some layers."""
         from anchorscope.probes.solver import solve_kernel
 
         if len(self.strengths) == 1:
@@ -191,14 +191,14 @@ class Training:
 
 @dataclass(frozen=True)
 class Small:
-    """A balanced logistic regression on a few features."""
+    """Balanced logistic regression on a few features."""
 
     weight: Floats
-    """(feature): of the features as they are"""
+    """(feature): weights of the features on their original scale"""
     bias: float
     """The intercept."""
     inner: Floats
-    """(sample): read-outs of the training samples by fits that left them out; calibrated like the rest"""
+    """(sample): calibrated out-of-fold read-outs of the training samples"""
     inner_weight: Floats
     """(inner fold, feature)"""
     inner_bias: Floats
@@ -210,7 +210,7 @@ class Small:
 def fit_small(
     features: Floats, right: BoolArray, fold: NDArray[np.intp], strengths: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1)
 ) -> Small:
-    """Fit on features (sample, feature); C by the log-loss of inner folds, and a temperature from them."""
+    """Fit on features (sample, feature). Inner folds choose C by log-loss and give the temperature."""
     mean, spread = features.mean(axis=0), features.std(axis=0)
     scale = np.where(spread > 1e-9 * np.maximum(1, np.abs(mean)), 1 / np.where(spread > 0, spread, 1), 0)
     z = (features - mean) * scale
@@ -237,7 +237,7 @@ def fit_small(
 
 
 def ridge_logistic(z: Floats, right: BoolArray, c: float, steps: int = 50) -> tuple[Floats, float]:
-    """Minimise |w|² / 2 + C Σ weight · log-loss, both classes weighing the same; the intercept is free. Newton."""
+    """Minimise |w|² / 2 + C Σ weight · log-loss by Newton's method, with equal class weights and a free intercept."""
     x = np.concatenate([z, np.ones((len(z), 1))], axis=1)
     penalty = np.append(np.full(z.shape[1], 1 / c), 0.0)
     weights, y = balanced(right), right.astype(np.float64)

@@ -1,4 +1,4 @@
-"""By how much intervals of detectors are wider than resamples of their scores: detectors come from the same samples.
+"""Factors by which intervals of detectors exceed resamples of their scores, because detectors are fitted on samples.
 
 As for pathways (pathways/widening.py), groups of samples are left out of training, of testing and of both. To fit all
 detectors again without every group would take many times as long as the comparison itself. So probes stand for them, in
@@ -24,21 +24,21 @@ from anchorscope.probes.jackknife import jackknifed, make_groups
 from anchorscope.study.terms import Site, StateName
 
 POSITIONS = ("answer_last", "prompt_last", "answer_mean")
-"""Where the states of the clean pass are read: the first two also by themselves."""
-SIDE_BY_SIDE = 4  # layers of each kind of states
+"""Positions at which the clean states are read. The first two are also read by themselves."""
+SIDE_BY_SIDE = 4  # number of layers of each kind of states
 
 
 class Widening(NamedTuple):
-    """Factors by which intervals are wider than resamples of fixed scores make them; never below 1."""
+    """Factors by which intervals are wider than those from resamples of fixed scores (at least 1)."""
 
     auroc: float = 1.0
-    """Of AUROC."""
+    """Factor for AUROC."""
     difference: float = 1.0
-    """Of the difference between two detectors' AUROC."""
+    """Factor for the difference between two detectors' AUROC."""
 
 
 def widening_of(samples: Labelled, site: Site, seed: int = 0) -> Widening:
-    """The factors for detectors of some samples; without states of these samples nothing is widened."""
+    """Factors for detectors of some samples. Without states of these samples, nothing is widened."""
     folds = folds_for(samples, 1, FOLDS, seed)
     groups = make_groups(samples.right, samples.clusters, seed)
     names = [StateName("clean", site, position) for position in POSITIONS]
@@ -64,5 +64,5 @@ def widening_of(samples: Labelled, site: Site, seed: int = 0) -> Widening:
 
 
 def mean_widening(cells: Sequence[Widening]) -> Widening:
-    """The factors of a mean over independent cells: variances add up, so it is the root of the mean square."""
+    """Factors for a mean over independent cells. Variances add, so each is a root mean square."""
     return Widening(*(float(factor) for factor in np.sqrt(np.square(cells).mean(axis=0))))
