@@ -6,7 +6,7 @@ Steps: `first` prints the run's main numbers and the groups under every split; `
 (fixed in advance), the knockout beside its nulls, controls, refits, corrections and attention mass. Both read the
 pathways at the MLP's output and the last exact answer token. `written` writes what pages of
 results/ are filled from (docs/tools/found.py): cells.csv has the counts of questions, grades and traced answers,
-half.csv the numbers of `controls`, evidence.csv every line of the experiments at that layer.
+half.csv the numbers of `controls` at every read point, evidence.csv every line of the experiments at that layer.
 """
 
 from __future__ import annotations
@@ -213,10 +213,12 @@ def written(options: Options, work: Path) -> Figures:
     options.output.mkdir(parents=True, exist_ok=True)
     rows = {
         "cells": [asdict(cell) for cell in counted(store)],
-        "half": [asdict(row) for row in half_way(store)],
+        "half": [asdict(row) for point in store.study.traces.points for row in half_way(store, point)],
         "evidence": list(experiment_lines(store)),
     }
     for name, lines in rows.items():
+        if not lines:  # a study without evidence
+            continue
         out = io.StringIO()
         writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
         writer.writeheader()
@@ -249,11 +251,11 @@ def counted(store: Store) -> Iterator[Counts]:
         yield Counts(origin.model, origin.dataset, grades.total(), *counts)
 
 
-def half_way(store: Store) -> Iterator[Statistic]:
+def half_way(store: Store, point: ReadPoint = POINT) -> Iterator[Statistic]:
     """The numbers of `controls` at the middle layer."""
     wanted = {key for columns in CONTROLS.values() for key in columns.values()}
-    for _, cell in measured(store, PATHWAYS, POINT):
-        rows = [row for row in cell.table(PATHWAYS.at(POINT)) if row.key in wanted]
+    for _, cell in measured(store, PATHWAYS, point):
+        rows = [row for row in cell.table(PATHWAYS.at(point)) if row.key in wanted]
         middle = round(max(row.layer for row in rows) / 2)
         yield from (row for row in rows if row.layer in (middle, -1))
 

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     ]
     (tmp_path / "claims.json").write_text(json.dumps({"verdicts": rows}), encoding="utf-8")
     (tmp_path / "earlier").mkdir()
-    (tmp_path / "earlier" / "larger.json").write_text(json.dumps({"verdicts": rows[:6]}), encoding="utf-8")
+    (tmp_path / "earlier" / "float32.json").write_text(json.dumps({"verdicts": rows[:6]}), encoding="utf-8")
     gaps = {"knockout": (-30, -20, -10, ""), "permuted": (-24, -18, -12, ""), "knockout-permuted": (-6, -2, 2, "")}
     high = {"knockout-permuted": (-1, 3, 5, "")}
     statistic = {"split": "anchor_half", "anchor": "half", "correction": "none", "group": "Q-A", "stratum": "all"}
@@ -84,6 +84,19 @@ def test_four_sentences_have_the_numbers_of_the_tables(found: ModuleType, folder
     assert "−0.010 (−0.030 to 0.010)" in detection
 
 
+def test_each_site_has_a_row_with_its_numbers(found: ModuleType, tmp_path: Path):
+    plain = {"split": "none", "anchor": "none", "correction": "none", "group": "all", "stratum": "all"}
+    rows = [
+        {"site": site, "condition": condition, **plain, "statistic": statistic, "value": value, "low": value, "high": 1}
+        for site, value in (("mlp", 0.7), ("resid", 0.8))
+        for statistic, condition in (("auroc", "clean"), ("delta_auroc", "knockout"))
+    ]
+    write(tmp_path / "half.csv", rows)
+    _, _, mlp, resid = found.sites(str(tmp_path)).splitlines()
+    assert mlp == "| `mlp` | 0.700 (0.700 to 1.000) | 0.700 (0.700 to 1.000) | – | – | – |"
+    assert resid.startswith("| `resid` | 0.800 (0.800 to 1.000) |")
+
+
 def test_a_gap_that_was_not_measured_is_a_dash(found: ModuleType, folder: Path):
     rows = found.gaps(str(folder)).splitlines()
     assert rows[2] == "| one, popqa | −30.0 (−30.0 to −30.0) | −24.0 (−24.0 to −24.0) | −6.0 (−6.0 to −1.0) |"
@@ -91,9 +104,9 @@ def test_a_gap_that_was_not_measured_is_a_dash(found: ModuleType, folder: Path):
 
 
 def test_an_earlier_run_is_compared_verdict_by_verdict(found: ModuleType, folder: Path):
-    text = found.repeated(str(folder), "larger")
+    text = found.repeated(str(folder), "float32")
     assert "Of the 4 verdicts that are decided in both runs, none is reversed." in text
     assert text.endswith("within a question in 2 of 2 model–set pairs.")
-    earlier = folder / "earlier" / "larger.json"
+    earlier = folder / "earlier" / "float32.json"
     earlier.write_text(earlier.read_text(encoding="utf-8").replace("does not hold", "holds"), encoding="utf-8")
-    assert "1 is reversed (`beyond_permuted` for two on nq, which holds there" in found.repeated(str(folder), "larger")
+    assert "1 is reversed (`beyond_permuted` for two on nq, which holds there" in found.repeated(str(folder), "float32")

@@ -195,8 +195,8 @@ def rooms() -> str:
 
 MADE = (
     stages, folders, columns, tables, pathways, charts, claims, detectors, verdict, set_definition, rooms, found.found,
-    found.in_short, found.cells, found.aurocs, found.losses, found.gaps, found.ledger, found.within, found.compare,
-    found.detectors_in_mean, found.cards, found.two_kinds, found.described, found.repeated,
+    found.in_short, found.cells, found.aurocs, found.losses, found.sites, found.gaps, found.ledger, found.within,
+    found.compare, found.detectors_in_mean, found.cards, found.two_kinds, found.described, found.repeated,
 )  # fmt: skip
 BLOCKS: dict[str, Callable[..., str]] = {each.__name__: each for each in MADE}
 """By the name that pages have for them."""

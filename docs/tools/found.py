@@ -170,7 +170,7 @@ def _brief(verdicts: Sequence[ClaimVerdict], name: str, of: str = "") -> str:
 
 
 def repeated(folder: str, earlier: str) -> str:
-    """How the verdicts of an earlier, larger run compare with those of a study, and what it says within a question."""
+    """How the verdicts of an earlier run compare with those of a study, and what it says within a question."""
     before = read_ledger(ROOT / folder / "earlier" / f"{earlier}.json")
     now = {(row.claim, row.model, row.dataset): row for row in read_ledger(ROOT / folder)}
     pairs = [(row, now[key]) for row in before if (key := (row.claim, row.model, row.dataset)) in now]
@@ -254,6 +254,16 @@ def aurocs(folder: str) -> str:
 def losses(folder: str) -> str:
     """ΔAUROC of the knockout, of its null and of its control."""
     return half(folder, LOSSES, 3)
+
+
+def sites(folder: str) -> str:
+    """AUROC of the probe and ΔAUROC of the knockout at each site of a study of one model and one dataset."""
+    keys = {"AUROC": AUROCS["answer"], **LOSSES}
+    rows = rows_of(ROOT / folder / "half.csv")
+    by_key = {(row["site"], Key(*(row[name] for name in Key._fields))): row for row in rows}
+    named = list(dict.fromkeys(row["site"] for row in rows))
+    lines = [[f"`{site}`", *(number(by_key.get((site, key)), 3) for key in keys.values())] for site in named]
+    return table(["site", *keys], lines)
 
 
 def gaps(folder: str) -> str:
