@@ -339,6 +339,14 @@ def test_files_are_fit_for_a_paper(folder: Path):
         assert b"/CreationDate" not in pdf
 
 
+def test_a_row_that_would_repeat_another_one_is_left_out(rows: list[Statistic]):
+    """The third row of `nulls` compares with refitted probes, which a study may leave out (`refit: []`)."""
+    assert len(chart_of("nulls", rows).axes) == 3 * len(MODELS)
+    figure = chart_of("nulls", [row for row in rows if row.statistic != "delta_auroc_refit"])
+    assert len(figure.axes) == 2 * len(MODELS)
+    assert figure.legends[0].get_title().get_text() == "Dotted lines: (a, b) permutation null"
+
+
 def test_rows_without_numbers_are_left_out_and_the_caption_says_so(rows: list[Statistic], tmp_path: Path):
     some = [row for row in rows if row.condition == "knockout" and row.statistic == "delta_p"]
     with only_svg():

@@ -104,9 +104,9 @@ class Chart:
 
 def dotted_words(rows: Sequence[Row], measured: Collection[Key]) -> str:
     """What dotted lines show in each of the rows drawn, by their letters; empty where none were measured."""
-    told = [
-        f"({LETTERS[place]}) {row.dotted}" if len(rows) > 1 else row.dotted
-        for place, row in enumerate(rows)
-        if row.dotted and any(curve.style == ":" and curve.key in measured for curve in row.curves)
-    ]
+    letters: dict[str, list[str]] = {}
+    for place, row in enumerate(rows):
+        if row.dotted and any(curve.style == ":" and curve.key in measured for curve in row.curves):
+            letters.setdefault(row.dotted, []).append(LETTERS[place])
+    told = [f"({', '.join(places)}) {words}" if len(rows) > 1 else words for words, places in letters.items()]
     return f"Dotted lines: {', '.join(told)}" if told else ""

@@ -7,6 +7,7 @@ changes a chart, and drawing a chart changes nothing for them. Names are drawn a
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from anchorscope.pathways.chart import LETTERS, Chart, Curve, Row, dotted_words
 from anchorscope.pathways.lookup import ChartNumbers, too_few
-from anchorscope.pathways.record import Statistic
+from anchorscope.pathways.record import Key, Statistic
 from anchorscope.report.draw.palette import Look, looks, shorten
 
 COLUMNS = 3  # panels side by side before they wrap
@@ -110,12 +111,19 @@ class ShownFigure(Figure):
 
 
 def rows_with_numbers(chart: Chart, numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str]) -> list[Row]:
-    """The rows of a chart that this run has numbers for; a run may lack some controls."""
-    return [
-        row
-        for row in chart.rows
-        if any(numbers.of(curve.key, model, name) for curve in row.curves for model in models for name in datasets)
-    ]
+    """The rows of a chart that this run has numbers for.
+
+    A run may lack some controls. A row that without them would only repeat the lines of an earlier row is left out.
+    """
+    kept: list[Row] = []
+    shown: list[set[Key]] = []
+    for row in chart.rows:
+        cells = list(itertools.product(models, datasets))
+        measured = {curve.key for curve in row.curves if any(numbers.of(curve.key, *cell) for cell in cells)}
+        if measured and not any(measured <= before for before in shown):
+            kept.append(row)
+            shown.append(measured)
+    return kept
 
 
 def drawn_rows(
