@@ -2,7 +2,7 @@
 
     python checks/helpers/example.py RUN_OR_RESULTS
 
-RUN_OR_RESULTS is a run directory, or a folder with its delta_p.csv, such as results/small-models/earlier. Numbers are
+RUN_OR_RESULTS is a run directory, or a folder with its delta_p.csv, such as results/small-models. Numbers are
 rounded to a thousandth of a percentage point. tests/report/test_example.py holds the table to that folder.
 """
 

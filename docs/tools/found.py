@@ -146,14 +146,19 @@ def in_short(folder: str) -> str:
     differences = [row["difference"] for row in at_half(folder, LOSSES).values()]
     asked = next(abs(row.threshold) for row in verdicts if row.claim == "beyond_permuted")
     lower = sum(row is not None and float(row["high"]) < 0 for row in differences)
+    within = sum(row.claim == "within_signal" and row.value is not None for row in verdicts)
+
+    def pairs(measured: int) -> str:
+        return "pairs" if measured == len(differences) else "pairs with enough answers"
+
     items = [
         f"**The cut** lowers the probe's AUROC beyond the permutation null in {lower} of {len(differences)} pairs by "
-        f"95 % intervals. By {asked:g} and corrected for all claims, it does so in "
+        f"95 % intervals. By more than {asked:g}, and corrected for all claims, it does so in "
         f"{_brief(verdicts, 'beyond_permuted')}.",
-        f"**The two lines** are {mean['knockout']:.0f} points apart at the middle layer (mean over {len(told)} pairs "
-        f"with enough answers). The permutation null alone puts them {mean['permutation null']:.0f} apart.",
+        f"**The two lines** are {mean['knockout']:.0f} points apart at the middle layer (mean over {len(told)} "
+        f"{pairs(len(told))}). The permutation null alone puts them {mean['permutation null']:.0f} apart.",
         "**Within a question**, where difficulty cannot help, the probe ranks right above wrong answers in "
-        f"{_brief(verdicts, 'within_signal', 'pairs with enough answers')}. It adds to log-probabilities and length in "
+        f"{_brief(verdicts, 'within_signal', pairs(within))}. It adds to log-probabilities and length in "
         f"{_brief(verdicts, 'within_adds')}.",
         f"**The detector** `combined` has a mean AUROC of {auroc}. Its lead over the best detector from "
         f"log-probabilities, the question or one layer is {lead}.",

@@ -18,7 +18,7 @@ from anchorscope.report.figures import figure_with_panels
 from helpers.example import main, rows_in, table_of
 from helpers.redraw import point_of
 
-RESULTS = Path(__file__).parents[2] / "results" / "small-models" / "earlier"
+RESULTS = Path(__file__).parents[2] / "results" / "small-models"
 with_results = pytest.mark.skipif(not RESULTS.exists(), reason="results/ is not part of this copy")
 LARGEST = 60_000  # bytes of the table
 

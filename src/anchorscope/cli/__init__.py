@@ -23,7 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Find out whether a model's hidden states recognise a wrong answer from the question or from the answer.",
     epilog="Exit codes: 0 done, 1 a check failed, 2 wrong command line, 3 an error that you can fix, 130 stopped "
-    "(Ctrl-C). Start with: anchorscope init",
+    "(Ctrl-C). Start with: anchorscope demo",
 )
 for command in (
     *studies.COMMANDS,

@@ -72,6 +72,7 @@ def validate(
     data: DataOption = None,
 ) -> None:
     """Check the keys, values and local files of a study, and with --reach also every model and dataset."""
+    from anchorscope.models.source import is_path, locate_model
     from anchorscope.questions.file_rows import FileRows
     from anchorscope.questions.question_set import open_set
 
@@ -87,6 +88,8 @@ def validate(
             return "[red]not found, see below[/red]"
 
     for model in loaded.models:
+        if is_path(model.id):
+            locate_model(model, loaded.base)
         table.add_row("model", model.name, clean(model.id), looked(partial(_found_model, model, loaded.base)))
     for dataset in loaded.datasets:
         questions = open_set(dataset, loaded.base)

@@ -312,8 +312,9 @@ class FittedDetector:
             # files of format 1 may hold a threshold that was promised at another base rate
             return detector.at(detector.base_rate)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            reason = f"there is no file {error.filename}" if isinstance(error, FileNotFoundError) else str(error)
             raise DetectorError(
-                f"cannot load the detector at {stem} ({error})",
+                f"cannot load the detector at {stem} ({reason})",
                 "Check the path, or fit it again: anchorscope detect fit.",
             ) from None
 

@@ -15,6 +15,8 @@ from anchorscope.errors import ModelError, hub_errors, is_network, reason_of, sh
 from anchorscope.reach import hub_in_reach
 from anchorscope.study import ModelSpec
 
+LOCAL = "Check the path. A model is a folder, a .gguf file, or an id on the Hugging Face hub."
+
 
 @dataclass(frozen=True)
 class ModelSource:
@@ -29,11 +31,11 @@ class ModelSource:
     architecture: str
     """transformers' model type, such as llama."""
     layers: int
-    """How many."""
+    """Number of layers."""
     width: int
     """Size of the residual stream."""
     heads: int
-    """Of queries, in each layer."""
+    """Number of query heads in each layer."""
 
     def __str__(self) -> str:
         at = f" at {self.commit[:12]}" if self.commit else ""
@@ -61,19 +63,24 @@ def find_model(spec: ModelSpec, base: Path) -> ModelSource:
     return _source(spec, locate_model(spec, base))
 
 
+def is_path(name: str) -> bool:
+    """Whether a model's id can only be a local file or folder."""
+    return name.endswith(".gguf") or name.startswith(("/", "./", "../", "~"))
+
+
 def locate_model(spec: ModelSpec, base: Path) -> Located:
     """Where the model is. Asks the hub, but loads neither torch nor transformers: a mistake is known in a second."""
     local = base / Path(spec.id).expanduser()
     if spec.id.endswith(".gguf"):
         if not local.is_file():
-            raise ModelError(f"{spec.name}: there is no file {local}")
+            raise ModelError(f"{spec.name}: there is no file {local}", LOCAL)
         return Located("gguf", str(local), None, local.parent, local.name)
     if local.is_dir():
         if spec.gguf is None and not (local / "config.json").is_file():
             raise _no_model_in(local, spec)
         return Located("folder", str(local), None, local, spec.gguf)
-    if spec.id.startswith(("/", "./", "../", "~")):
-        raise ModelError(f"{spec.name}: there is no folder {local}")
+    if is_path(spec.id):
+        raise ModelError(f"{spec.name}: there is no folder {local}", LOCAL)
     file, commit = _download(spec)
     return Located("hub", spec.id, commit, file.parent, None)
 

@@ -122,7 +122,8 @@ class Store:
         """Open a run to read it."""
         record = root / "study.yaml"
         if not record.is_file():
-            raise StoreError(f"{root} is not a run (it has no study.yaml)", "Give a folder such as runs/small-models.")
+            why = "it has no study.yaml" if root.is_dir() else "there is no such folder"
+            raise StoreError(f"{root} is not a run ({why})", "Give the folder of a run, such as runs/small-models.")
         study = validate(Study, read_yaml(record)).model_copy(update={"engine": _engine_of(root)})
         return cls(root, study.based_at(_base_of(root)))
 

@@ -91,7 +91,7 @@ function middleTable(a, b) {
     about.sets.forEach((set, s) => {
       const ends = [a, b].map((m) => {
         const line = lineOf(point, m, s, key);
-        return line.length ? line[Math.round((line.length - 1) / 2)] : null;
+        return line.length ? line[middleLayer(line.length)] : null;
       });
       if (ends.every((x) => x === null) || (shared && ends.some((x) => x === null))) return;
       body.append(

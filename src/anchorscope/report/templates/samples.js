@@ -60,9 +60,15 @@ const logitOf = (cell, condition, row, layer) =>
 const layerFor = (cell) => (state.layer === "anchor" ? cell.anchor : Math.min(cell.layers - 1, Number(state.layer)));
 // the layer at which a sample is sorted: the anchor's where there is one label a sample
 const sortedAt = (cell) => (state.split.startsWith("anchor") ? cell.anchor : layerFor(cell));
+// as Python rounds: a half goes to the even number
+function middleLayer(layers) {
+  const half = (layers - 1) / 2,
+    below = Math.floor(half);
+  return half === below || below % 2 === 0 ? below : below + 1;
+}
 function middle(model, set) {
   const cell = cells.find((x) => x.model === model && (set < 0 || x.set === set));
-  return cell ? String(Math.round((cell.layers - 1) / 2)) : "anchor";
+  return cell ? String(middleLayer(cell.layers)) : "anchor";
 }
 
 // who is flipped, under the condition and correction in use; looked up once for a cell, not once for a row
