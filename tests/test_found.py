@@ -91,9 +91,12 @@ def test_each_site_has_a_row_with_its_numbers(found: ModuleType, tmp_path: Path)
         for site, value in (("mlp", 0.7), ("resid", 0.8))
         for statistic, condition in (("auroc", "clean"), ("delta_auroc", "knockout"))
     ]
+    beyond = {"condition": "knockout-permuted", **plain, "statistic": "delta_auroc", "value": -0.1, "low": -0.2}
+    rows += [{"site": "mlp", **beyond, "high": -0.01}, {"site": "resid", **beyond, "high": 0.01}]
     write(tmp_path / "half.csv", rows)
-    _, _, mlp, resid = found.sites(str(tmp_path)).splitlines()
-    assert mlp == "| `mlp` | 0.700 (0.700 to 1.000) | 0.700 (0.700 to 1.000) | – | – | – |"
+    _, _, mlp, resid, _, said = found.sites(str(tmp_path)).splitlines()
+    assert said == "The cut costs more than the permutation null at 1 of 2 sites, by 95 % intervals."
+    assert mlp == "| `mlp` | 0.700 (0.700 to 1.000) | 0.700 (0.700 to 1.000) | – | −0.100 (−0.200 to −0.010) | – |"
     assert resid.startswith("| `resid` | 0.800 (0.800 to 1.000) |")
 
 

@@ -268,7 +268,10 @@ def sites(folder: str) -> str:
     by_key = {(row["site"], Key(*(row[name] for name in Key._fields))): row for row in rows}
     named = list(dict.fromkeys(row["site"] for row in rows))
     lines = [[f"`{site}`", *(number(by_key.get((site, key)), 3) for key in keys.values())] for site in named]
-    return table(["site", *keys], lines)
+    beyond = [row for site in named if (row := by_key.get((site, LOSSES["difference"])))]
+    lower = sum(float(row["high"]) < 0 for row in beyond)
+    said = f"The cut costs more than the permutation null at {lower} of {len(named)} sites, by 95 % intervals."
+    return f"{table(['site', *keys], lines)}\n\n{said}"
 
 
 def gaps(folder: str) -> str:
