@@ -63,7 +63,11 @@ def folder(tmp_path: Path) -> Path:
         for (model, dataset), end in zip(CELLS, (-0.01, 0.0, 0.02, -0.03), strict=True)
     ]  # fmt: skip
     write(tmp_path / "half.csv", half)
-    measures = {"auroc": (0.8, 0.7, 0.9), "beyond_baselines": (-0.01, -0.03, 0.01)}
+    measures = {
+        "auroc": (0.8, 0.7, 0.9),
+        "beyond_baselines": (-0.01, -0.03, 0.01),
+        "w_minus_logprob": (-0.02, -0.04, 0.0),
+    }
     mean = {"model": "all", "dataset": "mean over cells", "detector": "combined"}
     write(
         tmp_path / "detectors" / "detectors.csv",
@@ -75,13 +79,14 @@ def folder(tmp_path: Path) -> Path:
 def test_four_sentences_have_the_numbers_of_the_tables(found: ModuleType, folder: Path):
     cut, lines, easy, detection = found.in_short(str(folder)).splitlines()
     assert "in 2 of 4 pairs by 95 % intervals" in cut
-    assert "it does so in 1 of 4 (cannot tell in 2)." in cut
-    assert "are 20 points apart at the middle layer (mean over 3 pairs" in lines
-    assert "puts them 18 apart" in lines
+    assert "which holds in 1 of 4 (not in 1, cannot tell in 2)." in cut
+    assert "are 20 points apart at the middle layer" in lines
+    assert "puts them 18 apart, and the gap exceeds it in 1 of 3 pairs with enough answers." in lines
     assert "right above wrong answers in 4 of 4 pairs." in easy
-    assert "length in 0 of 4 (cannot tell in 1)." in easy
+    assert "length in 0 of 4 (not in 3, cannot tell in 1)." in easy
     assert "0.800 (0.700 to 0.900)" in detection
     assert "−0.010 (−0.030 to 0.010)" in detection
+    assert detection.endswith("−0.020 (−0.040 to 0.000) over log-probabilities within a question.")
 
 
 def test_each_site_has_a_row_with_its_numbers(found: ModuleType, tmp_path: Path):

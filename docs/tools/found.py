@@ -142,7 +142,10 @@ def in_short(folder: str) -> str:
     verdicts, by_key = read_ledger(ROOT / folder), compared(folder)
     told = [row for row in at_half(folder, GAPS).values() if all(cell and cell["value"] for cell in row.values())]
     mean = {name: abs(sum(float(row[name]["value"]) for row in told) / len(told)) for name in GAPS}
-    lead, auroc = (number(by_key.get((*MEAN, "combined", name))) for name in ("beyond_baselines", "auroc"))
+    named = ("auroc", "beyond_baselines", "w_minus_logprob")
+    auroc, lead, within_lead = (number(by_key.get((*MEAN, "combined", name))) for name in named)
+    holding = {name: _brief(verdicts, name).partition(" (")[0] for name in ("within_question", "within_answer")}
+    wider = sum(float(row["difference"]["high"]) < 0 for row in told)
     differences = [row["difference"] for row in at_half(folder, LOSSES).values()]
     asked = next(abs(row.threshold) for row in verdicts if row.claim == "beyond_permuted")
     lower = sum(row is not None and float(row["high"]) < 0 for row in differences)
@@ -153,25 +156,30 @@ def in_short(folder: str) -> str:
 
     items = [
         f"**The cut** lowers the probe's AUROC beyond the permutation null in {lower} of {len(differences)} pairs by "
-        f"95 % intervals. By more than {asked:g}, and corrected for all claims, it does so in "
+        f"95 % intervals. The ledger asks for more than {asked:g} after correction for many claims, which holds in "
         f"{_brief(verdicts, 'beyond_permuted')}.",
-        f"**The two lines** are {mean['knockout']:.0f} points apart at the middle layer (mean over {len(told)} "
-        f"{pairs(len(told))}). The permutation null alone puts them {mean['permutation null']:.0f} apart.",
+        f"**The two groups**, sorted and measured by separate probes, are {mean['knockout']:.0f} points apart at the "
+        f"middle layer. The permutation null alone puts them {mean['permutation null']:.0f} apart, and the gap exceeds "
+        f"it in {wider} of {len(told)} {pairs(len(told))}.",
         "**Within a question**, where difficulty cannot help, the probe ranks right above wrong answers in "
-        f"{_brief(verdicts, 'within_signal', pairs(within))}. It adds to log-probabilities and length in "
-        f"{_brief(verdicts, 'within_adds')}.",
-        f"**The detector** `combined` has a mean AUROC of {auroc}. Its lead over the best detector from "
-        f"log-probabilities, the question or one layer is {lead}.",
+        f"{_brief(verdicts, 'within_signal', pairs(within))}. Part of that is shown to come from the question in "
+        f"{holding['within_question']}, and from the answer alone in {holding['within_answer']}. It adds to "
+        f"log-probabilities and length in {_brief(verdicts, 'within_adds')}.",
+        f"**The detector** `combined` has a mean AUROC of {auroc}. Its lead over the best simple detector is {lead}, "
+        f"and {within_lead} over log-probabilities within a question.",
     ]
     return "\n".join(f"- {item}" for item in items)
 
 
 def _brief(verdicts: Sequence[ClaimVerdict], name: str, of: str = "") -> str:
-    """`4 of 8 (cannot tell in 3)`: in how many model–set pairs a claim holds."""
+    """`4 of 8 (not in 1, cannot tell in 3)`: in how many model–set pairs a claim holds."""
     mine = [row.verdict for row in verdicts if row.claim == name and row.value is not None]
-    unknown = mine.count("cannot tell")
+    counts = {
+        words: mine.count(verdict) for words, verdict in (("not", "does not hold"), ("cannot tell", "cannot tell"))
+    }
+    others = ", ".join(f"{words} in {count}" for words, count in counts.items() if count)
     holds = f"{mine.count('holds')} of {len(mine)} {of}".rstrip()
-    return f"{holds} (cannot tell in {unknown})" if unknown else holds
+    return f"{holds} ({others})" if others else holds
 
 
 def repeated(folder: str, earlier: str) -> str:
