@@ -111,19 +111,14 @@ class ShownFigure(Figure):
 
 
 def rows_with_numbers(chart: Chart, numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str]) -> list[Row]:
-    """The rows of a chart that this run has numbers for.
-
-    A run may lack some controls. A row that without them would only repeat the lines of an earlier row is left out.
-    """
-    kept: list[Row] = []
-    shown: list[set[Key]] = []
+    """The rows of a chart with numbers in this run, without a row that would only repeat lines of an earlier one."""
+    cells = list(itertools.product(models, datasets))
+    kept: list[tuple[Row, set[Key]]] = []
     for row in chart.rows:
-        cells = list(itertools.product(models, datasets))
         measured = {curve.key for curve in row.curves if any(numbers.of(curve.key, *cell) for cell in cells)}
-        if measured and not any(measured <= before for before in shown):
-            kept.append(row)
-            shown.append(measured)
-    return kept
+        if measured and not any(measured <= before for _, before in kept):
+            kept.append((row, measured))
+    return [row for row, _ in kept]
 
 
 def drawn_rows(
