@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -134,31 +134,39 @@ class MadeUpEngine:
                 at += part.rows
 
 
+Response: TypeAlias = tuple[int, dict[bytes, bytes], bytes]
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+
 class Client:
     """Sends requests to an ASGI app."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
 
-    def post(self, data: Any, path: str = "/v1/completions") -> tuple[int, dict[bytes, bytes], bytes]:
-        body = data if isinstance(data, bytes) else json.dumps(data).encode()
-        return asyncio.run(self._ask("POST", path, body))
+    def post(self, data: Any, path: str = "/v1/completions", headers: Headers = ()) -> Response:
+        return self.ask("POST", path, data if isinstance(data, bytes) else json.dumps(data).encode(), headers)
 
-    def get(self, path: str) -> tuple[int, dict[bytes, bytes], bytes]:
-        return asyncio.run(self._ask("GET", path, b""))
+    def get(self, path: str) -> Response:
+        return self.ask("GET", path, b"")
 
-    async def _ask(self, method: str, path: str, body: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
+    def ask(self, method: str, path: str, body: bytes, headers: Headers = ()) -> Response:
+        return asyncio.run(self._ask(method, path, body, headers))
+
+    async def _ask(self, method: str, path: str, body: bytes, more: Headers) -> Response:
         sent: list[dict[str, Any]] = []
         parts = [{"type": "http.request", "body": body[:10], "more_body": True},
                  {"type": "http.request", "body": body[10:], "more_body": False}]  # fmt: skip
 
         async def receive() -> dict[str, Any]:
-            return parts.pop(0) if parts else {"type": "http.disconnect"}
+            if not parts:
+                await asyncio.Event().wait()  # a client that stays
+            return parts.pop(0)
 
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
         scope = {"type": "http", "method": method, "path": path, "headers": headers}
         await self.app(scope, receive, send)
         start = sent[0]

@@ -37,7 +37,7 @@ def test_the_flags_for_vllm_hold_the_plan_and_a_private_socket(guard, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--detector", "nowhere"], "cannot load the detector"),
+        (["--detector", "nowhere"], "there is no detector at nowhere"),
         (["--detector", "knockout"], "takes another pass"),
         (["--detector", "guard", "--endpoint", "http://localhost:1"], "reads hidden states"),
         (["--detector", "guard", "--detector", "guard"], "two detectors are called guard"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anchorscope.serve.audit import AuditLog
 from anchorscope.serve.counts import Counts
-from anchorscope.serve.intercept import Intercepted
-from anchorscope.serve.judge import OTHER_TEXT, LiveJudge
+from anchorscope.serve.intercept import Admission, Intercepted
+from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.live_desk import LiveDesk
 from anchorscope.serve.plan import plan_of
+from anchorscope.serve.reasons import OTHER_TEXT
 from anchorscope.serve.wire import RowBook, encode
 from serving import HEARD, LAYERS, WIDTH, Client, MadeUpEngine, detector_of, save
 from tiny import tiny_tokenizer
@@ -63,8 +64,10 @@ class Server:
                 if not self.lose_rows:
                     self._rows(f"{answer}_cmpl-{request}-{number}-0123abcd", prompt_ids, ids)
         if data.get("stream"):
-            return await self._stream(send, choices)
-        return await self._send(send, 200, json.dumps({"id": request, "choices": choices}).encode())
+            return await self._stream(send, choices, data["model"])
+        return await self._send(
+            send, 200, json.dumps({"id": request, "model": data["model"], "choices": choices}).encode()
+        )
 
     def _rows(self, name: str, prompt: list[int], ids: list[int]) -> None:
         states = np.random.default_rng(0).normal(size=(len(ids), LAYERS, WIDTH)).astype(np.float32)
@@ -75,7 +78,7 @@ class Server:
             row = self.engine.rows[name, position][None]
             self.book.take(encode(self.book.fingerprint, 0, 1, position, [(name, position, 1)], row))
 
-    async def _stream(self, send: Any, choices: Sequence[dict[str, Any]]) -> None:
+    async def _stream(self, send: Any, choices: Sequence[dict[str, Any]], model: str) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         for choice in choices:
             half = len(choice["token_ids"]) // 2
@@ -83,8 +86,8 @@ class Server:
             last = {**choice, "text": ANSWER[3:], "token_ids": choice["token_ids"][half:], "prompt_token_ids": None}
             for part, cut in ((first, slice(half)), (last, slice(half, None))):
                 if choice.get("logprobs"):
-                    part["logprobs"] = {"token_logprobs": choice["logprobs"]["token_logprobs"][cut], "tokens": []}
-                event = b"data: " + json.dumps({"choices": [part]}).encode() + b"\n\n"
+                    part["logprobs"] = {name: given[cut] for name, given in choice["logprobs"].items()}
+                event = b"data: " + json.dumps({"model": model, "choices": [part]}).encode() + b"\n\n"
                 for piece in (event[:20], event[20:]):  # chunks of a connection end anywhere
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
@@ -104,7 +107,7 @@ class Stand:
         plan = plan_of({"guard": self.judge.detector})
         self.book = RowBook(plan.fingerprint)
         self.desk = LiveDesk(
-            {"guard": self.judge}, {"guard": path}, self.book, Counts(tmp_path / "audit.jsonl"), models
+            {"guard": self.judge}, {"guard": path}, self.book, Counts(AuditLog(tmp_path / "audit.jsonl")), models
         )
         self.server = Server(self.book, MadeUpEngine(plan))
         self.client = Client(Intercepted(self.server, self.desk))
@@ -169,7 +172,7 @@ def test_several_prompts_and_answers_each_have_their_own(stand):
         ({"echo": True}, "echo"),
         ({"use_beam_search": True}, "beam search"),
         ({"suffix": "x"}, "suffix"),
-        ({"model": "an-adapter"}, "answered by an-adapter"),
+        ({"model": "an-adapter"}, "answered by another model"),
         ({"prompt": "Once upon a time"}, "not the detector's prompt"),
     ],
 )
@@ -184,8 +187,8 @@ def test_an_answer_that_was_cut_off_is_not_judged(stand):
     ids = TOKENIZER(ANSWER, add_special_tokens=False).input_ids
     prompt = TOKENIZER(stand.prompt, add_special_tokens=False).input_ids
     choice = {"index": 0, "text": ANSWER, "finish_reason": "length", "prompt_token_ids": prompt, "token_ids": ids,
-              "logprobs": {"token_logprobs": [-1.0] * len(ids)}}  # fmt: skip
-    stand.server.reply = json.dumps({"choices": [choice]}).encode()
+              "logprobs": {"token_logprobs": [-1.0] * len(ids), "tokens": ["x"] * len(ids)}}  # fmt: skip
+    stand.server.reply = json.dumps({"model": "it", "choices": [choice]}).encode()
     assert "max_tokens" in stand.choices()[0]["anchorscope"]["reason"]
 
 
@@ -203,37 +206,68 @@ def test_a_detector_that_fails_does_not_fail_the_request(stand, monkeypatch):
     assert (choice["anchorscope"]["decision"], choice["anchorscope"]["reason"]) == ("cannot say", "the detector failed")
 
 
-@pytest.mark.parametrize("body", [b"not json", b"[1, 2]", b'"text"'])
-def test_requests_that_are_not_understood_go_through_untouched(stand, body):
-    seen = []
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"not json",
+        b"[1, 2]",
+        b'"text"',
+        b'{"a": NaN}',
+        b'{"a": 1e999}',
+        b'{"a": "\xff"}',
+        b"[" * 99_999,
+        b'{"a": %s}' % (b"9" * 5000),
+    ],
+)
+def test_requests_that_are_not_understood_are_refused(stand, body):
+    status, headers, _ = stand.client.post(body)
+    assert (status, headers[b"x-anchorscope"], stand.server.asked) == (400, b"not judged", [])
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        read = b""
-        while True:
-            message = await receive()
-            read += message["body"]
-            if not message["more_body"]:
-                break
-        seen.append(read)
-        await send({"type": "http.response.start", "status": 400, "headers": []})
-        await send({"type": "http.response.body", "body": b"no", "more_body": False})
 
-    status, headers, told = Client(Intercepted(app, stand.desk)).post(body)
-    assert (status, told, seen) == (400, b"no", [body])
-    assert b"x-anchorscope" not in headers
+@pytest.mark.parametrize("other_paths", [False, True])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", path) for path in ("/v1/completions/", "//v1/completions", "/v1/./completions", "/x/../v1/completions",
+                                 "/v1/completions?a", "/V1/Completions", "/v1/completions ", "/v1/completions;x",
+                                 "/v1/completions\x00", "/anchorscope/status/../../v1/completions")]
+    + [(method, "/v1/completions") for method in ("post", "Post", "PUT", "PATCH", "GET")],
+)  # fmt: skip
+def test_no_spelling_leads_around_the_verdict(stand, method, path, other_paths):
+    app = Intercepted(stand.server, stand.desk, Admission(other_paths=other_paths))
+    status, headers, _ = Client(app).ask(method, path, json.dumps(stand.asked()).encode())
+    assert (status, headers[b"x-anchorscope"], stand.server.asked) == (404, b"not judged", [])
+
+
+def test_paths_whose_answers_are_not_judged_are_closed_unless_opened(stand):
+    body = json.dumps(stand.asked()).encode()
+    assert stand.client.post(body, "/v1/responses")[0] == 404
+    opened = Client(Intercepted(stand.server, stand.desk, Admission(other_paths=True)))
+    status, headers, _ = opened.post(body, "/v1/responses")
+    assert (status, headers[b"x-anchorscope"]) == (200, b"not judged")
+
+
+def test_a_key_a_size_and_a_number_of_requests_can_be_demanded(stand):
+    locked = Client(Intercepted(stand.server, stand.desk, Admission(api_key="secret")))
+    assert locked.post(stand.asked())[0] == 401
+    assert locked.post(stand.asked(), headers=[(b"authorization", b"Bearer secret")])[0] == 200
+    assert locked.get("/health")[0] == 200
+    assert Client(Intercepted(stand.server, stand.desk, Admission(body_bytes=50))).post(stand.asked())[0] == 413
+    busy = Intercepted(stand.server, stand.desk, Admission(at_once=2))
+    busy.under_way = 2
+    assert Client(busy).post(stand.asked())[0] == 503
 
 
 @pytest.mark.parametrize("reply", [b"null", b"not json", b"[]", b'{"choices": 3}', b'{"choices": [{"index": "x"}]}'])
 def test_responses_that_are_not_understood_go_through_and_are_no_pass(stand, reply):
     stand.server.reply = reply
-    status, headers, body = stand.client.post(stand.asked())
+    status, headers, _ = stand.client.post(stand.asked())
     assert status == 200
-    assert headers[b"x-anchorscope"] == b"cannot say" or b"cannot say" in body
+    assert headers[b"x-anchorscope"] == b"cannot say"
 
 
-def test_errors_and_other_paths_go_through(stand):
+def test_errors_and_health_go_through_and_say_that_they_are_not_judged(stand):
     status, headers, _ = stand.client.post(stand.asked(model="missing"))
-    assert (status, b"x-anchorscope" in headers) == (404, False)
+    assert (status, headers[b"x-anchorscope"]) == (404, b"not judged")
     assert stand.client.get("/health")[2] == b"fine"
 
 
@@ -252,32 +286,27 @@ def test_the_text_that_the_client_sees_is_the_one_that_is_judged(stand):
     prompt = TOKENIZER(stand.prompt, add_special_tokens=False).input_ids
     ids = TOKENIZER(ANSWER + "\n", add_special_tokens=False).input_ids
     choice = {"index": 0, "text": ANSWER[:4], "finish_reason": "stop", "prompt_token_ids": prompt, "token_ids": ids,
-              "logprobs": {"token_logprobs": [-1.0] * len(ids)}}  # fmt: skip
-    stand.server.reply = json.dumps({"choices": [choice]}).encode()
+              "logprobs": {"token_logprobs": [-1.0] * len(ids), "tokens": ["x"] * len(ids)}}  # fmt: skip
+    stand.server.reply = json.dumps({"model": "it", "choices": [choice]}).encode()
     assert stand.choices()[0]["anchorscope"]["reason"] == OTHER_TEXT
 
 
 def test_a_client_keeps_its_name_of_the_request(stand):
-    async def ask() -> bytes:
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": json.dumps(stand.asked()).encode(), "more_body": False}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": [(b"X-Request-Id", b"mine")]}
-        await Intercepted(stand.server, stand.desk)(scope, receive, send)
-        return sent[1]["body"]
-
-    assert json.loads(asyncio.run(ask()))["id"] == "mine"
+    _, _, body = stand.client.post(stand.asked(), headers=[(b"X-Request-Id", b"mine")])
+    assert json.loads(body)["id"] == "mine"
 
 
-def test_a_client_can_leave_verdicts_out(stand):
-    (choice,) = stand.choices(vllm_xargs={"anchorscope": "off"})
-    assert "anchorscope" not in choice
+def test_verdicts_that_are_switched_off_are_marked_and_counted_and_can_be_forbidden(stand, tmp_path):
+    off = stand.asked(vllm_xargs={"anchorscope": "off"})
+    status, headers, body = stand.client.post(off)
+    assert (status, headers[b"x-anchorscope"]) == (200, b"off")
+    assert "anchorscope" not in json.loads(body)["choices"][0]
     assert "return_token_ids" not in stand.server.asked[0]
+    assert stand.desk.counts.incidents["off"] == 1
+    stand.desk.counts.audit.flush()
+    assert '"decision": "off"' in (tmp_path / "audit.jsonl").read_text(encoding="utf-8")
+    strict = Client(Intercepted(stand.server, stand.desk, Admission(off_allowed=False)))
+    assert strict.post(off)[0] == 403
 
 
 def test_status_and_audit_log_count_verdicts_without_texts(stand, tmp_path):
@@ -286,6 +315,8 @@ def test_status_and_audit_log_count_verdicts_without_texts(stand, tmp_path):
     status = json.loads(stand.client.get("/anchorscope/status")[2])
     assert sum(status["verdicts"]["guard"].values()) == 2
     assert status["detectors"]["guard"]["version"] == stand.judge.version
+    stand.desk.counts.audit.flush()
+    assert (tmp_path / "audit.jsonl").stat().st_mode & 0o077 == 0  # its owner's alone
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["decision"] for line in lines][1] == "cannot say"
     assert not any(QUESTION in json.dumps(line) for line in lines)

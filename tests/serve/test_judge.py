@@ -77,7 +77,7 @@ def test_some_of_these_answers_are_unlike_and_some_are_not():
         ({"text": " Danube\nand the Rhine"}, SEVERAL_LINES),
         ({"ids": TOKENIZER(" Danube", add_special_tokens=False).input_ids, "last_read": False}, NOT_READ),
         ({"ids": [], "text": ""}, "no exact answer"),
-        ({"logprobs": []}, "its log-probabilities did not arrive"),
+        ({"logprobs": []}, "the endpoint returned no log-probabilities"),
     ],
 )
 def test_what_cannot_be_judged_is_not(judge, change, reason):
@@ -123,7 +123,7 @@ def test_a_response_says_which_detector_and_what_it_promises(judge, tmp_path):
     loaded = LiveJudge.load("guard", save(judge.detector, tmp_path / "guard"), TOKENIZER)
     told = loaded.told(loaded.judged(loaded.read(completed(loaded)), None))
     assert set(told) == {
-        "decision", "reason", "p_wrong", "threshold", "base_rate", "score", "promise", "detector", "version",
+        "decision", "reason", "code", "p_wrong", "threshold", "base_rate", "score", "promise", "detector", "version",
     }  # fmt: skip
     assert (told["detector"], len(told["version"])) == ("guard", 12)
     json.dumps(told, allow_nan=False)

@@ -44,9 +44,9 @@ class Endpoint:
         logprobs = {"tokens": [" Dan", "ube"], "token_logprobs": logprobs_of(question, self.moved)}
         choice = {"index": 0, "text": " Danube", "finish_reason": "stop", "logprobs": logprobs}
         if data.get("stream"):
-            chunk = "data: " + json.dumps({"choices": [choice]}) + "\n\ndata: [DONE]\n\n"
+            chunk = "data: " + json.dumps({"model": "m", "choices": [choice]}) + "\n\ndata: [DONE]\n\n"
             return httpx.Response(200, text=chunk, headers={"content-type": "text/event-stream"})
-        return httpx.Response(200, json={"choices": [choice]})
+        return httpx.Response(200, json={"model": "m", "choices": [choice]})
 
 
 def detector() -> Detector:
@@ -63,12 +63,18 @@ def detector() -> Detector:
 
 def proxy_before(endpoint: Any) -> Proxy:
     proxy = Proxy("http://endpoint/v1", TextDesk(LiveJudge("it", detector(), TOKENIZER), Counts()))
-    proxy.forward.client = httpx.AsyncClient(base_url="http://endpoint", transport=httpx.MockTransport(endpoint))
+    proxy.forward.client = httpx.AsyncClient(transport=httpx.MockTransport(endpoint))
+    return proxy
+
+
+def compared_proxy(endpoint: Any) -> Proxy:
+    proxy = proxy_before(endpoint)
+    asyncio.run(proxy.compare())
     return proxy
 
 
 def test_verdicts_are_those_of_the_log_probabilities():
-    proxy = proxy_before(Endpoint())
+    proxy = compared_proxy(Endpoint())
     prompt = proxy.desk.judge.prompter(QUESTIONS[3]).text
     status, headers, body = Client(proxy).post({"model": "m", "prompt": prompt, "stop": ["\n"]})
     (choice,) = json.loads(body)["choices"]
@@ -82,7 +88,7 @@ def test_verdicts_are_those_of_the_log_probabilities():
 
 
 def test_another_prompt_is_not_judged():
-    proxy = proxy_before(Endpoint())
+    proxy = compared_proxy(Endpoint())
     _, _, body = Client(proxy).post({"model": "m", "prompt": "Question: Who?\nAnswer:"})
     assert "not the detector's prompt" in json.loads(body)["choices"][0]["anchorscope"]["reason"]
 
@@ -92,7 +98,7 @@ def test_the_endpoint_is_held_against_known_answers_first():
     asyncio.run(proxy.compare())
     assert proxy.desk.parity["it"]["same"] == len(QUESTIONS)
     with pytest.raises(DetectorError, match="differ from those"):
-        asyncio.run(proxy_before(Endpoint(moved=0.5)).compare())
+        asyncio.run(proxy_before(Endpoint(moved=-0.5)).compare())
 
 
 def test_an_endpoint_that_is_gone_is_said_so():
@@ -101,8 +107,8 @@ def test_an_endpoint_that_is_gone_is_said_so():
 
     proxy = proxy_before(gone)
     status, _, body = Client(proxy).post({"model": "m", "prompt": "x"})
-    assert status == 502
-    assert b"did not respond" in body
+    assert status == 503
+    assert b"cannot be reached" in body
     with pytest.raises(DetectorError, match="did not answer the known questions"):
         asyncio.run(proxy.compare())
 

@@ -6,14 +6,20 @@ import json
 import os
 import shlex
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anchorscope.cli.console import out, path_of, progress
 from anchorscope.errors import DetectorError
+
+if TYPE_CHECKING:
+    from anchorscope.serve.config import ServeConfig
+    from anchorscope.serve.forward import EndpointLimits
+    from anchorscope.serve.intercept import Admission
 
 WORKER = "anchorscope.serve.worker.DetectorWorker"
 MIDDLEWARE = "anchorscope.serve.middleware.Verdicts"
@@ -52,29 +58,89 @@ def serve(
     audit_texts: Annotated[
         bool, typer.Option("--audit-texts", help="Write questions and answers to the --audit file too.")
     ] = False,
+    no_off: Annotated[bool, typer.Option("--no-off", help="Refuse requests that switch verdicts off (403).")] = False,
+    pass_other_paths: Annotated[
+        bool,
+        typer.Option(
+            "--pass-other-paths",
+            help="Serve paths whose answers are not judged too, such as /v1/responses. Without it they are 404.",
+        ),
+    ] = False,
+    max_body: Annotated[
+        int, typer.Option("--max-body", metavar="MIB", help="Refuse larger requests (413).", min=1)
+    ] = 16,
+    api_key: Annotated[
+        str | None,
+        typer.Option("--api-key", envvar="ANCHORSCOPE_API_KEY", help="Require this key of clients."),
+    ] = None,
+    max_concurrent: Annotated[
+        int,
+        typer.Option("--max-concurrent", help="With --endpoint, refuse more requests at a time (503).", min=1),
+    ] = 512,
+    max_connections: Annotated[
+        int,
+        typer.Option("--max-connections", help="With --endpoint, open at most this many connections to it.", min=1),
+    ] = 512,
+    connect_timeout: Annotated[
+        float,
+        typer.Option(
+            "--connect-timeout",
+            metavar="SECONDS",
+            help="With --endpoint, wait at most this long for a connection to it (503).",
+            min=0.1,
+        ),
+    ] = 10.0,
+    recheck: Annotated[
+        float,
+        typer.Option(
+            "--recheck",
+            metavar="MINUTES",
+            help="With --endpoint, compare the endpoint with the detector's known answers again after this time.",
+            min=0.1,
+        ),
+    ] = 10.0,
+    served_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--served-name",
+            metavar="NAME",
+            help="With --endpoint, judge answers of the model under this name. Repeat the option for several "
+            "(default: the first name in /v1/models).",
+        ),
+    ] = None,
     show: Annotated[bool, typer.Option("--print", help="Print the flags for vLLM without starting it.")] = False,
 ) -> None:
     """Serve a model with vLLM and add a verdict to every answer. Options not listed here are passed to vLLM."""
+    for path in detector:  # before the imports, which take seconds
+        if not Path(f"{str(path).removesuffix('.json').removesuffix('.safetensors')}.json").is_file():
+            raise DetectorError(
+                f"there is no detector at {path}", "Check the path, or make one: anchorscope detect fit"
+            )
     with progress("starting", None):
         from anchorscope.serve.config import ServeConfig
         from anchorscope.serve.plan import plan_of
         from anchorscope.serve.wire import private_socket
-    config = ServeConfig(ServeConfig.named(detector))
+    config = ServeConfig(
+        ServeConfig.named(detector),
+        audit=str(audit.resolve()) if audit is not None else None,
+        audit_texts=audit_texts,
+        off_allowed=not no_off,
+        other_paths=pass_other_paths,
+        body_bytes=max_body << 20,
+    )
     loaded = config.load()
     plan = plan_of(loaded)  # a detector that cannot be served is refused before anything is started
     if endpoint is not None:
-        return _proxy(model, config, endpoint, host, port, audit, audit_texts)
+        from anchorscope.serve.forward import EndpointLimits
+
+        admission = replace(config.admission, at_once=max_concurrent, api_key=api_key)
+        limits = EndpointLimits(max_connections, connect_timeout)
+        return _proxy(model, config, endpoint, host, port, admission, limits, served_name or [], recheck)
     if find_spec("vllm") is None:
         raise DetectorError(
             "anchorscope serve needs vLLM, which is not installed", "Run: pip install 'anchorscope[vllm]'"
         )
-    config = ServeConfig(
-        config.detectors,
-        private_socket(f"{plan.fingerprint}-{port}"),
-        plan.fingerprint,
-        str(audit.resolve()) if audit is not None else None,
-        audit_texts,
-    )
+    config = replace(config, socket=private_socket(f"{plan.fingerprint}-{port}"), plan=plan.fingerprint)
     flags = ["--worker-cls", WORKER, "--middleware", MIDDLEWARE, "--additional-config", json.dumps(config.record())]
     more = list(context.args)
     if not any(option.split("=")[0] == "--dtype" for option in more):
@@ -86,16 +152,23 @@ def serve(
     command += [*flags, *more]
     if show:
         return None
+    if api_key is not None:
+        os.environ["VLLM_API_KEY"] = api_key  # where `ps` does not show it
     os.execv(sys.executable, command)  # noqa: S606
 
 
 def _proxy(
-    model: str, config: object, endpoint: str, host: str, port: int, audit: Path | None, audit_texts: bool
+    model: str,
+    config: ServeConfig,
+    endpoint: str,
+    host: str,
+    port: int,
+    admission: Admission,
+    limits: EndpointLimits,
+    names: list[str],
+    minutes: float,
 ) -> None:
     """Serve a proxy in front of an endpoint."""
-    from anchorscope.serve.config import ServeConfig
-
-    assert isinstance(config, ServeConfig)
     for needed in ("httpx", "uvicorn"):
         if find_spec(needed) is None:
             raise DetectorError(
@@ -106,7 +179,6 @@ def _proxy(
     with progress(f"{model}: loading the tokenizer", None):
         from anchorscope.models.load import load_tokenizer
         from anchorscope.models.source import find_model
-        from anchorscope.serve.counts import Counts
         from anchorscope.serve.judge import LiveJudge
         from anchorscope.serve.proxy import Proxy, TextDesk, serve_proxy
         from anchorscope.study import ModelSpec
@@ -116,6 +188,14 @@ def _proxy(
     ((name, path),) = config.detectors.items()
     judge = LiveJudge.load(name, path, tokenizer)
     judge.prompter  # noqa: B018 — refuses another tokenizer or template
-    app = Proxy(endpoint, TextDesk(judge, Counts(audit, audit_texts)), os.environ.get("OPENAI_API_KEY"))
-    out.print(f"Verdicts of {name} on http://{host}:{port}/v1", style="dim")
+    app = Proxy(
+        endpoint,
+        TextDesk(judge, config.counts()),
+        os.environ.get("OPENAI_API_KEY"),
+        limits=limits,
+        admission=admission,
+        names=names,
+        minutes=minutes,
+        ready=lambda: out.print(f"Verdicts of {name} on http://{host}:{port}/v1", style="dim"),
+    )
     serve_proxy(app, host, port)

@@ -9,6 +9,9 @@ from typing import Any
 
 from anchorscope.detectors.session import Detector
 from anchorscope.errors import DetectorError
+from anchorscope.serve.audit import AuditLog
+from anchorscope.serve.counts import Counts
+from anchorscope.serve.intercept import Admission
 
 KEY = "anchorscope"
 
@@ -27,6 +30,12 @@ class ServeConfig:
     """File to which every verdict is appended as a line of JSON, or None for no log."""
     audit_texts: bool = False
     """Whether the log also has questions and answers."""
+    off_allowed: bool = True
+    """Whether a client may ask for an answer without a verdict."""
+    other_paths: bool = False
+    """Whether paths whose answers are not judged are served too."""
+    body_bytes: int = Admission.body_bytes
+    """The largest body of a request."""
 
     @classmethod
     def of(cls, additional: Any) -> ServeConfig:
@@ -42,6 +51,15 @@ class ServeConfig:
     def record(self) -> dict[str, Any]:
         """As `--additional-config` has it."""
         return {KEY: asdict(self)}
+
+    @property
+    def admission(self) -> Admission:
+        """Which requests are let in."""
+        return Admission(self.off_allowed, self.other_paths, self.body_bytes)
+
+    def counts(self) -> Counts:
+        """Counts that start at 0, and the audit log."""
+        return Counts(AuditLog(Path(self.audit)) if self.audit else None, self.audit_texts)
 
     def load(self) -> dict[str, Detector]:
         """The detectors, by name."""

@@ -1,37 +1,68 @@
-"""The counts of a server's verdicts, for vLLM's /metrics and /anchorscope/status, and the audit log."""
+"""The counts of a server's verdicts, for vLLM's /metrics and /anchorscope/status.
+
+Nothing that a client wrote is a key of a count: reasons are counted by their codes.
+"""
 
 from __future__ import annotations
 
-import json
+import logging
 import time
 from collections import Counter
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from anchorscope.detectors.record import Verdict
+from anchorscope.serve.audit import AuditLog
 from anchorscope.serve.judge import ReadAnswer
+from anchorscope.serve.reasons import code_of
 
+log = logging.getLogger("vllm.anchorscope")
+Incident = Literal["off", "refused", "unreadable", "verdict failed", "count failed", "reload failed"]
+"""What is counted beside verdicts: answers that a client wanted unjudged, requests that were refused, responses or
+events that could not be read, and failures."""
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)  # seconds
 
 
 class Counts:
     """Counts of one server process."""
 
-    def __init__(self, audit: Path | None = None, texts: bool = False) -> None:
+    def __init__(self, audit: AuditLog | None = None, texts: bool = False) -> None:
+        """`texts`: whether the audit log also has questions and answers."""
         self.verdicts: Counter[tuple[str, str]] = Counter()
         self.reasons: Counter[str] = Counter()
+        self.incidents: Counter[Incident] = Counter()
         self.seconds = 0.0
         self.scores: dict[str, tuple[int, float, float]] = {}
         self.started = time.time()
+        self.audit = audit
         self._texts = texts
-        self._audit = audit.open("a", encoding="utf-8", buffering=1) if audit is not None else None
         self._metrics = _metrics()
 
     def add(self, detector: str, version: str, request: str, answer: ReadAnswer, verdict: Verdict, took: float) -> None:
-        """Count a verdict, and log it."""
+        """Count a verdict, and log it. It never raises: what goes wrong here must not cost the verdict."""
+        try:
+            self._add(detector, version, request, answer, verdict, took)
+        except Exception:
+            self.incidents["count failed"] += 1
+            log.exception("anchorscope: a verdict could not be counted")
+
+    def note(self, incident: Incident, request: str = "") -> None:
+        """Count something other than a verdict. An answer that leaves unjudged on request is logged too."""
+        self.incidents[incident] += 1
+        if incident == "off" and self.audit is not None:
+            self.audit.put({"time": round(time.time(), 3), "request": request, "decision": "off"})
+
+    def unjudged(self, request: str, reason: str) -> None:
+        """Count an answer of which nothing can be said, and that no detector was asked about."""
+        self.add(
+            "none", "", request, ReadAnswer(reason), Verdict("cannot say", reason, None, None, 0.0, None, None), 0.0
+        )
+
+    def _add(
+        self, detector: str, version: str, request: str, answer: ReadAnswer, verdict: Verdict, took: float
+    ) -> None:
         self.verdicts[detector, verdict.decision] += 1
         if verdict.reason:
-            self.reasons[_kind(verdict.reason)] += 1
+            self.reasons[code_of(verdict.reason)] += 1
         self.seconds += took
         if verdict.score is not None:
             count, total, squares = self.scores.get(detector, (0, 0.0, 0.0))
@@ -42,22 +73,23 @@ class Counts:
             seconds.observe(took)
             if verdict.score is not None:
                 scores.labels(detector).observe(verdict.score)
-        if self._audit is not None:
+        if self.audit is not None:
             line: dict[str, Any] = {
                 "time": round(time.time(), 3),
                 "request": request,
                 "detector": detector,
                 "version": version,
+                "code": code_of(verdict.reason),
                 **{k: v for k, v in verdict.record().items() if k not in ("schema", "route")},
             }
             if self._texts and answer.sample is not None:
                 line |= {"question": answer.sample.question.question, "answer": answer.sample.answer.answer}
-            self._audit.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self.audit.put(line)
 
     def close(self) -> None:
         """End the log."""
-        if self._audit is not None:
-            self._audit.close()
+        if self.audit is not None:
+            self.audit.close()
 
     def record(self) -> dict[str, Any]:
         """The counts for the server's status."""
@@ -70,14 +102,10 @@ class Counts:
             "seconds_up": round(time.time() - self.started),
             "verdicts": decisions,
             "reasons": dict(self.reasons),
+            "incidents": {**self.incidents, "audit failed": self.audit.failed if self.audit is not None else 0},
             "milliseconds_per_verdict": round(1e3 * self.seconds / total, 2) if total else None,
             "mean_score": {name: round(value, 3) for name, value in means.items()},
         }
-
-
-def _kind(reason: str) -> str:
-    """A reason without its numbers, so that there are few different ones."""
-    return reason.split(":")[0][:80]
 
 
 _made: list[Any] = []

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.judge import LiveJudge, ReadAnswer
 from anchorscope.serve.plan import Column
+from anchorscope.serve.reasons import FAILED, code_of
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
 
 log = logging.getLogger("vllm.anchorscope")
@@ -42,7 +43,13 @@ class Desk(ABC):
 
     @abstractmethod
     async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
-        """The verdict on one choice, as the response has it. It does not raise."""
+        """The verdict on one choice, as the response has it."""
+
+    def cannot_say(self, request: str, reason: str) -> dict[str, Any]:
+        """A verdict without a detector, for an answer that none can be asked about. It does not raise."""
+        self.counts.unjudged(request, reason)
+        empty = dict.fromkeys(("p_wrong", "threshold", "base_rate", "score", "promise", "detector", "version"))
+        return {"decision": "cannot say", "reason": reason, "code": code_of(reason), **empty}
 
     @abstractmethod
     def status(self) -> dict[str, Any]:
@@ -66,8 +73,9 @@ class Desk(ABC):
                 waited = time.perf_counter() - began
             verdict = await self._apart(judge.judged, answer, values)
         except Exception:
+            self.counts.note("verdict failed")
             log.exception("anchorscope: the detector %s failed", judge.name)
-            verdict = judge.detector.cannot_say("the detector failed")
+            verdict = judge.detector.cannot_say(FAILED)
         took = time.perf_counter() - start - waited
         self.counts.add(judge.name, judge.version, request, answer, verdict, took)
         return judge.told(verdict)

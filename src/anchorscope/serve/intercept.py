@@ -1,182 +1,211 @@
-"""An ASGI app around another one, which adds to requests what a verdict needs, and to responses the verdict.
+"""An ASGI app around another one: it lets requests in, adds what a verdict needs, and gives every answer its verdict.
 
-Any failure here leads to *cannot say*, never to a failed request and never to a pass.
+Requests are let in by a list of exact methods and paths. What is not on the list is 404, and what is not understood on
+a judged path is 400, so there is no spelling of a request that leads to an answer without a verdict.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
-import uuid
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
+from anchorscope.serve.departure import NOT_JUDGED, Departure, Message, RefusedRequestError, Send, headers_with
 from anchorscope.serve.desk import Desk
-from anchorscope.serve.responses import FIELD, HEADER, MOST_BYTES, PATHS, AnswerChoice, ApiRequest, as_json, worst
+from anchorscope.serve.responses import HEADER, PATHS, ApiRequest, as_json, read_json
 
 log = logging.getLogger("vllm.anchorscope")
 STATUS = "/anchorscope/status"
+OPEN = {"/health", "/ping", "/metrics", "/version", "/v1/models"}
+"""Paths that are passed on for GET: they return no answers."""
+PLAIN_PATH = re.compile(r"(/[A-Za-z0-9_:@~-][A-Za-z0-9._:@~-]*)+")
+"""Other paths that may be passed on: no escapes, no empty or dotted segments, so all servers read them alike."""
 
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Which requests are let in."""
+
+    off_allowed: bool = True
+    """Whether a client may ask for an answer without a verdict."""
+    other_paths: bool = False
+    """Whether paths that are not known are passed on. Their answers are not judged."""
+    body_bytes: int = 16 << 20
+    """The largest body of a request."""
+    at_once: int | None = None
+    """Number of requests that may be under way at a time; None for no limit."""
+    api_key: str | None = None
+    """The key that clients must send; None where they need none."""
 
 
 class Intercepted:
     """The app around another one."""
 
-    def __init__(self, app: App, desk: Desk) -> None:
-        self.app, self.desk = app, desk
+    def __init__(self, app: App, desk: Desk, admission: Admission | None = None) -> None:
+        self.app, self.desk, self.admission = app, desk, admission or Admission()
+        self.under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        path = str(scope.get("path", "")).removeprefix(str(scope.get("root_path") or ""))
-        if scope["type"] == "http" and path == STATUS and scope.get("method") == "GET":
-            return await _answer_json(send, self.desk.status())
-        if scope["type"] != "http" or scope.get("method") != "POST" or path not in PATHS:
+        if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
-        read: list[Message] = []
-        body, more = b"", True
-        while more and len(body) <= MOST_BYTES:
+        if scope["type"] != "http":  # answers over web sockets are not judged
+            return await send({"type": "websocket.close", "code": 1008})
+        if (scope["method"], self._path(scope)) == ("GET", STATUS):
+            return await _answer_json(send, 200, self.desk.status())
+        if self.under_way >= (self.admission.at_once or self.under_way + 1):
+            return await self._refuse(send, RefusedRequestError(503, "too many requests are under way"))
+        self.under_way += 1
+        try:
+            await self._admit(scope, receive, send)
+        except RefusedRequestError as refused:
+            await self._refuse(send, refused)
+        finally:
+            self.under_way -= 1
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, method = self._path(scope), scope["method"]
+        self._check_key(scope, path)
+        if method == "POST" and path in PATHS:
+            return await self._judge(scope, receive, send, path)
+
+        known = (method == "GET" and path in OPEN) or (method == "OPTIONS" and path in (*OPEN, *PATHS))
+        other = self.admission.other_paths and PLAIN_PATH.fullmatch(path) and "completion" not in path.lower()
+        if not known and not other:
+            raise RefusedRequestError(404, f"only {', '.join(PATHS)} and {', '.join(sorted(OPEN))} are served here")
+        await self._pass_on(scope, receive, send)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request whose response holds no answer that is judged here."""
+        begun, read = False, 0
+
+        async def marked(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                message = {**message, "headers": headers_with(NOT_JUDGED, message["headers"])}
+            await send(message)
+
+        async def limited() -> Message:
+            nonlocal read
             message = await receive()
-            read.append(message)
-            if message["type"] == "http.disconnect":
-                break
-            body += message.get("body", b"")
-            more = bool(message.get("more_body"))
-        asked = None if more else _asked(body, PATHS[path])
+            read += len(message.get("body", b""))
+            if read > self.admission.body_bytes:
+                raise self._too_long()
+            return message
+
+        try:
+            await self.app(scope, limited, marked)
+        except RefusedRequestError as error:
+            if not begun:
+                raise
+            log.warning("anchorscope: a response broke off: %s", error)
+
+    async def _judge(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+        body = await self._read_body(scope, receive)
+        if body is None:  # the client left
+            return
+        request = self._understood(scope, body, PATHS[path])
+        given = {name.lower(): value for name, value in scope["headers"]}
+        departure = Departure(self.desk, request, send, given.get(b"x-request-id", b"").decode("latin-1"))
+        if request.off:
+            self.desk.counts.note("off", departure.id)
+        changed = _written(request.with_more(self.desk.ids, self.desk.logprobs))
+        names = (b"content-length", b"transfer-encoding", b"x-request-id", b"accept-encoding", HEADER)
+        headers = [(name, value) for name, value in scope["headers"] if name.lower() not in names]
+        headers += [(b"content-length", str(len(changed)).encode()), (b"x-request-id", departure.id.encode())]
+        messages = [{"type": "http.request", "body": changed, "more_body": False}]
 
         async def again() -> Message:
-            return read.pop(0) if read else await receive()
+            return messages.pop() if messages else await receive()
 
-        if asked is None or asked.off:
-            return await self.app(scope, again, send)
-        given = {name.lower(): value for name, value in scope["headers"]}
-        exchange = _Exchange(self.desk, asked, send, given.get(b"x-request-id", b"").decode("latin-1"))
-        # only ASCII: a request may hold halves of surrogate pairs
-        changed = json.dumps(asked.with_more(self.desk.ids, self.desk.logprobs)).encode()
-        read[:] = [{"type": "http.request", "body": changed, "more_body": False}]
-        names = (b"content-length", b"x-request-id", b"accept-encoding")
-        headers = [(name, value) for name, value in scope["headers"] if name.lower() not in names]
-        headers += [(b"content-length", str(len(changed)).encode()), (b"x-request-id", exchange.request.encode())]
-        self.desk.expect(exchange.request)
+        if not request.off:
+            self.desk.expect(departure.id)
         try:
-            await self.app({**scope, "headers": headers}, again, exchange.sent)
+            await self.app({**scope, "headers": headers}, again, departure.sent)
+        except Exception as error:
+            if not await departure.break_off():
+                raise
+            # the server ends the connection of a response that is not complete, so the client sees an error
+            log.warning("anchorscope: a stream broke off: %r", error)
         finally:
-            self.desk.forget(exchange.request)
+            self.desk.forget(departure.id)
+
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The whole body; None where the client left before its end."""
+        most, body = self.admission.body_bytes, bytearray()
+        length = next((value for name, value in scope["headers"] if name.lower() == b"content-length"), b"0")
+        if not length.isdigit() or int(length) > most:
+            raise self._too_long()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > most:
+                raise self._too_long()
+            if not message.get("more_body"):
+                return bytes(body)
+
+    def _too_long(self) -> RefusedRequestError:
+        return RefusedRequestError(413, f"a request may have {self.admission.body_bytes:,} bytes")
+
+    def _understood(self, scope: Scope, body: bytes, chat: bool) -> ApiRequest:
+        """The request, or a refusal of what is not understood."""
+        if any(
+            name.lower() == b"content-encoding" and value.lower() != b"identity" for name, value in scope["headers"]
+        ):
+            raise RefusedRequestError(400, "compressed requests are not understood")
+        try:
+            data = read_json(body)
+        except ValueError:
+            raise RefusedRequestError(400, "the request is not JSON") from None
+        if not isinstance(data, dict):
+            raise RefusedRequestError(400, "the request is not a JSON object")
+        request = ApiRequest(data, chat)
+        if request.off and not self.admission.off_allowed:
+            raise RefusedRequestError(403, "verdicts cannot be switched off on this server")
+        return request
+
+    def _check_key(self, scope: Scope, path: str) -> None:
+        """Refuse a request without the key; health checks need none."""
+        key = self.admission.api_key
+        if key is None or path == "/health":
+            return
+        given = next((value for name, value in scope["headers"] if name.lower() == b"authorization"), b"")
+        if not hmac.compare_digest(given, f"Bearer {key}".encode()):
+            raise RefusedRequestError(401, "the key is missing or wrong. Send it as: Authorization: Bearer KEY")
+
+    async def _refuse(self, send: Send, refused: RefusedRequestError) -> None:
+        self.desk.counts.note("refused")
+        record = {
+            "error": {"message": f"anchorscope: {refused}", "type": "invalid_request_error", "code": refused.status}
+        }
+        await _answer_json(send, refused.status, record)
+
+    @staticmethod
+    def _path(scope: Scope) -> str:
+        return str(scope.get("path", "")).removeprefix(str(scope.get("root_path") or ""))
 
 
-def _asked(body: bytes, chat: bool) -> ApiRequest | None:
+def _written(data: dict[str, Any]) -> bytes:
+    """In ASCII: a request may hold halves of surrogate pairs."""
     try:
-        data = json.loads(body)
-    except ValueError:
-        return None
-    return ApiRequest(data, chat) if isinstance(data, dict) else None
+        return json.dumps(data, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        raise RefusedRequestError(400, "the request has a number that is not finite, or is nested too deeply") from None
 
 
-async def _answer_json(send: Send, record: Any) -> None:
+async def _answer_json(send: Send, status: int, record: Any) -> None:
     body = as_json(record)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers_with(NOT_JUDGED, headers)})
     await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-class _Exchange:
-    """One request's response on its way to the client."""
-
-    def __init__(self, desk: Desk, asked: ApiRequest, send: Send, named: str = "") -> None:
-        """`named`: what the client calls its request."""
-        self.desk, self.asked, self.send, self.named = desk, asked, send, named
-        self.request = uuid.uuid4().hex
-        self.start: Message | None = None
-        self.kind = "other"
-        self.pending = b""
-        self.choices: dict[int, AnswerChoice] = {}
-        self.broken = False
-
-    async def sent(self, message: Message) -> None:
-        """What the inner app sends."""
-        if message["type"] == "http.response.start":
-            self.start = message
-            if self.named:
-                own, theirs = self.request.encode(), self.named.encode("latin-1")
-                message["headers"] = [(name, value.replace(own, theirs)) for name, value in message["headers"]]
-            found = {name.lower(): value for name, value in message["headers"]}
-            kind = found.get(b"content-type", b"")
-            streamed = kind.startswith(b"text/event-stream")
-            self.kind = "other" if message["status"] != 200 else "events" if streamed else "json"
-            if self.kind == "events":
-                message["headers"] = [*message["headers"], (HEADER, b"in the last chunk")]
-            if self.kind != "json":
-                await self.send(message)
-        elif message["type"] != "http.response.body" or self.kind == "other":
-            await self.send(message)
-        elif self.kind == "events":
-            await self._stream(message)
-        else:
-            self.pending += message.get("body", b"")
-            if not message.get("more_body"):
-                await self._whole()
-
-    async def _whole(self) -> None:
-        assert self.start is not None
-        body, decision = self.pending, "cannot say"
-        try:
-            made = json.loads(body) or {}  # vLLM writes null for a client that left
-            for choice in made.get("choices", ()):
-                state = self.choices.setdefault(choice.get("index", 0), AnswerChoice())
-                self.asked.take(made, choice, state, self.desk.logprobs)
-                choice[FIELD] = await self.desk.verdict(self.asked, self.request, choice.get("index", 0), state)
-            self._tidy(made)
-            decision = worst([choice[FIELD]["decision"] for choice in made.get("choices", ())])
-            body = as_json(made) if made else body
-        except Exception:
-            log.exception("anchorscope: a response could not be read")
-        headers = [(name, value) for name, value in self.start["headers"] if name.lower() != b"content-length"]
-        headers += [(HEADER, decision.encode()), (b"content-length", str(len(body)).encode())]
-        await self.send({**self.start, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body, "more_body": False})
-
-    async def _stream(self, message: Message) -> None:
-        self.pending += message.get("body", b"")
-        out = b""
-        while b"\n\n" in self.pending:
-            event, self.pending = self.pending.split(b"\n\n", 1)
-            out += await self._event(event) + b"\n\n"
-        if not message.get("more_body"):
-            out += self.pending
-        if out or not message.get("more_body"):
-            await self.send({**message, "body": out})
-
-    async def _event(self, event: bytes) -> bytes:
-        if not event.startswith(b"data: {"):
-            return event
-        try:
-            made = json.loads(event[6:])
-            for choice in made.get("choices", ()):
-                index = choice.get("index", 0)
-                state = self.choices.setdefault(index, AnswerChoice())
-                if self.broken:
-                    state.why_not = "a part of the response could not be read"
-                if not state.prompt_ids:  # only the first choice of a prompt may bring its tokens
-                    first = self.choices.get(index - index % self.asked.answers)
-                    state.prompt_ids = list(first.prompt_ids) if first is not None else []
-                self.asked.take(made, choice, state, self.desk.logprobs)
-                if choice.get("finish_reason"):
-                    choice[FIELD] = await self.desk.verdict(self.asked, self.request, index, state)
-            self._tidy(made)
-            return b"data: " + as_json(made)
-        except Exception:
-            log.exception("anchorscope: a chunk could not be read")
-            self.broken = True
-            for state in self.choices.values():
-                state.why_not = "a part of the response could not be read"
-            return event
-
-    def _tidy(self, made: Any) -> None:
-        """Take out what the client did not ask for, and give it its own name of the request."""
-        self.asked.tidy(made)
-        if self.named and isinstance(made.get("id"), str):
-            made["id"] = made["id"].replace(self.request, self.named)

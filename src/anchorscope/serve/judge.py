@@ -19,17 +19,13 @@ from anchorscope.errors import DetectorError
 from anchorscope.models.prompts import Prompter
 from anchorscope.questions.record import Question
 from anchorscope.serve.plan import Column, far_state, projected, wants_logprobs, wants_states
+from anchorscope.serve.reasons import NO_LOGPROBS, NO_ROWS, NOT_READ, OTHER_PROMPT, OTHER_TEXT, code_of
 from anchorscope.serve.wire import Row
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
 from anchorscope.study import PromptSpec, SpansSpec
 from anchorscope.study.terms import StateName
 from anchorscope.study.validation import build
-
-OTHER_PROMPT = "its prompt is not the detector's prompt"
-NOT_READ = "its last token was not read: it was cut off at max_tokens or at a stop string"
-OTHER_TEXT = "its tokens are not the text that the client sees"
-NO_ROWS = "its states did not arrive"
 
 
 class Completed(NamedTuple):
@@ -111,7 +107,8 @@ class LiveJudge:
     @property
     def about(self) -> dict[str, Any]:
         """For the server's status."""
-        return {"version": self.version, "promise_holds": self.promised, "card": str(self.detector.card)}
+        holds = self.promised and self.detector.threshold is not None
+        return {"version": self.version, "promise_holds": holds, "card": str(self.detector.card)}
 
     @property
     def states(self) -> bool:
@@ -161,7 +158,7 @@ class LiveJudge:
             return ReadAnswer(OTHER_TEXT)
         sample = self.maker(Question.asked(question, [], context), text, ids, list(made.logprobs[:tokens]), prompt)
         if self.logprobs and len(made.logprobs) < tokens:
-            return ReadAnswer("its log-probabilities did not arrive")
+            return ReadAnswer(NO_LOGPROBS)
         return ReadAnswer(unreadable(sample), sample)
 
     def judged(self, answer: ReadAnswer, rows: Mapping[Column, Any] | None) -> Verdict:
@@ -214,6 +211,7 @@ class LiveJudge:
         kept = ("decision", "reason", "p_wrong", "threshold", "base_rate", "score")
         return {
             **{name: record[name] for name in kept},
+            "code": code_of(verdict.reason),
             "promise": promise,
             "detector": self.name,
             "version": self.version,

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchorscope.errors import AnchorscopeError
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.desk import Desk
 from anchorscope.serve.judge import Completed, LiveJudge, ReadAnswer, by_column
 from anchorscope.serve.plan import Column, plan_of
+from anchorscope.serve.reasons import NO_PROMPT_IDS, OTHER_MODEL
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
 from anchorscope.serve.wire import RowBook
 
@@ -51,7 +51,11 @@ class LiveDesk(Desk):
 
     async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdicts of all detectors: the first one's, with the others beside it."""
-        self._look()
+        try:
+            self._look()
+        except Exception:
+            self.counts.note("reload failed")
+            log.exception("anchorscope: looking for changed detectors failed")
         told = [await self._one(judge, asked, request, index, choice) for judge in self.judges.values()]
         return {**told[0], "others": told[1:]} if len(told) > 1 else told[0]
 
@@ -72,8 +76,9 @@ class LiveDesk(Desk):
         return await self.told(judge, request, read, rows)
 
     def _why_not(self, asked: ApiRequest, choice: AnswerChoice) -> str:
-        unknown = "" if choice.prompt_ids else "the tokens of its prompt are not known"
-        return asked.of_another(self.models) or choice.why_not or unknown
+        if self.models and not {model for model, _ in choice.models} <= set(self.models):
+            return OTHER_MODEL
+        return choice.why_not or ("" if choice.prompt_ids else NO_PROMPT_IDS)
 
     def _look(self) -> None:
         """Load a detector again whose file has changed, if the worker computes the same for it."""
@@ -89,8 +94,9 @@ class LiveDesk(Desk):
             try:
                 new = LiveJudge.load(name, path, before.tokenizer)
                 same = _weights(name, new) == _weights(name, before)
-            except (AnchorscopeError, OSError) as error:
-                log.error("anchorscope: the changed detector %s could not be loaded: %s", name, error)
+            except Exception:  # a damaged file may fail in any way, and the detector in use goes on
+                self.counts.note("reload failed")
+                log.exception("anchorscope: the changed detector %s could not be loaded", name)
                 continue
             if same and before.promised:
                 self.judges[name] = new

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.serve.config import ServeConfig
-from anchorscope.serve.counts import Counts
-from anchorscope.serve.intercept import App, Intercepted, Message, Receive, Scope, Send
+from anchorscope.serve.departure import Message, Send
+from anchorscope.serve.intercept import App, Intercepted, Receive, Scope
 from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.live_desk import LiveDesk
 from anchorscope.serve.parity import EngineAnswer, gate
@@ -50,7 +49,9 @@ class Verdicts:
                 await send(message)
 
             return await self.app(scope, receive, started)
-        return await (self.inside or self.app)(scope, receive, send)
+        if self.inside is None:  # nothing is answered before the detectors are ready
+            raise RuntimeError("anchorscope: a request came before the start of the server")
+        return await self.inside(scope, receive, send)
 
     async def _start(self, state: Any) -> None:
         vllm = state.vllm_config
@@ -64,7 +65,7 @@ class Verdicts:
         from transformers import AutoTokenizer
 
         path, revision = vllm.model_config.tokenizer, vllm.model_config.tokenizer_revision
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
+        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
         judges = {name: LiveJudge.load(name, detector, tokenizer) for name, detector in config.detectors.items()}
         for judge in judges.values():
             _compare_chats(judge)
@@ -73,15 +74,14 @@ class Verdicts:
         book = RowBook(plan.fingerprint, vllm.parallel_config.pipeline_parallel_size, min(longest, 4096) + 8)
         self._tasks.append(asyncio.create_task(listen(book, config.socket)))
         names = [model.name for model in state.openai_serving_models.base_model_paths]
-        audit = Path(config.audit) if config.audit else None
-        desk = LiveDesk(judges, config.detectors, book, Counts(audit, config.audit_texts), names)
+        desk = LiveDesk(judges, config.detectors, book, config.counts(), names)
         engine = GateEngine(state.engine_client, desk.logprobs)
         for name, judge in judges.items():
             passed = await gate(judge, engine, book, desk.columns, str(vllm.model_config.dtype).removeprefix("torch."))
             desk.judges[name] = passed.judge
             desk.parity[name] = passed.record()
             log.info("anchorscope: %s is ready: %s", name, passed)
-        self.inside, self.desk = Intercepted(self.app, desk), desk
+        self.inside, self.desk = Intercepted(self.app, desk, config.admission), desk
 
 
 def _compare_chats(judge: LiveJudge) -> None:

@@ -7,24 +7,41 @@ detector's prompt.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anchorscope.detectors.reader import SEVERAL_LINES, unreadable
 from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.questions.record import Question
 from anchorscope.serve.counts import Counts
+from anchorscope.serve.departure import Message, Send
 from anchorscope.serve.desk import Desk
-from anchorscope.serve.intercept import App, Intercepted, Message, Receive, Scope, Send
-from anchorscope.serve.judge import NOT_READ, OTHER_PROMPT, OTHER_TEXT, LiveJudge, ReadAnswer
+from anchorscope.serve.forward import EndpointLimits, Forwarder
+from anchorscope.serve.intercept import Admission, App, Intercepted, Receive, Scope
+from anchorscope.serve.judge import LiveJudge, ReadAnswer
 from anchorscope.serve.parity import at_fitting, weighed
+from anchorscope.serve.reasons import (
+    CANNOT_BE_JUDGED,
+    LONG_PROMPT,
+    NO_LOGPROBS,
+    NOT_READ,
+    OTHER_MODEL,
+    OTHER_PROMPT,
+    OTHER_TEXT,
+    SUSPENDED,
+)
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
 
 log = logging.getLogger("vllm.anchorscope")
 RENDERED = ("tools", "functions", "documents", "chat_template", "chat_template_kwargs", "continue_final_message",
             "add_generation_prompt", "response_format")  # fmt: skip
 """Fields of a chat request that may make the endpoint's prompt differ from the proxy's."""
-HOP = {b"host", b"connection", b"transfer-encoding", b"keep-alive", b"upgrade"}  # headers between two hosts alone
+MOST_PER_TOKEN = 64  # characters of a prompt for each of the tokens that it may have
+PAUSE = 10.0  # seconds between two comparisons with the known answers, at least
 
 
 class TextDesk(Desk):
@@ -40,8 +57,12 @@ class TextDesk(Desk):
             )
         super().__init__(counts)
         self.judge = judge
-        self.model: str | None = None
-        """The name that the endpoint gives the model, once it is known."""
+        self.models: set[tuple[str | None, str | None]] = set()
+        """Names of the model and fingerprints of the system in the endpoint's known answers."""
+        self.suspended = True
+        """Whether nothing is judged, because the endpoint does not agree with the known answers, or may not."""
+        self.doubted = False
+        """Whether the endpoint should be compared with the known answers again."""
 
     async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdict on one choice."""
@@ -49,24 +70,30 @@ class TextDesk(Desk):
 
     def read(self, asked: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
         """Find the answer and the log-probabilities of its tokens."""
-        if why := asked.why_not or choice.why_not or self._why_not(asked):
+        if why := asked.why_not or choice.why_not or self._why_not(asked, choice):
             return ReadAnswer(why)
-        found = self.judge.prompter.read_back(self.prompt_ids(asked, prompt))
-        if found is None:
+        return self.found(asked, prompt, choice)
+
+    def found(self, asked: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
+        """Likewise, whoever answered."""
+        characters = _characters(asked.data.get("messages" if asked.chat else "prompt"))
+        if characters > MOST_PER_TOKEN * self.judge.detector.moments.longest_prompt:
+            return ReadAnswer(f"{LONG_PROMPT}: {characters} characters")
+        prompted = self.judge.prompter.read_back(self.prompt_ids(asked, prompt))
+        if prompted is None:
             return ReadAnswer(OTHER_PROMPT)
-        question, context, laid = found
+        question, context, laid = prompted
         text = choice.text.strip()
         if "\n" in text:
             return ReadAnswer(SEVERAL_LINES)
-        tokens = self._answer_tokens(choice, text)
         if choice.finish != "stop":
             return ReadAnswer(NOT_READ)
+        if text and not choice.tokens:
+            return ReadAnswer(NO_LOGPROBS)
+        tokens = self._answer_tokens(choice, text)
         if tokens is None:
             return ReadAnswer(OTHER_TEXT)
-        logprobs = choice.logprobs[:tokens]
-        if not logprobs or any(value is None for value in logprobs):
-            return ReadAnswer("its log-probabilities did not arrive")
-        sample = self.judge.maker(Question.asked(question, [], context), text, None, logprobs, laid)
+        sample = self.judge.maker(Question.asked(question, [], context), text, None, choice.logprobs[:tokens], laid)
         return ReadAnswer(unreadable(sample), sample)
 
     @staticmethod
@@ -82,14 +109,25 @@ class TextDesk(Desk):
                     break
         return found
 
-    def _why_not(self, asked: ApiRequest) -> str:
-        if why := asked.of_another([self.model] if self.model is not None else []):
-            return why
+    def _why_not(self, asked: ApiRequest, choice: AnswerChoice) -> str:
+        if self.suspended:
+            return SUSPENDED
+        if not choice.models <= self.models:
+            self.doubted = True  # a new fingerprint may be the same model
+            return OTHER_MODEL
+        if asked.data.get("stream") and asked.answers > 1 and asked.prompts > 1:
+            # an endpoint that ignores n would number its answers otherwise, and only the end of the stream would tell
+            return f"{CANNOT_BE_JUDGED}: several answers to several prompts in one stream"
         other = [name for name in RENDERED if asked.data.get(name) not in (None, [], {}, "")]
         return f"{OTHER_PROMPT}: {', '.join(other)}" if other else ""
 
     def prompt_ids(self, asked: ApiRequest, number: int) -> list[int]:
-        """The tokens of a prompt, as the model's tokenizer has them; empty where there are none."""
+        """The tokens of a prompt, as the model's tokenizer has them, made once per request."""
+        if number not in asked.prompt_ids:
+            asked.prompt_ids[number] = self._prompt_ids(asked, number)
+        return asked.prompt_ids[number]
+
+    def _prompt_ids(self, asked: ApiRequest, number: int) -> list[int]:
         tokenizer = self.judge.tokenizer
         if asked.chat:
             made = tokenizer.apply_chat_template(asked.data["messages"], add_generation_prompt=True, tokenize=False)
@@ -100,7 +138,7 @@ class TextDesk(Desk):
         if not isinstance(prompts, list) or not prompts:
             return []
         if isinstance(prompts[0], int):
-            return [int(token) for token in prompts]
+            return prompts if all(type(token) is int for token in prompts) else []
         prompt = prompts[number] if number < len(prompts) else ""
         ids = tokenizer(prompt, add_special_tokens=False).input_ids if isinstance(prompt, str) else prompt
         bos = self.judge.prompter.shared_ids[:1]
@@ -108,63 +146,42 @@ class TextDesk(Desk):
         return [*bos, *ids] if wants else list(ids)
 
     def status(self) -> dict[str, Any]:
-        """The detector, and counts."""
-        return self.about({self.judge.name: self.judge})
+        """The detector, whether it judges, and counts."""
+        return {**self.about({self.judge.name: self.judge}), "suspended": self.suspended}
 
 
-class Forwarder:
-    """An ASGI app that forwards every request to another server."""
-
-    def __init__(self, endpoint: str, timeout: float = 600.0) -> None:
-        import httpx
-
-        self.client = httpx.AsyncClient(base_url=endpoint.rstrip("/").removesuffix("/v1"), timeout=timeout)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        import httpx
-
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if message["type"] == "http.disconnect" or not message.get("more_body"):
-                break
-        if not scope["path"].startswith("/"):  # an absolute address would lead elsewhere
-            await send({"type": "http.response.start", "status": 400, "headers": []})
-            return await send({"type": "http.response.body", "body": b"", "more_body": False})
-        query = scope.get("query_string", b"").decode()
-        url = scope["path"] + (f"?{query}" if query else "")
-        headers = [(name, value) for name, value in scope["headers"] if name.lower() not in HOP]
-        headers = [(name, value) for name, value in headers if name.lower() != b"content-length"]
-        try:
-            asked = self.client.build_request(scope["method"], url, headers=headers, content=body)
-            response = await self.client.send(asked, stream=True)
-        except httpx.HTTPError as error:
-            told = b'{"error":{"message":"the endpoint did not respond: %s"}}' % type(error).__name__.encode()
-            await send(
-                {"type": "http.response.start", "status": 502, "headers": [(b"content-type", b"application/json")]}
-            )
-            await send({"type": "http.response.body", "body": told, "more_body": False})
-            return
-        dropped = HOP | {b"content-length", b"content-encoding"}
-        kept = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in dropped]
-        try:
-            await send({"type": "http.response.start", "status": response.status_code, "headers": kept})
-            async for part in response.aiter_bytes():
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            await response.aclose()
+def _characters(prompt: Any) -> int:
+    """The length of a prompt or of the messages of a chat."""
+    if isinstance(prompt, str):
+        return len(prompt)
+    if isinstance(prompt, dict):
+        return sum(map(_characters, prompt.values()))
+    return sum(map(_characters, prompt)) if isinstance(prompt, list) else 1
 
 
 class Proxy:
     """The whole proxy. It compares the endpoint with the detector's known answers, then forwards and judges."""
 
-    def __init__(self, endpoint: str, desk: TextDesk, key: str | None = None) -> None:
-        self.forward = Forwarder(endpoint)
-        self.desk, self.key = desk, key
-        self.inside: App = Intercepted(self.forward, desk)
+    def __init__(
+        self,
+        endpoint: str,
+        desk: TextDesk,
+        key: str | None = None,
+        *,
+        limits: EndpointLimits | None = None,
+        admission: Admission | None = None,
+        names: Sequence[str] = (),
+        minutes: float = 10.0,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`key`: for the endpoint; `names`: of the model there; `minutes`: until the endpoint is compared again."""
+        admission = admission or Admission()
+        # a client that sends the proxy's key has none for the endpoint
+        self.forward = Forwarder(endpoint, limits, key if admission.api_key is not None else None, self._failed)
+        self.desk, self.key, self.names, self.minutes, self.ready = desk, key, list(names), minutes, ready
+        self.fitted = desk.judge
+        self.inside: App = Intercepted(self.forward, desk, admission)
+        self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request, or the start."""
@@ -175,6 +192,8 @@ class Proxy:
             if message["type"] == "lifespan.startup":
                 await send(await self._started())
             elif message["type"] == "lifespan.shutdown":
+                if self._task is not None:
+                    self._task.cancel()
                 await self.forward.client.aclose()
                 self.desk.close()
                 return await send({"type": "lifespan.shutdown.complete"})
@@ -185,48 +204,84 @@ class Proxy:
         except AnchorscopeError as error:
             log.error("anchorscope: %s", error)
             return {"type": "lifespan.startup.failed", "message": f"anchorscope: {error}"}
+        self._task = asyncio.create_task(self._compare_again())
+        self.ready()
         return {"type": "lifespan.startup.complete"}
+
+    def _failed(self, unreachable: bool) -> None:
+        """Compare again after a failure, since another model may answer then.
+
+        An endpoint that could not be reached may have been restarted: nothing is judged before it was compared.
+        """
+        self.desk.suspended = self.desk.suspended or unreachable
+        self.desk.doubted = True
+
+    async def _compare_again(self) -> None:
+        """Compare every few minutes, and soon when there is doubt."""
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(1.0)
+            waited = time.monotonic() - last
+            if waited < PAUSE or not (self.desk.doubted or waited > 60 * self.minutes):
+                continue
+            self.desk.doubted = False
+            try:
+                await self.compare()
+            except Exception:
+                self.desk.suspended = self.desk.doubted = True
+                log.exception("anchorscope: every verdict is cannot say, because the endpoint does not agree")
+            last = time.monotonic()
 
     async def compare(self) -> None:
         """Ask the known questions, and refuse an endpoint whose scores differ."""
         import httpx
         import numpy as np
 
-        judge, client = self.desk.judge, self.forward.client
+        judge = self.fitted
         known = judge.detector.known_answers
         if not known:
             raise DetectorError(
                 f"the detector {judge.name} has no known answers, so an endpoint cannot be compared with it",
                 "Fit it again with this version: anchorscope detect fit",
             )
-        headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
-        before, now = [], []
+        headers = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
+        headers += [(b"authorization", f"Bearer {self.key}".encode())] if self.key else []
+        before, now, models, why = [], [], set(), set()
         try:
-            listed = await client.get("/v1/models", headers=headers)
-            model = self.desk.model = str(listed.json()["data"][0]["id"])
-            for answer in known:
-                asked = self._known(answer.question, model)
-                path = "/v1/chat/completions" if asked.chat else "/v1/completions"
-                made = (await client.post(path, json=asked.with_more(False, True), headers=headers)).json()
-                choice = AnswerChoice()
-                asked.take(made, made["choices"][0], choice, True)
-                read = self.desk.read(asked, 0, choice)
-                same = read.sample is not None and list(read.sample.answer.answer_ids) == list(answer.ids)
-                if same and not read.reason and read.sample is not None:
-                    before.append(at_fitting(judge, answer))
-                    now.append(judge.score(read.sample, None))
-        except (httpx.HTTPError, KeyError, IndexError, ValueError) as error:
+            listed = await self.forward.send(self.forward.request("GET", "/v1/models", headers))
+            names = self.names or [str(listed.json()["data"][0]["id"])]
+            for name in names:
+                for answer in known:
+                    asked = self._known(answer.question, name)
+                    path = "/v1/chat/completions" if asked.chat else "/v1/completions"
+                    body = json.dumps(asked.with_more(False, True)).encode()
+                    response = await self.forward.send(self.forward.request("POST", path, headers, content=body))
+                    response.raise_for_status()
+                    made, choice = response.json(), AnswerChoice()
+                    asked.take(made, made["choices"][0], choice)
+                    models |= choice.models
+                    read = ReadAnswer(choice.why_not) if choice.why_not else self.desk.found(asked, 0, choice)
+                    why.add(read.reason)
+                    same = read.sample is not None and list(read.sample.answer.answer_ids) == list(answer.ids)
+                    if same and not read.reason and read.sample is not None:
+                        before.append(at_fitting(judge, answer))
+                        now.append(judge.score(read.sample, None))
+        except (httpx.HTTPError, KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
             raise DetectorError(
-                f"the endpoint did not answer the known questions ({type(error).__name__})",
-                "Check the URL, and that the endpoint returns logprobs.",
+                f"the endpoint did not answer the known questions ({type(error).__name__}: {error})",
+                "Check the URL and the key (OPENAI_API_KEY), and that the endpoint returns logprobs.",
             ) from None
-        passed = weighed(judge, np.array(before), np.array(now), len(known), str(judge.detector.about.model["dtype"]))
+        if not before and NO_LOGPROBS in why:
+            raise DetectorError(NO_LOGPROBS, "Choose an endpoint that returns logprobs, or serve the model with vLLM.")
+        dtype, count = str(judge.detector.about.model["dtype"]), len(known) * len(names)
+        passed = weighed(judge, np.array(before), np.array(now), count, dtype)
         self.desk.judge, self.desk.parity = passed.judge, {judge.name: passed.record()}
+        self.desk.models, self.desk.suspended = models, False
         log.info("anchorscope: %s is ready: %s", judge.name, passed)
 
     def _known(self, question: str, model: str) -> ApiRequest:
         """A known question as a request of a client."""
-        data = {**self.desk.judge.detector.request(question), "model": model}
+        data = {**self.fitted.detector.request(question), "model": model}
         return ApiRequest(data, "messages" in data)
 
 
@@ -234,4 +289,4 @@ def serve_proxy(app: Any, host: str, port: int) -> None:
     """Run the proxy until it is stopped."""
     import uvicorn
 
-    uvicorn.run(app, host=host, port=port, log_level="warning", lifespan="on")
+    uvicorn.run(app, host=host, port=port, log_level="warning", lifespan="on", http="h11")
