@@ -41,7 +41,7 @@ RENDERED = ("tools", "functions", "documents", "chat_template", "chat_template_k
             "add_generation_prompt", "response_format")  # fmt: skip
 """Fields of a chat request that may make the endpoint's prompt differ from the proxy's."""
 MOST_PER_TOKEN = 64  # characters of a prompt for each of the tokens that it may have
-PAUSE = 10.0  # seconds between two comparisons with the known answers, at least
+PAUSE, SUSPENDED_PAUSE = 60.0, 5.0  # seconds between two comparisons with the known answers, at least
 
 
 class TextDesk(Desk):
@@ -130,7 +130,10 @@ class TextDesk(Desk):
     def _prompt_ids(self, asked: ApiRequest, number: int) -> list[int]:
         tokenizer = self.judge.tokenizer
         if asked.chat:
-            made = tokenizer.apply_chat_template(asked.data["messages"], add_generation_prompt=True, tokenize=False)
+            messages = asked.data.get("messages")
+            if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+                return []
+            made = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
             return list(tokenizer(made, add_special_tokens=False).input_ids)
         prompts = asked.data.get("prompt")
         if isinstance(prompts, str):
@@ -222,7 +225,9 @@ class Proxy:
         while True:
             await asyncio.sleep(1.0)
             waited = time.monotonic() - last
-            if waited < PAUSE or not (self.desk.doubted or waited > 60 * self.minutes):
+            if waited < (SUSPENDED_PAUSE if self.desk.suspended else PAUSE) or not (
+                self.desk.doubted or waited > 60 * self.minutes
+            ):
                 continue
             self.desk.doubted = False
             try:
@@ -249,6 +254,7 @@ class Proxy:
         before, now, models, why = [], [], set(), set()
         try:
             listed = await self.forward.send(self.forward.request("GET", "/v1/models", headers))
+            listed.raise_for_status()
             names = self.names or [str(listed.json()["data"][0]["id"])]
             for name in names:
                 for answer in known:
