@@ -131,10 +131,11 @@ def _traced(store: Store, cell: Cell) -> dict[StateName, States]:
 
 def _beside(cell: Cell, kind: Kind[Any]) -> dict[StateName, States]:
     """The states that lie beside a table, by name."""
-    shards = [states_path(cell, kind, shard) for shard in range(cell.table(kind).plan.shards)]
+    table = cell.table(kind)
+    shards = [states_path(cell, kind, shard) for shard in range(table.plan.shards)]
     if missing := [path for path in shards if not path.exists()]:
         raise StoreError(f"{missing[0]} is missing", f"Delete {cell.folder / kind.name} and run the command again.")
-    headers = read_headers(shards)
+    headers = read_headers(shards, table.digests(shards))
     return {
         StateName.parse(name): States(tensor.shape[0], partial(_layer, shards, [held[name] for held in headers]))
         for name, tensor in headers[0].items()

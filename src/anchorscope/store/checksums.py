@@ -142,7 +142,8 @@ def _sha256_of(path: Path, left: int, size: int, changed: int) -> str:
 
 def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON record with the checksum of its content."""
-    return {**record, RECORD_SHA256: _record_digest(record)}
+    content = json.loads(json.dumps(record))  # as it will be read back
+    return {**content, RECORD_SHA256: _record_digest(content)}
 
 
 def without_checksum(record: Any) -> Any:

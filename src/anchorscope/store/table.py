@@ -195,6 +195,11 @@ class Table(Generic[R]):
         """What was set aside, in all shards that are there."""
         return [sample for look in self.looks() for sample in look.aside]
 
+    def digests(self, paths: Sequence[Path]) -> list[str | None]:
+        """The SHA-256 of a file that belongs to each shard, as the shard has it; None where it has none."""
+        names = [path.relative_to(self.folder.parent).as_posix() for path in paths]
+        return [look.beside.get(name) for look, name in zip(self.looks(), names, strict=True)]
+
     def write(
         self, shard: int, records: Sequence[R], aside: Sequence[Aside] = (), beside: Mapping[str, str] | None = None
     ) -> None:
