@@ -127,6 +127,11 @@ def sha256_of(path: Path, stop: int | None = None) -> str:
     return _sha256_of(path, about.st_size if stop is None else stop, about.st_size, about.st_mtime_ns)
 
 
+def forget_digests() -> None:
+    """Read every file anew from now on."""
+    _sha256_of.cache_clear()
+
+
 @lru_cache(maxsize=1 << 16)
 def _sha256_of(path: Path, left: int, size: int, changed: int) -> str:
     digest = hashlib.sha256()

@@ -39,7 +39,7 @@ _STUDY_HEAD = """\
 # The study as it was run, every default written out. Relative paths start at the folder of the file it was read from.
 # Do not edit: the run is continued from it.
 """
-_STUDY_SHA256 = b"# SHA-256 of the lines below: "
+STUDY_SHA256 = b"# SHA-256 of the lines below: "
 PACKAGES = (
     "anchorscope", "torch", "transformers", "tokenizers", "numpy", "scikit-learn", "pyarrow", "safetensors",
     "datasets", "huggingface-hub",
@@ -115,7 +115,7 @@ class Store:
             if saved is None or saved.record() != study.record():
                 text = yaml.safe_dump(study.record(), sort_keys=False, allow_unicode=True, width=110)
                 digest = hashlib.sha256(text.encode()).hexdigest()
-                write_text(record, f"{_STUDY_HEAD}{_STUDY_SHA256.decode()}{digest}\n{text}")
+                write_text(record, f"{_STUDY_HEAD}{STUDY_SHA256.decode()}{digest}\n{text}")
             _keep_base(root, study.base.absolute())
             _keep_engine(root, study.engine)
             yield cls(root, study)
@@ -123,11 +123,8 @@ class Store:
     @classmethod
     def open(cls, root: Path) -> Store:
         """Open a run to read it."""
-        record = root / "study.yaml"
-        if not record.is_file():
-            why = "it has no study.yaml" if root.is_dir() else "there is no such folder"
-            raise StoreError(f"{root} is not a run ({why})", "Give the folder of a run, such as runs/small-models.")
-        study = _saved_study(record).model_copy(update={"engine": _engine_of(root)})
+        check_run(root)
+        study = _saved_study(root / "study.yaml").model_copy(update={"engine": _engine_of(root)})
         return cls(root, study.based_at(_base_of(root)))
 
     def questions(self, dataset: str) -> Cell:
@@ -143,9 +140,16 @@ class Store:
         return [Cell(path.parent) for path in sorted(self.root.glob("*/*/manifest.json"))]
 
 
+def check_run(root: Path) -> None:
+    """Refuse a folder that is not a run."""
+    if not (root / "study.yaml").is_file():
+        why = "it has no study.yaml" if root.is_dir() else "there is no such folder"
+        raise StoreError(f"{root} is not a run ({why})", "Give the folder of a run, such as runs/small-models.")
+
+
 def _saved_study(record: Path) -> Study:
     """The study of a run; refused where the file is not what the run wrote. Before version 0.3.0 nobody can tell."""
-    _, mark, rest = record.read_bytes().partition(_STUDY_SHA256)
+    _, mark, rest = record.read_bytes().partition(STUDY_SHA256)
     digest, _, text = rest.partition(b"\n")
     if mark and digest != hashlib.sha256(text).hexdigest().encode():
         raise StoreError(
