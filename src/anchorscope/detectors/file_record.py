@@ -18,6 +18,7 @@ from safetensors.numpy import load
 from anchorscope.detectors.drift import VERY_MANY
 from anchorscope.detectors.inputs import NumberName
 from anchorscope.study.terms import ExactRule, Into, Site
+from anchorscope.study.validation import first_problem
 
 LARGEST = 2**53  # of counts and seeds: they are compared with floats
 
@@ -188,9 +189,7 @@ def check_record(record: Any) -> None:
     try:
         DetectorRecord.model_validate(record)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{where}: {first['msg']}") from None
+        raise ValueError(first_problem(error)) from None
 
 
 def tensors_of(content: bytes) -> dict[str, dict[str, NDArray[Any]]]:

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from anchorscope.study.validation import first_problem
+
 FORMAT = 1  # of the run directory; raised when an older one can no longer be read
 MOST_SHARDS = 10**6  # of one table: each is looked at
 
@@ -39,6 +41,4 @@ def check_manifest(content: Any) -> None:
     try:
         _Manifest.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
+        raise ValueError(first_problem(error)) from None

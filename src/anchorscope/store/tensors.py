@@ -17,11 +17,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from anchorscope.errors import StoreError, reason_of
 from anchorscope.store.checksums import CHANGED, sha256_of
 from anchorscope.store.files import is_local, read_ranges, write_bytes
+from anchorscope.study.validation import first_problem
 
 LONGEST_HEADER = 100_000_000  # bytes; that of safetensors itself
 LARGEST = 2**64 - 1  # numbers in a tensor; likewise
@@ -133,6 +134,8 @@ def _header(path: Path, text: bytes) -> dict[str, Piece]:
             size = piece.stop
         if is_local(path) and path.stat().st_size != size:  # what a store has is whole
             raise ValueError("it was cut short, or something follows the tensors")
+    except ValidationError as error:
+        raise UnreadableError(path, first_problem(error)) from None
     except (ValueError, OSError) as error:
         raise UnreadableError(path, reason_of(error)) from None
     return pieces
