@@ -48,50 +48,50 @@ Limit = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_not_nan)]
 StateText = Annotated[str, Field(pattern=r"^[^/]+/[^/]+/[^/]+$")]
 
 
-class _Record(BaseModel):
+class _Fields(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class _Fit(_Record):
+class _FitFields(_Fields):
     numbers: dict[NumberName, float]
     bias: float
 
 
-class _Linear(_Record):
+class _LinearFields(_Fields):
     form: Literal["linear"]
-    fits: Annotated[list[_Fit], Field(min_length=1)]
+    fits: Annotated[list[_FitFields], Field(min_length=1)]
     chosen: dict[str, Plain]
 
 
-class _Experts(_Record):
-    gate: _Linear
-    question: _Linear
-    answer: _Linear
+class _ExpertsFields(_Fields):
+    gate: _LinearFields
+    question: _LinearFields
+    answer: _LinearFields
 
 
-class _Mixture(_Record):
+class _MixtureFields(_Fields):
     form: Literal["mixture"]
-    parts: _Experts
+    parts: _ExpertsFields
     temperature: Annotated[float, Field(gt=0)]
     drawn: list[float]
     chosen: dict[str, Plain]
 
 
-class _Words(_Record):
+class _WordsFields(_Fields):
     form: Literal["words"]
     columns: Annotated[list[Literal["questions", "answers"]], Field(min_length=1)]
     vocabularies: list[list[str]]
     bias: float
 
 
-class _Moments(_Record):
+class _MomentsFields(_Fields):
     farthest: Limit
     """Infinite for a detector that reads no states."""
     tokens: Count
     prompt: Count = VERY_MANY
 
 
-class _Fingerprint(BaseModel):
+class _FingerprintFields(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
     dtype: str
     ends: list[Count] | None = None
@@ -102,8 +102,8 @@ class _Fingerprint(BaseModel):
         return _finite(record)
 
 
-class _About(_Record):
-    model: _Fingerprint
+class _AboutFields(_Fields):
+    model: _FingerprintFields
     name: str
     prompt: dict[str, Plain]
     template: str
@@ -115,7 +115,7 @@ class _About(_Record):
     seed: Annotated[int, Field(ge=-LARGEST, le=LARGEST)] = 0
 
 
-class _Card(_Record):
+class _CardFields(_Fields):
     detector: str
     title: str
     datasets: list[str]
@@ -130,7 +130,7 @@ class _Card(_Record):
     not_for: list[str]
 
     @model_validator(mode="after")
-    def _together(self) -> _Card:
+    def _together(self) -> _CardFields:
         undefined = [not math.isfinite(value) for value in self.question_auroc]
         if any(undefined) and not all(map(math.isnan, self.question_auroc)):
             raise ValueError("question_auroc has a number that is not finite")
@@ -139,16 +139,16 @@ class _Card(_Record):
         return self
 
 
-class _Promise(_Record):
+class _PromiseFields(_Fields):
     kind: Literal["false_alarms", "errors_passed"]
     at_most: Part
     delta: Part = 0.1
 
 
-class _Threshold(_Record):
+class _ThresholdFields(_Fields):
     value: Limit | None
     """Infinite where the promise is kept without flagging anything."""
-    promise: _Promise
+    promise: _PromiseFields
     right: Count
     wrong: Count
     bound: float
@@ -158,29 +158,29 @@ class _Threshold(_Record):
     base_rate: Part | None = None
 
 
-class _Parts(_Record):
+class _PartsFields(_Fields):
     clean: StateText
     knockout: StateText
     means: list[Annotated[list[float], Field(min_length=2, max_length=2)]]
 
 
-class _HeldOut(_Record):
+class _HeldOutFields(_Fields):
     seed: Count
 
 
-class DetectorRecord(_Record):
+class DetectorRecord(_Fields):
     """Everything in a detector's JSON file but the checksums."""
 
     format: Literal[1, 2]
-    fitted: Annotated[_Linear | _Mixture | _Words, Field(discriminator="form")]
-    moments: _Moments
-    about: _About
-    card: _Card
+    fitted: Annotated[_LinearFields | _MixtureFields | _WordsFields, Field(discriminator="form")]
+    moments: _MomentsFields
+    about: _AboutFields
+    card: _CardFields
     base_rate: Part
-    threshold: _Threshold | None
-    parts: _Parts | None
+    threshold: _ThresholdFields | None
+    parts: _PartsFields | None
     shift: Annotated[tuple[Annotated[float, Field(gt=0)], float], Field(strict=False)]
-    held_out: _HeldOut | None = None
+    held_out: _HeldOutFields | None = None
     known_answers: list[Annotated[tuple[str, list[Count], float], Field(strict=False)]] = []
 
 

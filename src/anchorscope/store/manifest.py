@@ -12,7 +12,7 @@ FORMAT = 1  # of the run directory; raised when an older one can no longer be re
 MOST_SHARDS = 10**6  # of one table: each is looked at
 
 
-class _Table(BaseModel):
+class _TableEntry(BaseModel):
     model_config = ConfigDict(strict=True)
     rows: Annotated[int, Field(ge=0)]
     shard_rows: Annotated[int, Field(ge=1)]
@@ -22,7 +22,7 @@ class _Table(BaseModel):
     also: list[dict[str, Any]] = []
 
     @model_validator(mode="after")
-    def _few_shards(self) -> _Table:
+    def _few_shards(self) -> _TableEntry:
         if self.rows > MOST_SHARDS * self.shard_rows:
             raise ValueError(f"more than {MOST_SHARDS:,} shards")
         return self
@@ -33,7 +33,7 @@ class _Manifest(BaseModel):
     format: Literal[1]
     versions: dict[str, str]
     also_written_with: list[dict[str, str]]
-    tables: dict[str, _Table]
+    tables: dict[str, _TableEntry]
 
 
 def check_manifest(content: Any) -> None:

@@ -50,7 +50,7 @@ class Piece(NamedTuple):
         return inner._replace(start=self.start + range(self.shape[0])[index] * (inner.stop - inner.start))
 
 
-class _Entry(BaseModel):
+class _HeaderEntry(BaseModel):
     """What a header says of one tensor."""
 
     model_config = ConfigDict(strict=True)
@@ -59,14 +59,14 @@ class _Entry(BaseModel):
     data_offsets: Annotated[tuple[int, int], Field(strict=False)]
 
     @model_validator(mode="after")
-    def _countable(self) -> _Entry:
+    def _countable(self) -> _HeaderEntry:
         if any(count > LARGEST for count in accumulate(self.shape, mul)):
             raise ValueError("a tensor of this shape has too many numbers")
         return self
 
 
 _JSON, _METADATA = TypeAdapter(dict[str, Any]), TypeAdapter(dict[str, str] | None)
-_HEADER = TypeAdapter(dict[str, _Entry])
+_HEADER = TypeAdapter(dict[str, _HeaderEntry])
 
 
 class UnreadableError(StoreError):
