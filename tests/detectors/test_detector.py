@@ -28,6 +28,7 @@ from anchorscope.probes.logistic import fit_temperature
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
+from anchorscope.store.checksums import with_checksum, without_checksum
 from anchorscope.study import PromptSpec
 from anchorscope.study.terms import StateName
 from anchorscope.traces.record import TRACES
@@ -178,7 +179,7 @@ def test_saved_and_loaded_scores_are_identical(stack: Detector, causal: Detector
     with pytest.raises(DetectorError, match="cannot load the detector"):
         Detector.load(tmp_path / "none")
     record = json.loads((tmp_path / "d0.json").read_text())
-    (tmp_path / "d0.json").write_text(json.dumps({**record, "format": 99}))
+    (tmp_path / "d0.json").write_text(json.dumps(with_checksum({**without_checksum(record), "format": 99})))
     with pytest.raises(DetectorError, match="its format is 99"):
         Detector.load(tmp_path / "d0")
 

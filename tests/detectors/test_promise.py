@@ -21,7 +21,7 @@ from anchorscope.traces.clusters import Keys, clusters_of
 from conftest import write_jsonl
 from made_up import make_samples
 
-ABOUT = About({}, "made up", {}, "", "mlp", 3, 12)
+ABOUT = About({"dtype": "float32"}, "made up", {}, "", "mlp", 3, 12)
 ERRORS, ALARMS = parse_promise("20% errors"), parse_promise("20% false alarms")
 
 
@@ -106,7 +106,8 @@ def as_format_1(stem: Path, **changed: object) -> None:
     tensors = load_file(stem.with_suffix(".safetensors"))
     save_file({k: v for k, v in tensors.items() if "held_out" not in k}, stem.with_suffix(".safetensors"))
     record = json.loads(stem.with_suffix(".json").read_text())
-    del record["held_out"]
+    for later in ("held_out", "sha256", "tensors_sha256"):
+        del record[later]
     stem.with_suffix(".json").write_text(json.dumps({**record, "format": 1, **changed}))
 
 

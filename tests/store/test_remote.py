@@ -19,7 +19,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from anchorscope.errors import StoreError
-from anchorscope.store import Plan, Table, lease, table
+from anchorscope.store import Plan, Table, checksums, lease
 from anchorscope.store.files import held, path_of, read_ranges, write_bytes, write_text
 from anchorscope.store.lease import Lease
 from anchorscope.store.tensors import UnreadableError, read_headers, read_pieces
@@ -224,7 +224,7 @@ def test_a_table_has_the_same_bytes_and_the_same_rows(tmp_path: Path, s3: Path, 
         assert [list(batch.column_names) for batch in each.batches(["numbers"])] == [["numbers"]] * 7
     local, there = tables
     assert all(there.path(shard).read_bytes() == local.path(shard).read_bytes() for shard in range(7))
-    monkeypatch.setattr(table, "FOOTER", 20)  # less than a footer is
+    monkeypatch.setattr(checksums, "FOOTER_BYTES", 20)  # less than a footer is
     assert there.missing() == []
     write_bytes(there.path(3), local.path(3).read_bytes()[:-30])
     write_bytes(there.path(4), b"")

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from anchorscope import AnchorscopeError, Study
 from anchorscope.run.status import status_of
-from anchorscope.store import Kind, Plan, Store
+from anchorscope.store import Cell, Kind, Plan, Store
 from anchorscope.store.rundir import differences
 from conftest import plain_rows, write_jsonl
 from filling import write_questions
@@ -25,6 +26,9 @@ from filling import write_questions
 class Row:
     name: str
     """a name"""
+
+
+ROWS = [Row(f"r{i}") for i in range(10)]
 
 
 def begin(root: Path, study: Study) -> Store:
@@ -114,11 +118,86 @@ def test_leftovers_of_a_killed_writer_are_removed(make_study, tmp_path: Path):
 def test_a_table_begun_from_other_inputs_is_refused(make_study, tmp_path: Path):
     cell = begin(tmp_path / "run", make_study()).questions("d")
     cell.begin(Kind("t", Row), Plan(10, 4), {"sha256": "a", "deep": [{"k": 1}]}, {})
-    cell.begin(Kind("t", Row), Plan(10, 4), {"sha256": "a", "deep": [{"k": 1}]}, {})
+    table = cell.begin(Kind("t", Row), Plan(10, 4), {"sha256": "a", "deep": [{"k": 1}]}, {})
+    table.write(0, ROWS[:4])
     with pytest.raises(AnchorscopeError) as caught:
         cell.begin(Kind("t", Row), Plan(12, 4), {"sha256": "b", "deep": [{"k": 2}]}, {})
     for line in ("rows: 10 → 12", 'inputs.sha256: "a" → "b"', "inputs.deep[0].k: 1 → 2"):
         assert line in caught.value.message
+
+
+def test_what_to_delete_is_the_table_and_what_was_made_from_it(make_study, tmp_path: Path):
+    store = begin(tmp_path / "run", make_study())
+    shared, cell = store.questions("d"), store.results("m", "d")
+    kinds = {name: Kind(name, Row) for name in ("questions", "answers", "traces", "probes")}
+
+    def made(name: str, folder: Cell, inputs: dict[str, str]) -> None:
+        folder.begin(kinds[name], Plan(4, 4), inputs, {}).write(0, ROWS[:4])
+
+    made("questions", shared, {"file": "a"})
+    made("answers", cell, {"questions": shared.origin(kinds["questions"])})
+    made("traces", cell, {"answers": cell.origin(kinds["answers"])})
+    made("probes", cell, {"traces": cell.origin(kinds["traces"])})
+    with pytest.raises(AnchorscopeError) as caught:
+        made("traces", cell, {"answers": "others"})
+    deleted = [cell.folder / "traces", cell.folder / "probes"]
+    assert all(str(folder) in caught.value.hint for folder in deleted)
+    assert "answers" not in caught.value.hint.replace(str(cell.folder), "")
+    with pytest.raises(AnchorscopeError) as caught:
+        made("questions", shared, {"file": "b"})
+    assert all(str(cell.folder / name) in caught.value.hint for name in ("answers", "traces", "probes"))
+    for folder in deleted:  # as the hint said
+        shutil.rmtree(folder)
+    assert cell.finished(kinds["probes"], {"traces": "others"}) is None
+    made("traces", cell, {"answers": "others"})
+    made("probes", cell, {"traces": cell.origin(kinds["traces"])})
+    assert cell.finished(kinds["probes"], {"traces": cell.origin(kinds["traces"])}) is not None
+    assert cell.complete(kinds["answers"])
+
+
+def test_a_flipped_bit_in_the_study_or_a_manifest_is_noticed(make_study, tmp_path: Path):
+    root, drawn = tmp_path / "run", random.Random(1)
+    begin(root, make_study()).questions("d").begin(Kind("t", Row), Plan(10, 4), {"k": "ä"}, {"n": 1})
+
+    def values() -> tuple[object, ...]:
+        store = Store.open(root)
+        return store.study, [cell.manifest() for cell in store.cells()]
+
+    good, noticed = values(), 0
+    for path in (root / "study.yaml", root / "questions" / "d" / "manifest.json"):
+        whole = path.read_bytes()
+        for _ in range(150):
+            damaged = bytearray(whole)
+            damaged[drawn.randrange(len(whole))] ^= 1 << drawn.randrange(8)
+            path.write_bytes(damaged)
+            try:
+                assert values() == good  # such as a flip in a comment, or in white space
+            except AnchorscopeError:
+                noticed += 1
+        path.write_bytes(whole)
+    assert noticed > 200
+
+
+def test_files_of_version_0_2_0_are_opened(make_study, tmp_path: Path):
+    root = tmp_path / "run"
+    cell = begin(root, make_study()).questions("d")
+    cell.begin(Kind("t", Row), Plan(10, 4), {}, {})
+    lines = (root / "study.yaml").read_text().splitlines(keepends=True)
+    (root / "study.yaml").write_text("".join(line for line in lines if "SHA-256" not in line))
+    old = cell.manifest()
+    (cell.folder / "manifest.json").write_text(json.dumps(old))
+    assert Store.open(root).cells()[0].manifest() == old
+
+
+@pytest.mark.parametrize("rows", [1.5, 10**12, -1, "4", True, None])
+def test_a_manifest_with_an_impossible_plan_is_refused(rows: object, make_study, tmp_path: Path):
+    cell = begin(tmp_path / "run", make_study()).questions("d")
+    cell.begin(Kind("t", Row), Plan(10, 4), {}, {})
+    manifest = cell.manifest()
+    manifest["tables"]["t"] |= {"rows": rows, "shard_rows": 1}
+    (cell.folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(AnchorscopeError, match=r"tables\.t.*\n.*delete this one file"):
+        cell.complete(Kind("t", Row))
 
 
 def test_going_on_with_other_versions_is_recorded(make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

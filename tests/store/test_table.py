@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from anchorscope import AnchorscopeError
 from anchorscope.store import Plan, Table
 from anchorscope.store.files import write_whole
-from anchorscope.store.table import as_arrays, schema_of
+from anchorscope.store.table import Aside, as_arrays, schema_of
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,50 @@ def test_a_damaged_shard_is_named(tmp_path: Path):
     table.path(1).write_bytes(content)
     with pytest.raises(AnchorscopeError, match=r"part-000001\.parquet is damaged"):
         list(table)
+
+
+@pytest.mark.parametrize("aside", [(), (Aside("r2", "too long"),)])
+def test_a_flipped_bit_never_changes_values(aside: tuple[Aside, ...], tmp_path: Path):
+    table = Table(tmp_path, Row, Plan(10, 10))
+    table.write(0, ROWS, aside, {"states/part-000000.safetensors": "ab" * 32})
+    path, random = table.path(0), Random(1)
+    whole, good = path.read_bytes(), (table.look(0), table.read(0))
+    assert good[0].beside == {"states/part-000000.safetensors": "ab" * 32}
+    noticed = 0
+    for turn in range(600):
+        damaged = bytearray(whole)
+        damaged[random.randrange(len(whole))] ^= 1 << random.randrange(8)
+        path.write_bytes(damaged)
+        os.utime(path, ns=(turn, turn))  # a file that was written anew has another time, even within a clock's tick
+        look = table.look(0)
+        try:
+            rows = table.read(0)
+        except AnchorscopeError:
+            noticed += 1
+        else:  # a flip in what nobody reads, such as the first four bytes
+            assert (look, rows) == good
+    assert noticed > 590
+
+
+def test_a_table_of_version_0_2_0_is_read(tmp_path: Path):
+    table = full(tmp_path)
+    for shard in range(3):
+        old = pq.read_table(table.path(shard)).replace_schema_metadata(None)
+        pq.write_table(old, table.path(shard), compression="zstd")
+    assert list(table) == ROWS
+    assert not any(look.checksums for look in table.looks())
+    pq.write_table(pq.read_table(table.path(1)), table.path(1), compression="none")
+    text = table.path(1).read_bytes()
+    table.path(1).write_bytes(text.replace(b"r5", b"r\xff"))
+    with pytest.raises(AnchorscopeError, match=r"part-000001\.parquet is damaged"):
+        list(table)
+
+
+@pytest.mark.parametrize("aside", ["{not json", '[["a"]]', "[1]", "{}", "[" * 100_000])
+def test_a_shard_with_unreadable_metadata_is_made_again(aside: str, tmp_path: Path):
+    table = full(tmp_path)
+    pq.write_table(pq.read_table(table.path(1)).replace_schema_metadata({"set_aside": aside}), table.path(1))
+    assert table.missing() == [1]
 
 
 def test_a_shard_of_another_plan_or_record_is_refused(tmp_path: Path):

@@ -186,7 +186,7 @@ def compare(
     entries = catalogue(store.study.traces.sites[0])
     write_comparison(rows, entries, folder)
     scores = published(store, models, sets)
-    write_whole(folder / "scores.parquet", lambda stream: pq.write_table(scores, stream))
+    write_whole(folder / "scores.parquet", lambda stream: pq.write_table(scores, stream, write_page_checksum=True))
     titles = {name: entry.title for name, entry in entries.items()}
     _print(rows, titles)
     print_errors(rows, titles, detector or ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -56,8 +57,15 @@ def show(
 def status(
     run: RunArgument,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if something is missing.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Read every file and compare its checksum. Exit with 1 if a file is damaged."),
+    ] = False,
 ) -> None:
     """Show which tables of a run are complete, the progress of a running stage, and what to do next."""
+    if verify:
+        _verify(run)
+        return
     from anchorscope.run.progress_file import snapshot_of
     from anchorscope.run.status import status_of
     from anchorscope.store import Store
@@ -79,6 +87,42 @@ def status(
         out.print(clean(note), style="yellow")
     if exit_code and not state_of_run.complete:
         raise typer.Exit(1)
+
+
+def _verify(run: Path) -> None:
+    """Check all files of a run, and say what to type where one is damaged."""
+    from anchorscope.run.progress_file import remembered_command
+    from anchorscope.run.verify import verify_run
+    from anchorscope.store.files import is_local
+
+    checks = verify_run(run, progress)
+    good = [check for check in checks if check.state == "verified"]
+    old = [check for check in checks if check.state == "no checksum"]
+    damaged = [check for check in checks if check.state == "damaged"]
+    size = size_of(sum(check.size for check in good))
+    out.print(f"Verified: {len(good):,} files ({size}) are what the run wrote.", style="green" if good else "")
+    if old:
+        out.print(
+            f"No checksum: {len(old):,} files, which version 0.2.0 or an older one wrote. They can be read, but a "
+            f"changed number would not be noticed. The first is {clean(old[0].path)}",
+            style="yellow",
+        )
+    for check in damaged:
+        out.print(f"Damaged: {clean(check.path)}: {clean(check.reason)}", style="red")
+    if not damaged:
+        return
+    paths = sorted({path for check in damaged for path in check.delete if path.exists()})
+    if paths:
+        command = remembered_command(run) or "the command that started the run"
+        if is_local(run):
+            out.print("To make the damaged files again, type:", style="bold")
+            out.print(clean(shlex.join(["rm", "-r", *map(str, paths)])), soft_wrap=True)
+        else:
+            out.print("To make the damaged files again, delete these, then resume the run:", style="bold")
+            for path in paths:
+                out.print(clean(path), soft_wrap=True)
+        out.print(clean(command), soft_wrap=True)
+    raise typer.Exit(1)
 
 
 def figure(

@@ -6,7 +6,6 @@ model itself and are in session.py.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,17 +14,20 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 from scipy.special import expit, logit
 
 from anchorscope.detectors.catalogue import FORMS, Scorer
 from anchorscope.detectors.drift import Moments
-from anchorscope.detectors.inputs import Floats, Inputs, Need
+from anchorscope.detectors.file_record import check_record, tensors_of
+from anchorscope.detectors.inputs import Floats, Inputs, Need, states_among
 from anchorscope.detectors.linear import Linear
+from anchorscope.detectors.mixture import Mixture
 from anchorscope.detectors.record import Decision, Route, Verdict
 from anchorscope.detectors.thresholds import HeldOut, Promise, Threshold, moved_threshold
 from anchorscope.errors import DetectorError
-from anchorscope.store.files import path_of, write_bytes, write_text
+from anchorscope.store.files import path_of
+from anchorscope.store.pair import read_pair, write_pair
 from anchorscope.study.terms import StateName
 
 D = TypeVar("D", bound="FittedDetector")
@@ -253,7 +255,7 @@ class FittedDetector:
     # --- kept
 
     def save(self, path: str | Path) -> Path:
-        """Save the tensors as PATH.safetensors and everything else as PATH.json. Neither file contains code."""
+        """Save the tensors as PATH.safetensors and everything else, with checksums, as PATH.json, both without code."""
         stem = path_of(path)
         tensors = {f"fitted/{name}": tensor for name, tensor in self.fitted.tensors().items()}
         tensors |= {f"moments/{name}": tensor for name, tensor in self.moments.tensors().items()}
@@ -273,28 +275,19 @@ class FittedDetector:
             "held_out": {"seed": self.held_out.seed} if self.held_out is not None else None,
             "known_answers": [list(answer) for answer in self.known_answers],
         }
-        record_file = stem.with_name(stem.name + ".json")
-        record_file.unlink(missing_ok=True)  # if it exists, both files are complete
-        write_bytes(
-            stem.with_name(stem.name + ".safetensors"), save({k: np.ascontiguousarray(v) for k, v in tensors.items()})
-        )
-        write_text(record_file, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-        return record_file
+        return write_pair(stem, record, save({name: np.ascontiguousarray(own) for name, own in tensors.items()}))
 
     @classmethod
     def load(cls: type[D], path: str | Path) -> D:
-        """Load a saved detector."""
+        """Load a saved detector. DetectorError where a file is missing, damaged, or not a detector that can judge."""
         stem = path_of(str(path).removesuffix(".json").removesuffix(".safetensors"))
         try:
-            record = json.loads(stem.with_name(stem.name + ".json").read_text(encoding="utf-8"))
-            if record["format"] not in READ_FORMATS:
+            record, content = read_pair(stem)
+            if record.get("format") not in READ_FORMATS:
                 versions = " and ".join(map(str, READ_FORMATS))
-                raise ValueError(f"its format is {record['format']}, but this version reads {versions}")
-            tensors = load(stem.with_name(stem.name + ".safetensors").read_bytes())
-            parts: dict[str, dict[str, NDArray[Any]]] = {"fitted": {}, "moments": {}, "witness": {}, "held_out": {}}
-            for name, tensor in tensors.items():
-                room, own = name.split("/", 1)
-                parts[room][own] = tensor
+                raise ValueError(f"its format is {record.get('format')}, but this version reads {versions}")
+            check_record(record)
+            parts = tensors_of(content)
             told, split, chosen_on = record["threshold"], record["parts"], record.get("held_out")
             detector = cls(
                 FORMS[record["fitted"]["form"]].load(parts["fitted"], record["fitted"]),
@@ -309,14 +302,37 @@ class FittedDetector:
                 HeldOut.load(parts["held_out"], chosen_on["seed"]) if chosen_on else None,
                 [KnownAnswer(*answer) for answer in record.get("known_answers", ())],
             )
+            _check_shapes(detector)
             # files of format 1 may hold a threshold that was promised at another base rate
             return detector.at(detector.base_rate)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             reason = f"there is no file {error.filename}" if isinstance(error, FileNotFoundError) else str(error)
             raise DetectorError(
                 f"cannot load the detector at {stem} ({reason})",
-                "Check the path, or fit it again: anchorscope detect fit.",
+                "Check the path, restore both files from a copy, or fit it again: anchorscope detect fit.",
             ) from None
+
+
+def _check_shapes(detector: FittedDetector) -> None:
+    """ValueError where parts of a detector do not belong together, so that it could not judge."""
+    fitted, about, moments = detector.fitted, detector.about, detector.moments
+    experts = [fitted.gate, fitted.question, fitted.answer] if isinstance(fitted, Mixture) else []
+    linear = [fitted] if isinstance(fitted, Linear) else experts
+    fits = [fit for whole in linear for fit in (whole, *whole.variants)]
+    for name, weight in [*moments.mean.items(), *(item for fit in fits for item in fit.states.items())]:
+        own = name.condition not in ("other", "text")  # states of this model
+        if weight.shape != ((about.layers, about.width) if own else moments.mean[name].shape):
+            raise ValueError(f"its weights of {name} have the shape {weight.shape}")
+    if set(moments.mean) != set(states_among(detector.needs)):
+        raise ValueError("it has no mean of the states that it reads")
+    if any(own.shape != (about.layers, about.width) for own in detector.witness.values()):
+        raise ValueError("its states of a fixed text have another shape than the model's")
+    if detector.parts is not None:
+        ends = {detector.parts.clean, detector.parts.knockout}
+        if not isinstance(fitted, Linear) or len(detector.parts.means) != len(fits):
+            raise ValueError("its parts are not those of its fits")
+        if any(not fit.states or not set(fit.states) <= ends for fit in fits):
+            raise ValueError("its parts name states that it does not read")
 
 
 def _parts_record(parts: Parts) -> dict[str, Any]:

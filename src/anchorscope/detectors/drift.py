@@ -81,6 +81,12 @@ class Moments:
         for name, tensor in tensors.items():
             part, own = name.split("|", 1)
             parts[part][StateName.parse(own)] = tensor
+        shapes = [{name: tensor.shape for name, tensor in own.items()} for own in parts.values()]
+        if shapes[0] != shapes[1] or any(len(shape) != 2 for shape in shapes[0].values()):
+            raise ValueError("the mean and the spread of its training states do not match")
+        # the log of a mean square near 1, so below -1 only if most features were constant; infinite without states
+        if not (-1 < settings["farthest"] < np.inf if parts["mean"] else settings["farthest"] == np.inf):
+            raise ValueError(f"moments.farthest cannot be {settings['farthest']}")
         return cls(
             parts["mean"], parts["scale"], settings["farthest"], settings["tokens"], settings.get("prompt", VERY_MANY)
         )

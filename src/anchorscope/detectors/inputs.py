@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,11 @@ def states_among(names: Sequence[Need]) -> list[StateName]:
 PROMPT_TOKENS = "prompt_tokens"
 """How many tokens a prompt has behind those that all share: no detector looks at it, but a longer one is not judged."""
 
+
+NumberName = Literal[
+    "logprob_mean", "logprob_min", "logprob_sum", "log_tokens", "p_true", "support", "agreement", "entropy"
+]  # fmt: skip
+"""The numbers that a detector can look at."""
 
 CONFIDENCE_NUMBERS = ("logprob_mean", "logprob_min", "logprob_sum", "log_tokens")
 """What `confidence` gives."""

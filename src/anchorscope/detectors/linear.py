@@ -76,14 +76,19 @@ class Linear:
 
     @classmethod
     def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Linear:
-        """Rebuild a detector from its `tensors` and `settings`."""
+        """Rebuild a detector from its `tensors` and `settings`. ValueError where they do not belong together."""
+        if not {name.split("|")[0] for name in tensors} <= set(map(str, range(len(settings["fits"])))):
+            raise ValueError("it has weights of a fit that its record does not have")
+        if any(weight.ndim != 2 for weight in tensors.values()):
+            raise ValueError("its weights are not of the shape (layer, width)")
         fits = []
-        for number, fit in enumerate(settings["fits"]):
-            mine = f"{number}|"
+        for place, fit in enumerate(settings["fits"]):
+            mine = f"{place}|"
             own = {
                 StateName.parse(name[len(mine) :]): weight for name, weight in tensors.items() if name.startswith(mine)
             }
-            fits.append(cls(own, fit["numbers"], fit["bias"]))
+            numbers = {number: float(weight) for number, weight in fit["numbers"].items()}  # JSON may say 1 for 1.0
+            fits.append(cls(own, numbers, float(fit["bias"])))
         return cls(fits[0].states, fits[0].numbers, fits[0].bias, settings["chosen"], tuple(fits[1:]))
 
 

@@ -48,8 +48,8 @@ from anchorscope.probes.within import answers_within
 from anchorscope.progress import Advance, Notice, nobody
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Cell, Forward, Job, Kind, Plan, Sharded, Store, Whole
-from anchorscope.store.files import write_bytes
 from anchorscope.store.stage import Context
+from anchorscope.store.tensors import write_tensors
 from anchorscope.study import Study
 from anchorscope.study.terms import Site, StateName
 from anchorscope.traces.record import TRACES
@@ -75,14 +75,17 @@ def extras_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
     reader = Reader(model, prompter, spec.into, memory=spec.memory)
     states = [StateName("clean", site, position) for position in ("answer_mean", "after_answer")]
     states += [raised(span, beta, site) for span in RAISED for beta in BETAS]
+    beside: dict[int, dict[str, str]] = {}
 
     def rows(samples: Sequence[Sample], shard: int) -> list[Extra]:
         read = reader.read(samples, [*states, "support", "p_true"])
-        _keep(cell, EXTRAS, shard, read.states)
+        beside[shard] = _keep(cell, EXTRAS, shard, read.states)
         every = zip(samples, read.numbers["p_true"], read.numbers["support"], strict=True)
         return [Extra(sample.question.id, true, support) for sample, true, support in every]
 
-    return _sharded(f"{model.name}, {dataset}: reading for detectors", store, model.name, dataset, EXTRAS, inputs, rows)
+    return _sharded(
+        f"{model.name}, {dataset}: reading for detectors", store, model.name, dataset, EXTRAS, inputs, rows, beside
+    )
 
 
 def other_states_stage(other: Model, prompter: Prompter, name: str, dataset: str, store: Store) -> Sharded[OtherStates]:
@@ -92,16 +95,17 @@ def other_states_stage(other: Model, prompter: Prompter, name: str, dataset: str
     inputs = {"traces": cell.origin(TRACES), "site": site, "other": other.fingerprint, "prompt": prompter.describe()}
     reader = Reader(other, prompter, memory=spec.memory)
     states = [StateName("clean", site, position) for position in ("prompt_last", "answer_last")]
+    beside: dict[int, dict[str, str]] = {}
 
     def rows(samples: Sequence[Sample], shard: int) -> list[OtherStates]:
         own = [reader.maker(sample.question, sample.answer.answer) for sample in samples]
         read = reader.read([_with_last_token(sample, prompter) for sample in own], states)
         named = {name._replace(condition="other"): tensor for name, tensor in read.states.items()}
-        _keep(cell, OTHER_STATES, shard, named)
+        beside[shard] = _keep(cell, OTHER_STATES, shard, named)
         return [OtherStates(sample.question.id, sample.spans.dropped is None) for sample in own]
 
     title = f"{name}, {dataset}: read by {other.name}"
-    return _sharded(title, store, name, dataset, OTHER_STATES, inputs, rows)
+    return _sharded(title, store, name, dataset, OTHER_STATES, inputs, rows, beside)
 
 
 def _with_last_token(sample: Sample, prompter: Prompter) -> Sample:
@@ -134,7 +138,7 @@ def agreement_stage(
             out.append(Agreement(sample.question.id, answers, share, entropy))
         return out
 
-    return _sharded(f"{model.name}, {dataset}: asking again", store, model.name, dataset, AGREEMENT, inputs, rows)
+    return _sharded(f"{model.name}, {dataset}: asking again", store, model.name, dataset, AGREEMENT, inputs, rows, {})
 
 
 def _judge_of(study: Study) -> Grader:
@@ -150,8 +154,9 @@ def _sharded(
     kind: Kind[R],
     inputs: dict[str, Any],
     rows: Callable[[Sequence[Sample], int], list[R]],
+    beside: dict[int, dict[str, str]],
 ) -> Sharded[R]:
-    """A stage over the traced samples, in their order."""
+    """A stage over the traced samples, in their order. `rows` puts the digests of the states it writes in `beside`."""
     cell = store.results(model, dataset)
     ids = {row.id for row in cell.table(TRACES)}
     table = cell.begin(kind, Plan(len(ids), SHARD_ROWS), inputs, {})
@@ -160,11 +165,13 @@ def _sharded(
         return read_samples(store, model, dataset, ids)
 
     samples = Forward(table.plan, traced)
-    return Sharded(title, (table,), lambda shard: [rows(samples(shard), shard)])
+    return Sharded(title, (table,), lambda shard: [rows(samples(shard), shard)], beside=beside)
 
 
-def _keep(cell: Cell, kind: Kind[Any], shard: int, states: dict[StateName, torch.Tensor]) -> None:
-    write_bytes(states_path(cell, kind, shard), save({str(name): tensor for name, tensor in states.items()}))
+def _keep(cell: Cell, kind: Kind[Any], shard: int, states: dict[StateName, torch.Tensor]) -> dict[str, str]:
+    """Write the states of a shard, and return the file's digest."""
+    content = save({str(name): tensor for name, tensor in states.items()})
+    return write_tensors(states_path(cell, kind, shard), content, cell.folder)
 
 
 def several_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -> Sharded[Several]:
@@ -183,12 +190,13 @@ def several_stage(model: Model, prompter: Prompter, dataset: str, store: Store) 
     table = cell.begin(SEVERAL, Plan(len(answers), SHARD_ROWS), inputs, {})
     reader = Reader(model, prompter, spec.into, memory=spec.memory)
     judge = _judge_of(study)
+    beside: dict[int, dict[str, str]] = {}
 
     def rows(shard: int) -> list[list[Several]]:
         of_shard = answers[shard * SHARD_ROWS : (shard + 1) * SHARD_ROWS]
         samples = [answer.sample for answer in of_shard]
         read = reader.read(samples, [*states, "support", "p_true"])
-        _keep(cell, SEVERAL, shard, read.states)
+        beside[shard] = _keep(cell, SEVERAL, shard, read.states)
         several = []
         for place, (answer, sample) in enumerate(zip(of_shard, samples, strict=True)):
             row = sampled[sample.question.id]
@@ -200,7 +208,7 @@ def several_stage(model: Model, prompter: Prompter, dataset: str, store: Store) 
             several.append(Several(sample.question.id, answer.number, sample.answer.answer, right, logprobs, *numbers))
         return [several]
 
-    return Sharded(f"{model.name}, {dataset}: reading several answers for detectors", (table,), rows)
+    return Sharded(f"{model.name}, {dataset}: reading several answers for detectors", (table,), rows, beside=beside)
 
 
 def several_states(study: Study) -> list[StateName]:

@@ -19,7 +19,7 @@ from anchorscope.errors import StoreError
 from anchorscope.probes.folds import IntArray
 from anchorscope.probes.logistic import BoolArray
 from anchorscope.store import Cell, Kind, Store
-from anchorscope.store.tensors import Piece, read_headers, read_pieces
+from anchorscope.store.tensors import Piece, UnreadableError, read_headers, read_pieces
 from anchorscope.study.terms import QUESTION_ONLY, ReadPoint, StateName
 from anchorscope.traces.activations import Activations
 from anchorscope.traces.record import TRACES, Trace
@@ -131,10 +131,15 @@ def _traced(store: Store, cell: Cell) -> dict[StateName, States]:
 
 def _beside(cell: Cell, kind: Kind[Any]) -> dict[StateName, States]:
     """The states that lie beside a table, by name."""
-    shards = [states_path(cell, kind, shard) for shard in range(cell.table(kind).plan.shards)]
+    table = cell.table(kind)
+    shards = [states_path(cell, kind, shard) for shard in range(table.plan.shards)]
     if missing := [path for path in shards if not path.exists()]:
         raise StoreError(f"{missing[0]} is missing", f"Delete {cell.folder / kind.name} and run the command again.")
-    headers = read_headers(shards)
+    try:
+        headers = read_headers(shards, table.digests(shards))
+    except UnreadableError as error:
+        rows = table.path(shards.index(error.path))
+        raise StoreError(error.message, f"Delete {rows} and run the command again; it makes both again.") from None
     return {
         StateName.parse(name): States(tensor.shape[0], partial(_layer, shards, [held[name] for held in headers]))
         for name, tensor in headers[0].items()

@@ -78,6 +78,11 @@ class WordScorer:
         """From what `tensors` and `settings` gave."""
         words = tuple(tuple(vocabulary) for vocabulary in settings["vocabularies"])
         idf = tuple(tensors[f"idf|{place}"] for place in range(len(words)))
+        sizes = [len(vocabulary) for vocabulary in words]
+        if len(settings["columns"]) != len(words) or [each.shape for each in idf] != [(size,) for size in sizes]:
+            raise ValueError("its vocabularies do not have the sizes of its tensors")
+        if tensors["weight"].shape != (sum(sizes),) or [len(set(vocabulary)) or None for vocabulary in words] != sizes:
+            raise ValueError("it does not have one weight for each of its words")
         return cls(tuple(settings["columns"]), words, idf, tensors["weight"], settings["bias"])
 
 

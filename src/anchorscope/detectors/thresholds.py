@@ -118,7 +118,10 @@ class HeldOut:
     @classmethod
     def load(cls, tensors: Mapping[str, NDArray[Any]], seed: int) -> HeldOut:
         """From what `tensors` gave."""
-        return cls(tensors["scores"], tensors["right"], tensors["clusters"], seed)
+        scores, right, clusters = tensors["scores"], tensors["right"], tensors["clusters"]
+        if scores.ndim != 1 or not scores.shape == right.shape == clusters.shape or right.dtype != np.bool_:
+            raise ValueError("the held-out answers do not have one score, label and cluster each")
+        return cls(scores, right, clusters, seed)
 
 
 def parse_promise(text: str, delta: float = 0.1) -> Promise:

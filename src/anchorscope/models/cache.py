@@ -51,6 +51,13 @@ def remember(kind: str, key: str, record: Any) -> None:
         return
 
 
+def drop_folder(kind: str, key: str) -> None:
+    """Remove a folder that was kept under a key, as far as it can be removed."""
+    root = cache_folder()
+    if root is not None:
+        shutil.rmtree(root / kind / key, ignore_errors=True)
+
+
 def kept_folder(kind: str, key: str, fill: Callable[[Path], bool] | None = None) -> Path | None:
     """A folder that was kept under a key, or that `fill` makes now; None where there is none.
 

@@ -10,7 +10,6 @@ import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,10 @@ from anchorscope.errors import AnchorscopeError, ModelError, hub_errors, reason_
 from anchorscope.models.heap import bound_kernels, hold_heap
 from anchorscope.models.sites import sites_of
 from anchorscope.models.source import Located, ModelSource, find_model, locate_model
-from anchorscope.models.unpacked import MARKS, keep_unpacked, marks_of, same_weights, unpacked_folder
+from anchorscope.models.unpacked import MARKS, Unpacked, drop_unpacked, keep_unpacked, same_weights, unpacked
 from anchorscope.progress import Notice, nobody, without_bars
 from anchorscope.reach import hub_in_reach
+from anchorscope.store.checksums import sha256_of
 from anchorscope.study import ModelSpec, Sites
 
 if TYPE_CHECKING:
@@ -108,9 +108,12 @@ def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True, notic
     packed = located.folder / located.gguf if located.gguf and located.kind != "hub" else None
     dtype = str(dtype_of(spec)).removeprefix("torch.") if packed else ""
     told = spec.model_copy(update={"dtype": dtype}) if packed else spec  # `auto` is tried once
-    kept = unpacked_folder(_file_hash(packed), dtype) if packed else None
-    if kept is not None:
-        return replace(_load_kept(told, located, kept, weights), spec=spec)
+    kept = unpacked(sha256_of(packed), dtype, notice) if packed else None
+    if packed and kept is not None:
+        model = _load_kept(told, located, kept, weights)
+        if model is not None:
+            return replace(model, spec=spec)
+        drop_unpacked(sha256_of(packed), dtype, notice)
     source = find_model(spec, base)
     sites = spec.sites or sites_of(source.architecture)  # before the weights, which may take minutes
     with without_bars():
@@ -124,17 +127,20 @@ def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True, notic
     return model
 
 
-def _load_kept(spec: ModelSpec, located: Located, kept: Path, weights: bool) -> Model:
-    """A model whose GGUF weights were unpacked before: the same, from the folder in which it was kept."""
-    marks = marks_of(kept)
+def _load_kept(spec: ModelSpec, located: Located, kept: Unpacked, weights: bool) -> Model | None:
+    """A model whose GGUF weights were unpacked before, from its folder; None where it has another tokenizer by now."""
+    marks, expected = kept.marks, kept.marks["fingerprint"]
     source = ModelSource(located.kind, located.location, None, *marks["source"])
-    folder = replace(source, kind="folder", location=str(kept))
+    folder = replace(source, kind="folder", location=str(kept.folder))
     with without_bars():
         tokenizer = load_tokenizer(spec, folder)
         network = _load_network(spec, folder) if weights else _empty_network(spec, folder)
     network.eval()
-    known = fingerprint(spec, source, network, tokenizer) | marks["fingerprint"]
-    return Model(spec, source, network, tokenizer, spec.sites or sites_of(source.architecture), marks["bos"], known)
+    loaded = fingerprint(spec, source, network, tokenizer)
+    if any(loaded[name] != expected[name] for name in ("tokenizer", "ends")):
+        return None
+    loaded["config"] = expected["config"]  # a saved folder says the same configuration in other words
+    return Model(spec, source, network, tokenizer, spec.sites or sites_of(source.architecture), marks["bos"], loaded)
 
 
 def _keep(model: Model, packed: Path, dtype: str, notice: Notice) -> None:
@@ -152,7 +158,7 @@ def _keep(model: Model, packed: Path, dtype: str, notice: Notice) -> None:
         return alike and loaded["dtype"] == dtype and same_weights(model.network, network)
 
     with without_bars():
-        keep_unpacked(_file_hash(packed), dtype, model.network, model.tokenizer, marks, same, notice)
+        keep_unpacked(sha256_of(packed), dtype, model.network, model.tokenizer, marks, same, notice)
 
 
 def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Tokenizer:
@@ -341,21 +347,7 @@ def file_hashes(place: Path) -> dict[str, str]:
     """The hash of each weight file, read whole: an edited layer changes a few bytes in the middle."""
     weights = [place] if place.is_file() else sorted([*place.glob("*.safetensors"), *place.glob("*.gguf")])
     with ThreadPoolExecutor() as pool:  # a large model has many files, and a hash keeps one core busy
-        return dict(zip((path.name for path in weights), pool.map(_file_hash, weights), strict=True))
-
-
-def _file_hash(path: Path) -> str:
-    about = path.stat()
-    return _hash_of(path, about.st_size, about.st_mtime_ns)
-
-
-@lru_cache(maxsize=256)
-def _hash_of(path: Path, size: int, changed: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
+        return dict(zip((path.name for path in weights), pool.map(sha256_of, weights), strict=True))
 
 
 def end_tokens(network: Network, tokenizer: Tokenizer) -> set[int]:

@@ -1,27 +1,67 @@
 """GGUF weights, unpacked once and kept as a folder that loads in seconds (models/cache.py says where).
 
 Unpacking a GGUF file and building its tokenizer takes up to a minute of CPU time on every load. The folder is kept only
-if its weights, its tokenizer and its end tokens came back as they were. A new version of transformers unpacks again.
+if its weights, its tokenizer and its end tokens came back as they were. A new version of transformers unpacks again,
+and so does a folder that changed since: every file has a SHA-256, which is checked before the folder is used.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from anchorscope.models.cache import cache_folder, kept_folder
-from anchorscope.progress import Notice
+from anchorscope.models.cache import cache_folder, drop_folder, kept_folder
+from anchorscope.progress import Notice, nobody
+from anchorscope.store.checksums import sha256_of, with_checksum, without_checksum
 
 KIND = "gguf"
 MARKS = "fingerprint.json"  # what of a fingerprint a saved folder would say in other words
 
 
-def unpacked_folder(sha256: str, dtype: str) -> Path | None:
-    """The folder that was kept for a GGUF file in this dtype; None where there is none."""
-    return kept_folder(KIND, _key(sha256, dtype))
+class Unpacked(NamedTuple):
+    """A model that was unpacked before."""
+
+    folder: Path
+    """Where it is."""
+    marks: dict[str, Any]
+    """What the fingerprint of the packed model said."""
+
+
+def unpacked(sha256: str, dtype: str, notice: Notice = nobody) -> Unpacked | None:
+    """What was kept of a GGUF file in this dtype; None where there is nothing, or it is not what was kept."""
+    folder = kept_folder(KIND, _key(sha256, dtype))
+    if folder is None:
+        return None
+    try:
+        marks: dict[str, Any] = without_checksum(json.loads((folder / MARKS).read_text(encoding="utf-8")))
+        if marks["files"] == _digests(folder):
+            return Unpacked(folder, marks)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    drop_unpacked(sha256, dtype, notice)
+    return None
+
+
+def drop_unpacked(sha256: str, dtype: str, notice: Notice = nobody) -> None:
+    """Remove what was kept of a GGUF file, which is then unpacked again; and say so."""
+    key = _key(sha256, dtype)
+    notice(
+        f"The GGUF weights kept in {kept_folder(KIND, key)} are unpacked again, because they changed or because an "
+        "older version kept them without checksums."
+    )
+    drop_folder(KIND, key)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """The SHA-256 of every file that a model is loaded from."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARKS)
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(names, pool.map(sha256_of, paths), strict=True))
 
 
 def _key(sha256: str, dtype: str) -> str:
@@ -43,7 +83,8 @@ def keep_unpacked(
     def fill(folder: Path) -> bool:
         _save(network, folder)
         tokenizer.save_pretrained(folder)
-        (folder / MARKS).write_text(json.dumps(marks), encoding="utf-8")
+        checked = with_checksum({**marks, "files": _digests(folder)})
+        (folder / MARKS).write_text(json.dumps(checked), encoding="utf-8")
         return same(folder)
 
     folder = kept_folder(KIND, _key(sha256, dtype), fill)
@@ -53,12 +94,6 @@ def keep_unpacked(
             f"The unpacked GGUF weights are kept in {folder} ({size:,.0f} MB), so that the next load takes seconds. "
             f"ANCHORSCOPE_CACHE=off keeps nothing; ANCHORSCOPE_CACHE=DIR keeps them elsewhere (now {cache_folder()})."
         )
-
-
-def marks_of(folder: Path) -> dict[str, Any]:
-    """What the fingerprint of the packed model said."""
-    marks: dict[str, Any] = json.loads((folder / MARKS).read_text(encoding="utf-8"))
-    return marks
 
 
 def _save(network: Any, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from safetensors.numpy import load, save
 
 from anchorscope.errors import ProbeError
 from anchorscope.store import Cell
-from anchorscope.store.files import write_bytes, write_text
+from anchorscope.store.pair import read_pair, write_pair
 from anchorscope.study.terms import ReadPoint
 
 
@@ -38,26 +37,19 @@ def probes_stem(cell: Cell, point: ReadPoint) -> Path:
 
 def save_probes(stem: Path, layers: Sequence[LayerProbes], record: dict[str, Any]) -> None:
     """Write `<stem>.safetensors`, and then `<stem>.json` with the record: where that is, both are whole."""
-    about = _with_suffix(stem, ".json")
-    about.unlink(missing_ok=True)
     names = ("weight", "bias", "temperature")
     tensors = {name: np.stack([getattr(layer, name) for layer in layers]) for name in names}  # (layer, …)
-    write_bytes(_with_suffix(stem, ".safetensors"), save(tensors))
-    write_text(about, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_pair(stem, record, save(tensors), indent=2)
 
 
 def load_probes(stem: Path) -> tuple[list[LayerProbes], dict[str, Any]]:
     """The probes of all layers and their record, as `save_probes` wrote them."""
     try:
-        record: dict[str, Any] = json.loads(_with_suffix(stem, ".json").read_text(encoding="utf-8"))
-        tensors = load(_with_suffix(stem, ".safetensors").read_bytes())
+        record, content = read_pair(stem)
+        tensors = load(content)
         weight, bias, temperature = tensors["weight"], tensors["bias"], tensors["temperature"]
         if weight.ndim != 5 or not weight.shape[:4] == bias.shape == temperature.shape:
             raise ValueError("their shapes do not match")
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ProbeError(f"cannot load the probes at {stem} ({error})", "Check the path, or fit them again.") from None
     return [LayerProbes(*layer) for layer in zip(weight, bias, temperature, strict=True)], record
-
-
-def _with_suffix(stem: Path, suffix: str) -> Path:
-    return stem.with_name(stem.name + suffix)  # with_suffix would take the end of a name such as "qwen3-0.6b" off

@@ -40,6 +40,8 @@ class TableStatus:
     """Size in bytes."""
     aside: list[Aside]
     """Samples that were set aside because the model failed on them."""
+    unchecked: int = 0
+    """Number of shards without checksums, which version 0.2.0 and older ones wrote."""
     too_few: bool = False
     """Whether the table was not created because there are too few right or wrong answers for probes."""
 
@@ -111,6 +113,8 @@ def status_of(store: Store) -> RunStatus:
             reasons = "; ".join(f"{one.id}: {one.reason}" for one in row.aside[:SHOWN])
             more = f" and {len(row.aside) - SHOWN:,} more" if len(row.aside) > SHOWN else ""
             notes.append(f"{row.part}, {row.table}: {len(row.aside):,} set aside ({reasons}{more})")
+    if unchecked := sum(row.unchecked for row in status.tables):
+        notes.append(f"{unchecked:,} shards have no checksums, because version 0.2.0 or an older one wrote them")
     if not status.complete:
         command = remembered_command(store.root) or "the command that started the run"
         notes.append(f"Resume with:  {command}   (it makes only what is missing)")
@@ -143,4 +147,6 @@ def _table_status(part: str, name: str, table: Table[Any]) -> TableStatus:
         else:
             damaged.append(str(table.path(shard)))
     aside = [sample for look in looks.values() for sample in look.aside]
-    return TableStatus(part, name, rows, table.plan.shards, done, damaged, size, aside, too_few=table.plan.rows == 0)
+    unchecked = sum(not look.checksums for look in looks.values() if look.whole)
+    few = table.plan.rows == 0
+    return TableStatus(part, name, rows, table.plan.shards, done, damaged, size, aside, unchecked, too_few=few)

@@ -40,11 +40,11 @@ def fill(stage: Sharded[R], progress: Progress = silent, later: Sequence[Table[A
 def fill_shard(stage: Sharded[R], shard: int, later: Sequence[Table[Any]] = ()) -> None:
     """Make one shard."""
     by_table = stage.rows(shard)
-    aside = stage.aside.pop(shard, [])
+    aside, beside = stage.aside.pop(shard, []), stage.beside.pop(shard, {})
     for table in later:
         _outdate(table, shard, stage.plan)
     for table, rows in zip(stage.tables, by_table, strict=True):
-        table.write(shard, rows, aside)
+        table.write(shard, rows, aside, beside)
 
 
 def _outdate(table: Table[Any], shard: int, plan: Plan) -> None:

@@ -25,8 +25,10 @@ from typing import Any, TypeVar
 
 import yaml
 
-from anchorscope.errors import StoreError
+from anchorscope.errors import StoreError, reason_of
+from anchorscope.store.checksums import with_checksum, without_checksum
 from anchorscope.store.files import BASE, ENGINE, held, is_leftover, is_local, remove_leftovers, write_text
+from anchorscope.store.manifest import FORMAT, check_manifest
 from anchorscope.store.table import Kind, Plan, Table, schema_of
 from anchorscope.study import EngineSpec, Study
 from anchorscope.study.validation import validate
@@ -37,7 +39,7 @@ _STUDY_HEAD = """\
 # The study as it was run, every default written out. Relative paths start at the folder of the file it was read from.
 # Do not edit: the run is continued from it.
 """
-FORMAT = 1  # of the run directory; raised when an older one can no longer be read
+STUDY_SHA256 = b"# SHA-256 of the lines below: "
 PACKAGES = (
     "anchorscope", "torch", "transformers", "tokenizers", "numpy", "scikit-learn", "pyarrow", "safetensors",
     "datasets", "huggingface-hub",
@@ -103,7 +105,7 @@ class Store:
             raise StoreError(f"{root} holds files that are not a run", "Choose another --runs folder or study name.")
         with held(root):
             remove_leftovers(root)
-            saved = validate(Study, read_yaml(record)) if record.exists() else None
+            saved = _saved_study(record) if record.exists() else None
             changes = differences(saved.identity(), study.identity()) if saved else []
             if changes and any(root.glob("*/*/manifest.json")):  # else nothing was computed, and nothing can mix
                 raise StoreError(
@@ -112,7 +114,8 @@ class Store:
                 )
             if saved is None or saved.record() != study.record():
                 text = yaml.safe_dump(study.record(), sort_keys=False, allow_unicode=True, width=110)
-                write_text(record, _STUDY_HEAD + text)
+                digest = hashlib.sha256(text.encode()).hexdigest()
+                write_text(record, f"{_STUDY_HEAD}{STUDY_SHA256.decode()}{digest}\n{text}")
             _keep_base(root, study.base.absolute())
             _keep_engine(root, study.engine)
             yield cls(root, study)
@@ -120,11 +123,8 @@ class Store:
     @classmethod
     def open(cls, root: Path) -> Store:
         """Open a run to read it."""
-        record = root / "study.yaml"
-        if not record.is_file():
-            why = "it has no study.yaml" if root.is_dir() else "there is no such folder"
-            raise StoreError(f"{root} is not a run ({why})", "Give the folder of a run, such as runs/small-models.")
-        study = validate(Study, read_yaml(record)).model_copy(update={"engine": _engine_of(root)})
+        check_run(root)
+        study = _saved_study(root / "study.yaml").model_copy(update={"engine": _engine_of(root)})
         return cls(root, study.based_at(_base_of(root)))
 
     def questions(self, dataset: str) -> Cell:
@@ -138,6 +138,25 @@ class Store:
     def cells(self) -> list[Cell]:
         """Every folder of tables there is so far."""
         return [Cell(path.parent) for path in sorted(self.root.glob("*/*/manifest.json"))]
+
+
+def check_run(root: Path) -> None:
+    """Refuse a folder that is not a run."""
+    if not (root / "study.yaml").is_file():
+        why = "it has no study.yaml" if root.is_dir() else "there is no such folder"
+        raise StoreError(f"{root} is not a run ({why})", "Give the folder of a run, such as runs/small-models.")
+
+
+def _saved_study(record: Path) -> Study:
+    """The study of a run; refused where the file is not what the run wrote. Before version 0.3.0 nobody can tell."""
+    _, mark, rest = record.read_bytes().partition(STUDY_SHA256)
+    digest, _, text = rest.partition(b"\n")
+    if mark and digest != hashlib.sha256(text).hexdigest().encode():
+        raise StoreError(
+            f"{record} is not what the run wrote: its checksum differs",
+            f"Restore it from a copy. If you changed it yourself, delete its line '{mark.decode()}…'.",
+        )
+    return validate(Study, read_yaml(record))
 
 
 def _keep_base(root: Path, base: Path) -> None:
@@ -184,11 +203,16 @@ class Cell:
         if not path.exists():
             return {"format": FORMAT, "versions": versions(), "also_written_with": [], "tables": {}}
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise StoreError(f"cannot read {path} ({error})") from None
-        if not _is_manifest(content):
-            raise StoreError(f"{path} is damaged, or was written by another version of anchorscope")
+            content: dict[str, Any] = without_checksum(json.loads(path.read_text(encoding="utf-8")))
+            check_manifest(content)
+        except OSError as error:
+            raise StoreError(f"cannot read {path} ({error.strerror or error})") from None
+        except (ValueError, RecursionError) as error:
+            raise StoreError(
+                f"{path} is damaged, or was written by another version of anchorscope ({reason_of(error)})",
+                "Restore it from a copy. Without a copy, delete this one file and run the same study on the same data "
+                "again. Finished answers and traces are kept, and probes and what follows are computed again.",
+            ) from None
         return content
 
     def entry(self, kind: Kind[R]) -> dict[str, Any] | None:
@@ -207,7 +231,7 @@ class Cell:
 
     def origin(self, kind: Kind[R]) -> str:
         """What a table was made from, as a hash: the input of the tables made from it."""
-        return hashlib.sha256(json.dumps(self._begun(kind)["inputs"], sort_keys=True).encode()).hexdigest()
+        return _origin(self._begun(kind)["inputs"])
 
     def _begun(self, kind: Kind[R]) -> dict[str, Any]:
         entry = self.entry(kind)
@@ -222,27 +246,34 @@ class Cell:
         entry = self.entry(kind)
         if entry is None:
             return None
-        table = self.begin(kind, Plan(entry["rows"], entry["shard_rows"]), inputs, {})
+        plan = Plan(entry["rows"], entry["shard_rows"])
+        if self._removed(kind, _differing(entry, _described(kind, plan, inputs))):
+            return None
+        table = self.begin(kind, plan, inputs, {})
         return None if table.missing() else table
 
+    def _removed(self, kind: Kind[R], changes: list[str]) -> bool:
+        """Whether a table that would be made from other inputs now has no file, so that nothing can mix."""
+        return bool(changes) and not (self.folder / kind.name).exists()
+
     def begin(self, kind: Kind[R], plan: Plan, inputs: dict[str, Any], facts: dict[str, Any]) -> Table[R]:
-        """Begin a table, or go on with it; refuse when it was begun from other inputs.
+        """Begin a table, or go on with it; refuse when it was begun from other inputs and is still there.
 
         `inputs` is what the table is a function of; `facts` is recorded beside it for people, and where a table goes on
         with others, these too.
         """
-        columns = {field.name: str(field.type) for field in schema_of(kind.record)}
-        entry = {"rows": plan.rows, "shard_rows": plan.shard_rows, "inputs": inputs, "columns": columns}
-        entry = json.loads(json.dumps(entry))  # as it will be read back
+        entry = _described(kind, plan, inputs)
         table = Table(self.folder / kind.name, kind.record, plan)
         manifest, now = self.manifest(), versions()
         before = manifest["tables"].get(kind.name)
-        if before is not None:
-            changes = differences({key: before.get(key) for key in entry}, entry)
+        changes = _differing(before, entry) if before is not None else []
+        if before is not None and not self._removed(kind, changes):
             if changes:
                 raise StoreError(
                     f"{table.folder} was created from different inputs:\n  " + "\n  ".join(changes),
-                    f"Restore what was changed, give the study another name, or delete {self.folder}.",
+                    "Restore what was changed, or give the study another name. To make this table anew, delete "
+                    + ", ".join(str(folder) for folder in self._made_from(kind))
+                    + ". Nothing else is lost.",
                 )
             known = now == manifest["versions"] or now in manifest["also_written_with"]
             told = not facts or facts == before["facts"] or facts in before.get("also", [])
@@ -255,17 +286,35 @@ class Cell:
                 del before["also"]
         else:
             manifest["tables"][kind.name] = {**entry, "facts": facts}
-        write_text(self.folder / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(with_checksum(manifest), indent=2, ensure_ascii=False)
+        write_text(self.folder / "manifest.json", text + "\n")
         return table
 
+    def _made_from(self, kind: Kind[R]) -> list[Path]:
+        """The folder of a table, and of all tables of the run that were made from it, directly or not."""
+        folders, origins = [self.folder / kind.name], [self.origin(kind)]
+        cells = [Cell(path.parent) for path in sorted(self.folder.parent.parent.glob("*/*/manifest.json"))]
+        entries = {cell.folder / name: e["inputs"] for cell in cells for name, e in cell.manifest()["tables"].items()}
+        for origin in origins:  # which grows
+            for folder, inputs in entries.items():
+                if folder not in folders and origin in json.dumps(inputs):
+                    folders.append(folder)
+                    origins.append(_origin(inputs))
+        return [folder for folder in folders if folder.exists()]
 
-def _is_manifest(content: Any) -> bool:
-    """Whether what a manifest.json holds is what `begin` writes."""
-    try:
-        good = content["format"] == FORMAT and isinstance(content["versions"], dict)
-        good = good and isinstance(content["also_written_with"], list)
-        for entry in content["tables"].values():
-            good = good and entry["rows"] >= 0 and entry["shard_rows"] >= 1 and "inputs" in entry
-    except (KeyError, TypeError, AttributeError):
-        return False
-    return good
+
+def _differing(before: dict[str, Any], entry: dict[str, Any]) -> list[str]:
+    """What changed of a table's plan, inputs and columns."""
+    return differences({key: before.get(key) for key in entry}, entry)
+
+
+def _described(kind: Kind[Any], plan: Plan, inputs: dict[str, Any]) -> dict[str, Any]:
+    """What a manifest says of a table, as it will be read back."""
+    columns = {field.name: str(field.type) for field in schema_of(kind.record)}
+    entry = {"rows": plan.rows, "shard_rows": plan.shard_rows, "inputs": inputs, "columns": columns}
+    described: dict[str, Any] = json.loads(json.dumps(entry))
+    return described
+
+
+def _origin(inputs: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()

@@ -172,6 +172,8 @@ class Sharded(Generic[R]):
     """Called when all shards are there and some are new; raises where what they were read from has changed."""
     aside: dict[int, list[Aside]] = field(default_factory=dict)
     """Of shards whose rows were just made: what was set aside. `rows` puts it here, who writes them takes it out."""
+    beside: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Likewise: the SHA-256 of each file that was written beside the rows, by the file's path from the cell."""
     guarded: bool = False
     """Whether `rows` itself finds the sample over which processes crash, and sets it aside (store/guard.py)."""
 

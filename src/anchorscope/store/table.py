@@ -2,7 +2,7 @@
 
 A shard is written under a temporary name, flushed to disk and renamed; on a store it is put in one go. Whatever stops
 the writer, a file under its final name is complete; what is missing is computed again, and gives the same bytes.
-Reading streams.
+Reading streams, and checks the file's checksums first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import io
 import json
 import math
 import textwrap
@@ -18,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -25,10 +25,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from anchorscope.errors import StoreError
-from anchorscope.store.files import every, sources, write_whole
-from anchorscope.store.remote import Remote
+from anchorscope.store.checksums import (
+    BESIDE_SHA256,
+    check_pages,
+    footer_of,
+    has_checksums,
+    parquet_content,
+    read_footer,
+)
+from anchorscope.store.files import every, sources, write_bytes
 from anchorscope.study.terms import ReadPoint
 
 R = TypeVar("R")
@@ -36,7 +44,7 @@ READ_ROWS = 256  # rows decoded at a time
 LOOK_ROWS = 8192  # the same where few of them, or few columns, become Python's
 WIDE_LOOK = 65_536  # the same where hardly any does
 ASIDE = b"set_aside"  # in a file's metadata: which rows were set aside, and why
-FOOTER = 1 << 16  # bytes at the end of a shard that hold its footer; where they do not, all of it is read
+_ASIDE, _BESIDE = TypeAdapter(list[tuple[str, str]]), TypeAdapter(dict[str, str])
 
 _TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),
@@ -116,6 +124,10 @@ class ShardState(NamedTuple):
     """What was set aside when it was made."""
     whole: bool
     """Whether it has every row it should have; those that were set aside may be left out."""
+    beside: Mapping[str, str] = MappingProxyType({})
+    """SHA-256 of each file that belongs to it, by the file's path from the table's cell."""
+    checksums: bool = True
+    """Whether it has checksums. Files of version 0.2.0 and before have none."""
 
 
 @dataclass(frozen=True)
@@ -163,14 +175,17 @@ class Table(Generic[R]):
     def look(self, shard: int) -> ShardState:
         """What a shard's file says of itself, at its end."""
         try:
-            footer = _footer(self.path(shard))
+            about = read_footer(self.path(shard))
+            metadata = about.metadata or {}
+            aside = [Aside(*row) for row in _ASIDE.validate_json(metadata.get(ASIDE, b"[]"))]
+            beside = _BESIDE.validate_json(metadata.get(BESIDE_SHA256, b"{}"))
         except FileNotFoundError:
             return ShardState(None, [], False)
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError, ValueError):
             return ShardState(-1, [], False)
-        rows, expected = int(footer.num_rows), len(self.plan.rows_of(shard))
-        aside = [Aside(*fields) for fields in json.loads((footer.metadata or {}).get(ASIDE, b"[]"))]
-        return ShardState(rows, aside, rows in (expected, expected - len(aside)))
+        rows, expected = int(about.num_rows), len(self.plan.rows_of(shard))
+        whole = rows in (expected, expected - len(aside))
+        return ShardState(rows, aside, whole, beside, has_checksums(about))
 
     def rows_in(self, shard: int) -> int | None:
         """How many rows a shard's file says it has; None when it is not there, -1 when it is damaged."""
@@ -180,8 +195,18 @@ class Table(Generic[R]):
         """What was set aside, in all shards that are there."""
         return [sample for look in self.looks() for sample in look.aside]
 
-    def write(self, shard: int, records: Sequence[R], aside: Sequence[Aside] = ()) -> None:
-        """Write one shard, whole. What was set aside has a row that says nothing, or none."""
+    def digests(self, paths: Sequence[Path]) -> list[str | None]:
+        """The SHA-256 of a file that belongs to each shard, as the shard has it; None where it has none."""
+        names = [path.relative_to(self.folder.parent).as_posix() for path in paths]
+        return [look.beside.get(name) for look, name in zip(self.looks(), names, strict=True)]
+
+    def write(
+        self, shard: int, records: Sequence[R], aside: Sequence[Aside] = (), beside: Mapping[str, str] | None = None
+    ) -> None:
+        """Write one shard, whole. What was set aside has a row that says nothing, or none.
+
+        `beside`: the SHA-256 of each file that belongs to the shard, by the file's path from the table's cell.
+        """
         expected = len(self.plan.rows_of(shard))
         if len(records) not in (expected, expected - len(aside)):
             raise ValueError(f"shard {shard} of {self.folder.name} takes {expected} rows, got {len(records)}")
@@ -190,7 +215,7 @@ class Table(Generic[R]):
             schema = schema.with_metadata({ASIDE: json.dumps([dataclasses.astuple(sample) for sample in aside])})
         columns = [_column([getattr(r, f.name) for r in records], f.type) for f in schema]
         table = pa.Table.from_arrays(columns, schema=schema)
-        write_whole(self.path(shard), lambda stream: pq.write_table(table, stream, compression="zstd"))
+        write_bytes(self.path(shard), parquet_content(table, beside or {}))
 
     def remove(self, shard: int) -> None:
         """Remove one shard, so that it is made again."""
@@ -253,24 +278,20 @@ class Table(Generic[R]):
     ) -> Iterator[pa.RecordBatch]:
         path, expected = self.path(shard), len(self.plan.rows_of(shard))
         try:
-            with pq.ParquetFile(source()) as file:
+            content = source()
+            about = read_footer(content) if isinstance(content, Path) else footer_of(content)
+            check_pages(content, about)
+            with pq.ParquetFile(content, metadata=about, page_checksum_verification=True) as file:
                 if not file.schema_arrow.equals(schema_of(self.record)):
                     raise StoreError(f"{path} was written by another version of anchorscope (its columns differ)")
-                if file.metadata.num_rows != expected and not self.look(shard).whole:
-                    raise StoreError(f"{path} has {file.metadata.num_rows} rows instead of {expected}")
-                yield from file.iter_batches(batch_size=at_once, columns=columns)
-        except (pa.ArrowException, OSError) as error:
+                if about.num_rows != expected and not self.look(shard).whole:
+                    raise StoreError(f"{path} has {about.num_rows} rows instead of {expected}")
+                for batch in file.iter_batches(batch_size=at_once, columns=columns):
+                    if not has_checksums(about):
+                        batch.validate(full=True)  # such as texts that are not UTF-8
+                    yield batch
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise StoreError(f"{path} is damaged ({error})", "Delete this file and run the study again.") from None
-
-
-def _footer(path: Path) -> Any:
-    """What a shard says of itself."""
-    if not isinstance(path, Remote):
-        return pq.read_metadata(path)
-    try:
-        return pq.read_metadata(io.BytesIO(path.tail(FOOTER)))
-    except pa.ArrowException:
-        return pq.read_metadata(path.open("rb"))
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

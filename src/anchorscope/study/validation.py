@@ -65,6 +65,14 @@ def explain(kind: type[BaseModel], error: ValidationError, file: YamlFile) -> li
     return messages + ([f"… and {len(items) - MAX_ERRORS:,} more"] if len(items) > MAX_ERRORS else [])
 
 
+def first_problem(error: ValidationError) -> str:
+    """The first thing that is wrong with a file that a program wrote: the field, what is wrong, and the value."""
+    item = error.errors(include_url=False)[0]
+    field, problem = printable(_dotted(item["loc"])), str(item["msg"]).removeprefix("Value error, ")
+    seen = "" if item["type"] in ("missing", "value_error", "extra_forbidden") else f", not {shown(item['input'])}"
+    return f"{field}: {problem}{seen}" if field else problem
+
+
 def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
     """Say what is wrong at one place. Several items are the branches of a union, none of which fitted."""
     item, field = items[0], printable(_dotted(loc))

@@ -66,7 +66,7 @@ class Activations:
     def _headers(self) -> list[dict[str, Piece]]:
         """What is in each file."""
         with self._advised():
-            return read_headers(self._paths)
+            return read_headers(self._paths, self.table.digests(self._paths))
 
     def _tensors(self, name: str) -> list[Piece]:
         """Where a tensor is in each file."""

@@ -19,8 +19,8 @@ from anchorscope.progress import Advance
 from anchorscope.spans import SPANS
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Forward, Guard, Job, Plan, Sharded, Store, Whole
-from anchorscope.store.files import write_bytes
 from anchorscope.store.table import Aside
+from anchorscope.store.tensors import write_tensors
 from anchorscope.traces.activations import activations_path
 from anchorscope.traces.choose import choose
 from anchorscope.traces.conditions import CUTS
@@ -74,12 +74,13 @@ def traces_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
 
     guard: Guard[Sample] = Guard(table, lambda sample: sample.question.id)
     aside: dict[int, list[Aside]] = {}
+    beside: dict[int, dict[str, str]] = {}
 
     def trace(shard: int) -> list[list[Trace]]:
         of_shard = samples(shard)
         states, aside[shard] = guard(shard, of_shard, lambda batch: trace_samples(tracer, batch, spec, passes))
         left = {failed.id for failed in aside[shard]}
-        write_bytes(activations_path(cell, shard), save(states))
+        beside[shard] = write_tensors(activations_path(cell, shard), save(states), cell.folder)
         return [
             [
                 chosen.row(sample, donors.get(sample.question.id))
@@ -88,7 +89,7 @@ def traces_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
             ]
         ]
 
-    return Sharded(f"{model.name}, {dataset}: tracing", (table,), trace, aside=aside, guarded=True)
+    return Sharded(f"{model.name}, {dataset}: tracing", (table,), trace, aside=aside, beside=beside, guarded=True)
 
 
 def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Store) -> Whole[Mass]:
