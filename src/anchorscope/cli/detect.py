@@ -211,7 +211,7 @@ def score(
     dtype: DtypeOption = None,
 ) -> None:
     """Judge each answer of a file as flag, pass or cannot say, one line of JSON each."""
-    from anchorscope.store.files import write_text
+    from anchorscope.store.files import write_output
 
     _check_arguments(detector, answers, model, dtype)
     with progress("starting", None):
@@ -226,7 +226,7 @@ def score(
         if save is None:
             typer.echo(lines[-1])
     if save is not None:
-        write_text(save, "\n".join(lines) + "\n")
+        write_output(save, "\n".join(lines) + "\n")
     tell(", ".join(f"{count:,} {decision}" for decision, count in counts.items()))
 
 

@@ -45,11 +45,11 @@ def report(
     from anchorscope.store import Store
 
     stores = [Store.open(run) for run in runs]
-    path = into or runs[0] / "report.html"
     with progress("reading", None):
         from anchorscope.report.page.render import write_page
-    write_page(stores, path, _with_text(text, stores), progress)
-    out.print(f"{clean(path)}  ({size_of(path.stat().st_size)})")
+    path = write_page(stores, into, _with_text(text, stores), progress)
+    size = f"  ({size_of(path.stat().st_size)})" if path.is_file() else ""  # a pipe or a device has none
+    out.print(f"{clean(path)}{size}")
     out.print("Open it with a browser; nothing else is needed.", style="dim")
 
 
