@@ -1,4 +1,4 @@
-"""A path that a user names is written as any program would: links are followed, pipes and devices stay what they are."""
+"""A path that a user names is written as any program would: links are followed, and pipes stay pipes."""
 
 from __future__ import annotations
 

@@ -109,6 +109,10 @@ PROMPT_TOKENS = "prompt_tokens"
 """How many tokens a prompt has behind those that all share: no detector looks at it, but a longer one is not judged."""
 
 
+PASSAGE = "passage"
+"""1 where a passage came with the question, else 0: no detector looks at it, but one fitted without judges none."""
+
+
 CONFIDENCE_NUMBERS = ("logprob_mean", "logprob_min", "logprob_sum", "log_tokens")
 """What `confidence` gives."""
 

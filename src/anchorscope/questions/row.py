@@ -19,7 +19,19 @@ class RowError(Exception):
 
 
 _ABSENT = object()
+_LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 MAX_TEXT = 1_000_000  # characters; a longer text is not a question, an answer or a passage
+
+
+def to_label(value: Any) -> bool | None:
+    """Whether an answer is right, as a label says it: true or false, 1 or 0, also as text. None if it is empty."""
+    word = shown(value) if not isinstance(value, str) else value
+    word = word.strip().lower()
+    if value is None or word in ("", "nan"):
+        return None
+    if word not in _LABELS:
+        raise RowError(f"label is {shown(value)}")
+    return _LABELS[word]
 
 
 def group_key(text: str) -> str:
