@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorscope.cli.console import clean, out, path_of, progress, size_of
+from anchorscope.cli.console import clean, of_run, out, path_of, progress, size_of
 from anchorscope.errors import StoreError, did_you_mean
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def report(
     stores = [Store.open(run) for run in runs]
     with progress("reading", None):
         from anchorscope.report.page.render import write_page
-    path = write_page(stores, into, _with_text(text, stores), progress)
+    with_text = _with_text(text, stores)
+    with of_run(*runs):
+        path = write_page(stores, into, with_text, progress)
     size = f"  ({size_of(path.stat().st_size)})" if path.is_file() else ""  # a pipe or a device has none
     out.print(f"{clean(path)}{size}")
     out.print("Open it with a browser; nothing else is needed.", style="dim")
