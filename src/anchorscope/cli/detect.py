@@ -112,8 +112,8 @@ def fit(
     out.print(clean(str(fitted.card)), soft_wrap=True)
     if fitted.card.auroc[1] <= 0.5:
         notice(
-            "This detector is not shown to be better than chance: the interval of its AUROC includes 0.5. A promise "
-            "limits errors for guesses too, so it does not make the detector useful. Label more answers."
+            "This detector is not shown to be better than chance: the interval of its AUROC is not above 0.5. A "
+            "promise limits errors for guesses too, so it does not make the detector useful. Label more answers."
         )
     if fitted.threshold is not None:
         kept = fitted.threshold

@@ -25,7 +25,7 @@ from anchorscope.probes.folds import deal
 from anchorscope.progress import Advance
 from anchorscope.study.terms import FEWEST_RIGHT, Site, StateName
 
-CHANCE = "any decision, because it is not shown to be better than chance (the interval of its AUROC includes 0.5)"
+CHANCE = "any decision, because it is not shown to be better than chance (the interval of its AUROC is not above 0.5)"
 HELD_OUT = 0.4  # share of the samples that is held out for the promise
 
 

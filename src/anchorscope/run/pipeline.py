@@ -96,8 +96,8 @@ class Pipeline:
         """Run stages, round after round.
 
         Complete rounds are skipped, so that a finished run loads neither a model nor the libraries that compute. If
-        something is missing, the rounds before it are checked too, because a run must not be resumed with different
-        weights. Rounds that only read datasets are never skipped, because the files may have changed.
+        something is missing that needs a model, the rounds before it are checked too, because a run must not be resumed
+        with different weights. Rounds that only read datasets are never skipped, because the files may have changed.
         """
         complete: list[list[Flow]] = []
         for chains in rounds(stages):
@@ -108,10 +108,11 @@ class Pipeline:
                 for dataset in datasets
                 if (flow := self._flow(self._possible(chain, stages, model, dataset), model, dataset, demand))
             ]
-            if chains[0][0].scope != "dataset":
-                if all(map(self._complete, flows)):
-                    complete.append(flows)
-                    continue
+            first = chains[0][0]
+            if first.scope != "dataset" and all(map(self._complete, flows)):
+                complete.append(flows)
+                continue
+            if first.needs != "nothing":
                 for before in complete:
                     self._run(before)
                 complete = []
