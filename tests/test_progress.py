@@ -53,6 +53,8 @@ def test_a_stage_that_fails_stops_its_clock_and_is_not_called_done(monkeypatch):
     [
         (300, 800, 25, "300 of 800, 12/s, 0:00:42 left"),
         (3, 10, 30, "3 of 10, 0.1/s, 0:01:10 left"),
+        (1, 10, 30, "1 of 10, 2.0/min, 0:04:30 left"),
+        (1, 3, 7200, "1 of 3, 0.5/h, 4:00:00 left"),
         (0, 800, 30, "waiting for the first of 800, 30 s so far"),
         (0, None, 30, "30 s so far"),
         (500, None, 5, "500, 100/s"),

@@ -99,10 +99,18 @@ def how_far(done: int, total: int | None, seconds: float, rate: float | None = N
     rate = (done / seconds if seconds > 0 else 0.0) if rate is None else rate
     text = f"{done:,}" + (f" of {total:,}" if total else "")
     if rate > 0:
-        text += f", {rate:,.0f}/s" if rate >= 10 else f", {rate:.1f}/s"
+        text += f", {_rate(rate)}"
         if total and total > done:
             text += f", {timedelta(seconds=round((total - done) / rate))} left"
     return text
+
+
+def _rate(rate: float) -> str:
+    """A rate per second, or per minute or hour where that would be a number near zero."""
+    if rate >= 10:
+        return f"{rate:,.0f}/s"
+    unit, seconds = next(((unit, n) for unit, n in (("s", 1), ("min", 60)) if rate * n >= 0.1), ("h", 3600))
+    return f"{rate * seconds:.1f}/{unit}"
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from anchorscope.answers.answerer import Answerer
 from anchorscope.api.detectors import fit_run, prepare
 from anchorscope.cli import app
 from anchorscope.detectors.crossfit import pooled
-from anchorscope.detectors.inputs import Inputs
+from anchorscope.detectors.inputs import PASSAGE, Inputs
+from anchorscope.detectors.reader import ABSTENTION, Reader
 from anchorscope.detectors.record import EXTRAS, EvalPlan
 from anchorscope.detectors.session import Detector, Session, refused
 from anchorscope.detectors.tables import read_labelled
@@ -270,6 +271,64 @@ def test_a_passage_is_read_and_one_that_is_too_long_is_not_judged(stack: Detecto
         stack.score(made.model, [question] * 2, [answer] * 2, context=[passage])
 
 
+def test_a_passage_is_not_judged_by_a_detector_fitted_without(stack: Detector, made: Made, tmp_path: Path) -> None:
+    assert stack.moments.passages is True  # every fifth question of the run has one
+    without = replace(stack, moments=replace(stack.moments, passages=False))
+    without.save(tmp_path / "without")
+    without = Detector.load(tmp_path / "without")
+    question, answer = "Which hill is near north 3?", "Danube"
+    verdict = without.score(made.model, question, answer, context="A hill is near.")
+    assert (verdict.decision, verdict.p_wrong) == ("cannot say", None)
+    assert "fitted without passages" in verdict.reason
+    assert "passage" not in without.score(made.model, question, answer).reason
+    inputs = read_labelled(made.store, "one", SET).inputs
+    assert inputs.number(PASSAGE).tolist() == [float(i % 5 == 4) for i in range(len(inputs))]
+    judged = without.judge(inputs)
+    assert all(each.decision == "cannot say" for each in judged[4::5])
+
+
+def test_a_long_answer_and_an_abstention_are_refused_before_the_pass(
+    stack: Detector, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(stack, made.model)
+
+    def never(*_: object) -> None:
+        raise AssertionError("the model was run")
+
+    monkeypatch.setattr(session.reader.generator, "score", never)
+    monkeypatch.setattr(Reader, "read", never)
+    question = "Which river of north is near the tower 4?"
+    answers = ["Paris and " * 2_500 + "Rome", "I don't know.", "I'm not sure which river that is.", ""]
+    verdicts = session.score([question] * 4, answers)
+    assert {each.decision for each in verdicts} == {"cannot say"}
+    assert "it is too long: " in verdicts[0].reason
+    assert verdicts[1].reason == verdicts[2].reason == ABSTENTION
+    assert verdicts[3].reason == "no exact answer: the answer is empty"
+
+
+def test_a_detector_at_chance_says_so(made: Made, tmp_path: Path) -> None:
+    rows = [{"question": f"Which river is near the tower {i}?", "answer": f"town {i % 7}", "label": i * i % 11 < 5,
+             "subject": f"tower {i}"} for i in range(80)]  # fmt: skip
+    file, kept = write_jsonl(tmp_path / "answers.jsonl", rows), tmp_path / "kept"
+    arguments = [
+        "-m",
+        str(made.folder / "one"),
+        "-o",
+        str(kept),
+        "--detector",
+        "logprob_mean",
+        "--at-most",
+        "30% false alarms",
+    ]
+    done = CliRunner().invoke(app, ["detect", "fit", str(file), *arguments])
+    assert done.exit_code == 0, done.output
+    fitted = Detector.load(kept)
+    assert fitted.card.auroc[1] <= 0.5
+    assert "not shown to be better than chance: the interval" in " ".join(done.output.split())
+    assert "not shown to be better than chance" in fitted.card.not_for[0]
+    assert fitted.moments.passages is False
+
+
 def test_probabilities_move_with_the_base_rate(causal: Detector, made: Made) -> None:
     inputs = read_labelled(made.store, "one", SET).inputs
     low, high = (causal.at(rate).judge(inputs) for rate in (0.1, 0.9))
@@ -324,12 +383,13 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
         }
         for i in range(100)
     ]
-    file = write_jsonl(tmp_path / "answers.jsonl", rows)
+    file = write_jsonl(tmp_path / "answers.jsonl", [*rows, {"question": "Which river is it?", "answer": None}])
     model = str(made.folder / "one")
     done = run.invoke(app, ["detect", "score", kept, str(file), "-m", model, "-o", str(tmp_path / "verdicts.jsonl")])
     assert done.exit_code == 0, done.output
     verdicts = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
-    assert len(verdicts) == 100
+    assert len(verdicts) == 101
+    assert (verdicts[-1]["decision"], verdicts[-1]["reason"]) == ("cannot say", "no exact answer: the answer is empty")
     assert {each["decision"] for each in verdicts} <= {"flag", "pass", "cannot say"}
     done = run.invoke(app, ["detect", "check", kept, str(file), "-m", model, "-o", str(tmp_path / "again")])
     assert done.exit_code == 0, done.output

@@ -75,6 +75,11 @@ def test_answers_from_several_columns_json_text_and_separators():
     with pytest.raises(RowError, match="parse: json"):
         convert({"question": "q", "a": '["x", "y"]'}, text)
     assert convert({"question": "q", "a": "[sic]"}, text).answers == ["[sic]"]
+    assert convert({"question": "q", "a": "['Til Death]"}, text).answers == ["['Til Death]"]
+    for cell in (repr(["x", "y's"]), "['x']", " [ 'x',\n'y' ] ", "['x' 'y']"):  # the last as numpy prints it
+        for fields in (text, split, PLAIN_CSV):
+            with pytest.raises(RowError, match=r"json\.dumps"):
+                convert({"question": "q", "a": cell, "answers": cell}, fields)
     for cell in ("Paris", '"Paris"', "[", "{}"):
         with pytest.raises(RowError, match="JSON"):
             convert({"question": "q", "answers": cell}, PLAIN_CSV)

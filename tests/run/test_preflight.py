@@ -46,6 +46,20 @@ def test_a_model_that_cannot_be_had_is_said(tmp_path: Path, make, words):
         preflight(study_of(tmp_path, make(tmp_path)), tmp_path / "run")
 
 
+def test_a_broken_file_of_answers_is_said_before_a_model_is_loaded(tmp_path: Path):
+    rows = [{"question": "Who?", "answer": "x"}, {"question": "who?", "answer": "y"}]
+    file = write_jsonl(tmp_path / "given.jsonl", rows)
+    study = study_of(tmp_path, model_in(tmp_path / "m"), answers={"source": "file", "file": str(file)})
+    with pytest.raises(AnchorscopeError, match=r"given\.jsonl:2: this is a second answer") as failure:
+        preflight(study, tmp_path / "run")
+    assert "give each answer the `id`" in failure.value.hint
+    write_jsonl(file, [{**row, "id": "q1"} for row in rows])
+    with pytest.raises(AnchorscopeError, match="the id 'q1'; keep one"):
+        preflight(study, tmp_path / "run")
+    write_jsonl(file, [{**row, "id": f"q{i}"} for i, row in enumerate(rows)])
+    preflight(study, tmp_path / "run")
+
+
 def test_a_folder_that_holds_a_gguf_file_says_which(tmp_path: Path):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "small.Q4.gguf").write_bytes(b"GGUF")

@@ -29,7 +29,9 @@ def test_every_table_of_every_model_and_set_is_expected(make_study, tmp_path: Pa
 
     with Store.writing(tmp_path / "run", study) as store:
         write_questions(study.datasets[0], store)
-        status = status_of(store)
+        working = status_of(store)
+    assert not any("Resume with" in note for note in working.notes)  # this process holds the run
+    status = status_of(store)
     assert [(table.part, table.table) for table in status.tables] == tables
     assert [table.state for table in status.tables] == ["complete", *["not begun"] * (len(tables) - 1)]
     assert not status.complete

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from anchorscope.answers.generate import Generated, Generator
-from anchorscope.answers.given import Given, GivenAnswers, GivenReader
+from anchorscope.answers.given import Given, GivenAnswers
 from anchorscope.answers.record import Answer
 from anchorscope.models.load import Model
-from anchorscope.models.prompts import Prompt, Prompter
+from anchorscope.models.prompts import Prompt, Prompter, answer_ids
 from anchorscope.questions.record import Question
 from anchorscope.study import Study
 
@@ -91,3 +91,16 @@ class Answerer:
         self.__dict__.pop("_reader", None)
         if hasattr(generator, "close"):
             generator.close()
+
+
+class GivenReader:
+    """Makes a model read given answers."""
+
+    def __init__(self, generator: Generator, prompter: Prompter) -> None:
+        self.generator, self.prompter = generator, prompter
+
+    def __call__(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[Generated]:
+        """Token ids and log-probabilities of each answer after its prompt."""
+        tokens = [answer_ids(self.prompter, prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
+        scored = self.generator.score([prompt.ids for prompt in prompts], tokens)
+        return [Generated(ids, values, ended=True) for ids, values in zip(tokens, scored, strict=True)]

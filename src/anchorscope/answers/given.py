@@ -1,23 +1,21 @@
 """Answers one already has: a file with question or id, answer, and optionally a label and a context.
 
 They are not generated and, where they carry a label, not graded; the model only reads them, so that each token has its
-log-probability.
+log-probability. It imports nothing heavy, so a mistake in the file is reported before a model is loaded.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from anchorscope.answers.generate import Generated, Generator
-from anchorscope.errors import QuestionsError, shown
-from anchorscope.models.prompts import Prompt, Prompter, answer_ids
+from anchorscope.errors import QuestionsError, printable, shown
 from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.record import Question
-from anchorscope.questions.row import group_key
+from anchorscope.questions.row import RowError, group_key, to_label
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,14 @@ class GivenAnswers:
             raise QuestionsError(f"{where}: there is no 'question'; add it, because two datasets may use the same id")
         key = (identifier, _key(question) if question else None)
         if key in self._answers:
-            raise QuestionsError(f"{where}: this is a second answer to the same question; keep one")
+            if identifier is not None:
+                raise QuestionsError(
+                    f"{where}: this is a second answer to the question with the id '{printable(identifier)}'; keep one"
+                )
+            raise QuestionsError(
+                f"{where}: this is a second answer to the question '{printable(question or '')}', both without id",
+                "Keep one. If the dataset has two questions with this text, give each answer the `id` of its question.",
+            )
         first_line = next(iter(answer.strip().splitlines()), "").strip()
         self._answers[key] = Given(first_line, _label(row.get("label"), where), context or None)
 
@@ -85,19 +90,6 @@ class GivenAnswers:
         return replace(question, context=given.context) if given and given.context else question
 
 
-class GivenReader:
-    """Makes a model read given answers."""
-
-    def __init__(self, generator: Generator, prompter: Prompter) -> None:
-        self.generator, self.prompter = generator, prompter
-
-    def __call__(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[Generated]:
-        """Token ids and log-probabilities of each answer after its prompt."""
-        tokens = [answer_ids(self.prompter, prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
-        scored = self.generator.score([prompt.ids for prompt in prompts], tokens)
-        return [Generated(ids, values, ended=True) for ids, values in zip(tokens, scored, strict=True)]
-
-
 def _text(value: Any, name: str, where: str) -> str | None:
     if value is None:
         return None
@@ -111,13 +103,10 @@ def _text(value: Any, name: str, where: str) -> str | None:
 
 
 def _label(value: Any, where: str) -> bool | None:
-    """True or false, also as 1 and 0 or as text; None where there is no label."""
-    word = str(value).lower() if isinstance(value, (bool, int, str)) else value
-    if word in (None, ""):
-        return None
-    if word not in ("true", "false", "1", "0"):
-        raise QuestionsError(f"{where}: 'label' should be true or false, not {shown(value)}")
-    return word in ("true", "1")
+    try:
+        return to_label(value)
+    except RowError:
+        raise QuestionsError(f"{where}: 'label' should be true or false, not {shown(value)}") from None
 
 
 def _key(question: str) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from anchorscope.cli.console import RunArgument, clean, out, path_of, table_of
+from anchorscope.cli.console import RunArgument, clean, of_run, out, path_of, table_of
 
 if TYPE_CHECKING:
     from anchorscope.evidence.record import ClaimVerdict
@@ -37,7 +37,8 @@ def claims(
 
     expected = read_ledger(expect) if expect else None
     store = Store.open(run)
-    verdicts = write_ledger(store)
+    with of_run(run):
+        verdicts = write_ledger(store)
     if as_json:
         typer.echo((store.root / LEDGER).read_text(encoding="utf-8"), nl=False)
     else:

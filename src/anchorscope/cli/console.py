@@ -17,7 +17,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from anchorscope.errors import printable
+from anchorscope.errors import StoreError, printable
 from anchorscope.progress import Advance, Pace, how_far, lines
 
 if TYPE_CHECKING:
@@ -133,6 +133,25 @@ def tell(text: str) -> None:
 def notice(text: str) -> None:
     """Print a warning on stderr while a stage runs."""
     err.print(clean(text), style="yellow", soft_wrap=True)
+
+
+@contextmanager
+def of_run(*runs: Path) -> Iterator[None]:
+    """Say so if a process is still working on one of these runs, whether or not what was asked for is there already."""
+    from anchorscope.run.progress_file import process_of
+
+    processes = [(run, process) for run in runs if (process := process_of(run)) is not None and process.alive]
+    try:
+        yield
+    except StoreError as error:
+        for run, process in processes:
+            raise StoreError(
+                f"{error.message}. The run is at {process.words}",
+                f"Wait until it ends. To see how far it is, run: anchorscope status {run}",
+            ) from None
+        raise
+    for run, process in processes:
+        tell(f"{run} is not finished, and this shows what it has so far. The run is at {process.words}")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from anchorscope.cli.console import RunArgument, out
+from anchorscope.cli.console import RunArgument, of_run, out
 from anchorscope.errors import StoreError, did_you_mean
 
 
@@ -32,7 +32,9 @@ def describe(
     if at is not None and at not in points:
         raise StoreError(f"this run has no read point '{at}'; {did_you_mean(at, points)}")
     point = points[at] if at else next(iter(points.values()))
-    out.print(described(store, point, chart, alt).rstrip("\n"), markup=False, soft_wrap=True)
+    with of_run(run):
+        text = described(store, point, chart, alt)
+    out.print(text.rstrip("\n"), markup=False, soft_wrap=True)
 
 
 COMMANDS = (describe,)

@@ -77,7 +77,7 @@ def fit(
     ] = None,
 ) -> None:
     """Fit a detector on a run's traced answers or on a file of labelled answers, and save it with its card."""
-    from anchorscope.detectors.answer_lines import read_lines
+    from anchorscope.detectors.answer_lines import read_labelled_lines
     from anchorscope.detectors.thresholds import parse_promise
 
     # 1. the arguments, before anything heavy is loaded
@@ -92,7 +92,7 @@ def fit(
         if len(models) > 1:
             raise DetectorError("this run has several models", f"Choose one: --model {' or '.join(models)}")
     else:
-        read_lines(source)
+        read_labelled_lines(source)
         if model is None:
             raise DetectorError(
                 "fitting on a file of answers needs the model that gave them",
@@ -110,6 +110,11 @@ def fit(
             fitted = fit_file(source, str(model), detector, promise, base_rate, progress=progress, notice=notice)
     fitted.save(save)
     out.print(clean(str(fitted.card)), soft_wrap=True)
+    if fitted.card.auroc[1] <= 0.5:
+        notice(
+            "This detector is not shown to be better than chance: the interval of its AUROC is not above 0.5. A "
+            "promise limits errors for guesses too, so it does not make the detector useful. Label more answers."
+        )
     if fitted.threshold is not None:
         kept = fitted.threshold
         if kept.value is None:
@@ -211,7 +216,7 @@ def score(
     dtype: DtypeOption = None,
 ) -> None:
     """Judge each answer of a file as flag, pass or cannot say, one line of JSON each."""
-    from anchorscope.store.files import write_text
+    from anchorscope.store.files import write_output
 
     _check_arguments(detector, answers, model, dtype)
     with progress("starting", None):
@@ -226,7 +231,7 @@ def score(
         if save is None:
             typer.echo(lines[-1])
     if save is not None:
-        write_text(save, "\n".join(lines) + "\n")
+        write_output(save, "\n".join(lines) + "\n")
     tell(", ".join(f"{count:,} {decision}" for decision, count in counts.items()))
 
 

@@ -53,7 +53,7 @@ def grounded(
 ) -> None:
     """Measure how much probability answers lose without their passages. A rule says whether they came from there."""
     from anchorscope.detectors.answer_lines import read_lines
-    from anchorscope.store.files import write_text
+    from anchorscope.store.files import write_output
     from anchorscope.study import ModelSpec
 
     read_lines(answers)  # report a mistake before anything heavy is loaded
@@ -69,7 +69,7 @@ def grounded(
         if save is None and fit is None:
             typer.echo(lines[-1])
     if save is not None:
-        write_text(save, "\n".join(lines) + "\n")
+        write_output(save, "\n".join(lines) + "\n")
     if fit is not None:
         fitted = fit_rule(found, ModelSpec(id=model).name, at_most)
         fitted.save(fit)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorscope.cli.console import clean, out, path_of, progress, size_of
+from anchorscope.cli.console import clean, of_run, out, path_of, progress, size_of
 from anchorscope.errors import StoreError, did_you_mean
 
 if TYPE_CHECKING:
@@ -45,11 +45,13 @@ def report(
     from anchorscope.store import Store
 
     stores = [Store.open(run) for run in runs]
-    path = into or runs[0] / "report.html"
     with progress("reading", None):
         from anchorscope.report.page.render import write_page
-    write_page(stores, path, _with_text(text, stores), progress)
-    out.print(f"{clean(path)}  ({size_of(path.stat().st_size)})")
+    with_text = _with_text(text, stores)
+    with of_run(*runs):
+        path = write_page(stores, into, with_text, progress)
+    size = f"  ({size_of(path.stat().st_size)})" if path.is_file() else ""  # a pipe or a device has none
+    out.print(f"{clean(path)}{size}")
     out.print("Open it with a browser; nothing else is needed.", style="dim")
 
 

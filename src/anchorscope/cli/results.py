@@ -66,7 +66,7 @@ def status(
     if verify:
         _verify(run)
         return
-    from anchorscope.run.progress_file import snapshot_of
+    from anchorscope.run.progress_file import process_of
     from anchorscope.run.status import status_of
     from anchorscope.store import Store
 
@@ -81,8 +81,10 @@ def status(
         table.add_row(line.part, line.table, *(numbers if line.shards else ["–"] * 3), state)
     out.print(f"[bold]{clean(state_of_run.study.name)}[/bold]  {clean(state_of_run.study.description)}")
     out.print(table)
-    if under_way := snapshot_of(run):
-        out.print(clean(under_way.words()), style="bold")
+    if process := process_of(run):
+        out.print(
+            clean(f"The run is at {process.words}" if process.alive else f"The run {process.words}"), style="bold"
+        )
     for note in state_of_run.notes:
         out.print(clean(note), style="yellow")
     if exit_code and not state_of_run.complete:

@@ -24,6 +24,7 @@ from anchorscope.cli.console import (
     tell,
 )
 from anchorscope.errors import StoreError
+from anchorscope.progress import Notice, nobody
 
 if TYPE_CHECKING:
     from anchorscope.pathways.headline import Number
@@ -120,19 +121,19 @@ def run(
     if dry_run:
         from anchorscope.cli.cost import print_cost
 
-        stages = _preflight(loaded, runs / loaded.name, until)
+        stages = _preflight(loaded, runs / loaded.name, until, notice)
         print_cost(loaded, stages if until else None, on)
         return
     _carry_out(loaded, runs, log, until)
 
 
-def _preflight(study: Study, root: Path, until: str | None) -> list[StageDef]:
+def _preflight(study: Study, root: Path, until: str | None, warn: Notice = nobody) -> list[StageDef]:
     """Check that everything the wanted stages need is there, and return these stages."""
     from anchorscope.run import stages
     from anchorscope.run.preflight import preflight
 
     wanted = stages.until(study, until) if until else stages.stages_of(study)
-    preflight(study, root, notice, wanted)
+    preflight(study, root, warn, wanted)
     return wanted
 
 
@@ -141,7 +142,7 @@ def _carry_out(study: Study, runs: Path, log: Path | None = None, until: str | N
 
     root = runs / study.name
     with resumable():
-        _preflight(study, root, until)
+        _preflight(study, root, until)  # without its warnings, which the pipeline gives
     with resumable(), Store.writing(root, study) as store:
         _remember(root)
         with progress("starting", None):

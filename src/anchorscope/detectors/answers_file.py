@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.detectors.answer_lines import AnswerLine, read_lines, texts_of
+from anchorscope.detectors.answer_lines import AnswerLine, read_labelled_lines, read_lines, texts_of
 from anchorscope.detectors.catalogue import entry_of
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of
 from anchorscope.detectors.drift import Drift, drift_of
@@ -55,9 +55,7 @@ def fit_file(
     notice: Notice = nobody,
 ) -> Detector:
     """Fit a detector on the labelled answers of a file, which a model reads."""
-    lines = [line for line in read_lines(path) if line.label is not None]
-    if not lines:
-        raise DetectorError(f"{path}: no answer has a label", "Add a column label with true or false.")
+    lines = read_labelled_lines(path)
     entry = entry_of(detector, site)
     checked(entry.fitter.needs)
     with progress(f"{model}: loading", None):

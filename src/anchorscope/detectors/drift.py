@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.detectors.inputs import PROMPT_TOKENS, Floats, Inputs
+from anchorscope.detectors.inputs import PASSAGE, PROMPT_TOKENS, Floats, Inputs
 from anchorscope.study.terms import StateName
 
 VERY_MANY = 10**6  # tokens: no limit
@@ -30,19 +30,37 @@ class Moments:
     """The longest answer among them."""
     prompt: int = VERY_MANY
     """Tokens of the longest prompt among them, behind those that all share."""
+    passages: bool | None = None
+    """Whether a passage came with any of their questions; None where nobody knows, as in files of earlier versions."""
+
+    def beyond(self, prompt: float | None, answer: float | None, passage: bool) -> str:
+        """Why an answer is beyond what the training samples were, before its states are read; empty if it is not.
+
+        `prompt`, `answer`: numbers of tokens, where they are known. `passage`: whether one came with the question.
+        """
+        if answer is not None and answer > self.tokens + 0.5:
+            return f"it is too long: {answer:.0f} tokens, while training answers had at most {self.tokens}"
+        if passage and self.passages is False:
+            return "a passage came with its question, but the detector was fitted without passages"
+        if prompt is not None and prompt > self.longest_prompt:
+            return f"its prompt is too long: {prompt:.0f} tokens, while training prompts had at most {self.prompt}"
+        return ""
 
     def too_long(self, inputs: Inputs) -> list[str]:
-        """Why an answer, or its prompt, is too long to be judged; empty where neither is."""
-        reasons = [""] * len(inputs)
-        prompts, answers = inputs.numbers.get(PROMPT_TOKENS), answer_tokens(inputs)
-        for place in range(len(inputs)):
-            if prompts is not None and prompts[place] > self.longest_prompt:
-                most = f"training prompts had at most {self.prompt}"
-                reasons[place] = f"its prompt is too long: {prompts[place]:.0f} tokens, while {most}"
-            if answers is not None and answers[place] > self.tokens + 0.5:
-                most = f"training answers had at most {self.tokens}"
-                reasons[place] = f"it is too long: {answers[place]:.0f} tokens, while {most}"
-        return reasons
+        """Why each sample is beyond what the training samples were, as `beyond` says it."""
+        prompts, answers, passages = (
+            inputs.numbers.get(PROMPT_TOKENS),
+            answer_tokens(inputs),
+            inputs.numbers.get(PASSAGE),
+        )
+        return [
+            self.beyond(
+                None if prompts is None else float(prompts[place]),
+                None if answers is None else float(answers[place]),
+                passages is not None and bool(passages[place]),
+            )
+            for place in range(len(inputs))
+        ]
 
     @property
     def longest_prompt(self) -> int:
@@ -72,7 +90,9 @@ class Moments:
 
     def settings(self) -> dict[str, Any]:
         """Everything else, as JSON."""
-        return {"farthest": self.farthest, "tokens": self.tokens, "prompt": self.prompt}
+        return {
+            "farthest": self.farthest, "tokens": self.tokens, "prompt": self.prompt, "passages": self.passages,
+        }  # fmt: skip
 
     @classmethod
     def load(cls, tensors: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> Moments:
@@ -87,9 +107,8 @@ class Moments:
         # the log of a mean square near 1, so below -1 only if most features were constant; infinite without states
         if not (-1 < settings["farthest"] < np.inf if parts["mean"] else settings["farthest"] == np.inf):
             raise ValueError(f"moments.farthest cannot be {settings['farthest']}")
-        return cls(
-            parts["mean"], parts["scale"], settings["farthest"], settings["tokens"], settings.get("prompt", VERY_MANY)
-        )
+        most = settings["tokens"], settings.get("prompt", VERY_MANY)
+        return cls(parts["mean"], parts["scale"], settings["farthest"], *most, settings.get("passages"))
 
 
 def moments_of(inputs: Inputs, names: Sequence[StateName]) -> Moments:
@@ -105,10 +124,10 @@ def moments_of(inputs: Inputs, names: Sequence[StateName]) -> Moments:
             means.append(x.mean(axis=0))
             scales.append(np.where(spread > 1e-6 * np.abs(means[-1]), 1 / np.where(spread > 0, spread, 1), 0))
         mean[name], scale[name] = np.array(means, np.float32), np.array(scales, np.float32)
+    passages = bool(inputs.number(PASSAGE).any()) if PASSAGE in inputs.numbers else None
     most = (_most(answer_tokens(inputs)), _most(inputs.numbers.get(PROMPT_TOKENS)))
-    moments = Moments(mean, scale, np.inf, *most)
-    farthest = float(np.quantile(moments.distance(inputs), FAR)) if mean else float("inf")
-    return Moments(mean, scale, farthest, *most)
+    moments = Moments(mean, scale, np.inf, *most, passages)
+    return replace(moments, farthest=float(np.quantile(moments.distance(inputs), FAR))) if mean else moments
 
 
 def answer_tokens(inputs: Inputs) -> Floats | None:

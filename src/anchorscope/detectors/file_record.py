@@ -89,6 +89,7 @@ class _MomentsFields(_Fields):
     """Infinite for a detector that reads no states."""
     tokens: Count
     prompt: Count = VERY_MANY
+    passages: bool | None = None
 
 
 class _FingerprintFields(BaseModel):

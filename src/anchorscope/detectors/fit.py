@@ -25,6 +25,7 @@ from anchorscope.probes.folds import deal
 from anchorscope.progress import Advance
 from anchorscope.study.terms import FEWEST_RIGHT, Site, StateName
 
+CHANCE = "any decision, because it is not shown to be better than chance (the interval of its AUROC is not above 0.5)"
 HELD_OUT = 0.4  # share of the samples that is held out for the promise
 
 
@@ -73,6 +74,7 @@ def fit_detector(
         calibration=calibration(scores[entry.name].mean(axis=0), samples),
         chosen=dict(fitted.chosen),
         not_for=[
+            *([CHANCE] if areas[entry.name][1] <= 0.5 else []),
             "another model, revision, quantisation or prompt (refused)",
             f"other kinds of questions than {', '.join(datasets)}, on which it often fails (docs/detectors.md)",
             "long answers or several claims in one, because it judges one short answer",

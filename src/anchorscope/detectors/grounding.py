@@ -29,7 +29,7 @@ from anchorscope.progress import Progress, silent
 from anchorscope.questions.record import Question
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
-from anchorscope.store.files import path_of, write_text
+from anchorscope.store.files import path_of, write_output
 from anchorscope.study import PromptSpec, SpansSpec, TraceSpec
 from anchorscope.traces.activations import support_name
 from anchorscope.traces.passes import Passes
@@ -172,7 +172,7 @@ class GroundingRule:
     def save(self, path: str | Path) -> Path:
         """Save the rule as JSON."""
         file = path_of(path)
-        write_text(file, json.dumps(asdict(self), indent=1) + "\n")
+        write_output(file, json.dumps(asdict(self), indent=1) + "\n")
         return file
 
     @classmethod

@@ -114,6 +114,10 @@ NumberName = Literal[
 ]  # fmt: skip
 """The numbers that a detector can look at."""
 
+PASSAGE = "passage"
+"""1 where a passage came with the question, else 0: no detector looks at it, but one fitted without judges none."""
+
+
 CONFIDENCE_NUMBERS = ("logprob_mean", "logprob_min", "logprob_sum", "log_tokens")
 """What `confidence` gives."""
 

@@ -18,12 +18,14 @@ import torch
 from numpy.typing import NDArray
 
 from anchorscope.answers.generate import Generator
-from anchorscope.detectors.inputs import PROMPT_TOKENS, Inputs, Need, States, confidence, states_among
+from anchorscope.detectors.drift import Moments
+from anchorscope.detectors.inputs import PASSAGE, PROMPT_TOKENS, Inputs, Need, States, confidence, states_among
 from anchorscope.detectors.pass_plan import SAYS, PassPlan, checked, site_named, sites_of
+from anchorscope.grades.abstention import is_abstention
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
 from anchorscope.models.load import Model
-from anchorscope.models.prompts import Prompter, closing_id
+from anchorscope.models.prompts import Prompt, Prompter, closing_id
 from anchorscope.questions.record import Question
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
@@ -41,7 +43,8 @@ LONGEST = 24  # maximum number of tokens of a generated answer
 AT_ONCE = 8192  # tokens of a batch in generation
 ANSWER_TOKENS = 8  # typical length of an answer, to estimate the memory of a batch
 HEARD = ("answer_last", "prompt_last", "answer_mean")  # positions whose states generation computes anyway
-TOO_LONG = "the question is too long for the model"
+TOO_LONG = "the question and the answer are too long for the model"
+ABSTENTION = "it is an abstention, which is neither right nor wrong"
 SEVERAL_LINES = "the answer has several lines, and a detector judges one line"
 
 Array = NDArray[np.float32]
@@ -87,6 +90,8 @@ class Reader:
     """Seed for drawing controls."""
     memory: float = 1.0
     """Maximum memory of a batch, in gigabytes."""
+    limits: Moments | None = None
+    """Training answers beyond which an answer is not read, or None while a detector is fitted or checked."""
 
     @cached_property
     def maker(self) -> SampleMaker:
@@ -128,7 +133,7 @@ class Reader:
             ids, logprobs = (answers[i].ids, answers[i].logprobs) if i in answers else ([], [])
             text = self.model.tokenizer.decode(ids, skip_special_tokens=True).strip()
             samples.append(self.maker(question, text, ids, logprobs, prompt))
-        reasons = [reason or unreadable(sample) for reason, sample in zip(reasons, samples, strict=True)]
+        reasons = [reason or unreadable(sample, self.limits) for reason, sample in zip(reasons, samples, strict=True)]
         rows = [i for i, reason in enumerate(reasons) if not reason]
         places = {row: place for place, row in enumerate(tried)}
         states = {name: self._heard(heard, samples, rows, places, name) for name in wanted if hearable(name)}
@@ -151,16 +156,21 @@ class Reader:
             for question, text, prompt in zip(asked, texts, prompts, strict=True)
         ]
         reasons = [
-            TOO_LONG if self._too_long(len(prompt.ids) + len(sample.answer.answer_ids)) else unreadable(sample)
-            for prompt, sample in zip(prompts, samples, strict=True)
+            self._unreadable(text, prompt, sample) for text, prompt, sample in zip(texts, prompts, samples, strict=True)
         ]
-        reasons = [SEVERAL_LINES if "\n" in text else reason for text, reason in zip(texts, reasons, strict=True)]
         rows = [i for i, reason in enumerate(reasons) if not reason]
         if rows:
             scored = self.generator.score([prompts[i].ids for i in rows], [samples[i].answer.answer_ids for i in rows])
             for row, logprobs in zip(rows, scored, strict=True):
                 samples[row].answer.logprobs[:] = logprobs
         return self._read(samples, reasons, rows, {}, names)
+
+    def _unreadable(self, text: str, prompt: Prompt, sample: Sample) -> str:
+        """Reason why a given answer is not read (empty if it is)."""
+        if "\n" in text:
+            return SEVERAL_LINES
+        reason = unreadable(sample, self.limits)
+        return reason or (TOO_LONG if self._too_long(len(prompt.ids) + len(sample.answer.answer_ids)) else "")
 
     def _too_long(self, tokens: int) -> bool:
         most = getattr(self.model.network.config.get_text_config(), "max_position_embeddings", None)
@@ -197,6 +207,7 @@ class Reader:
         usable = [samples[i] for i in rows]
         numbers = confidence([sample.answer.logprobs for sample in usable])
         numbers[PROMPT_TOKENS] = np.array([float(len(sample.answer.prompt_ids)) for sample in usable])
+        numbers[PASSAGE] = np.array([float(bool(sample.question.context)) for sample in usable])
         more = [name for name in names if name not in states and name not in numbers]
         if more and usable:
             read = self.read(usable, more)
@@ -340,9 +351,13 @@ def _asked(questions: Sequence[str], contexts: Contexts | None) -> list[Question
     return [Question.asked(question, [], context) for question, context in zip(questions, passages, strict=True)]
 
 
-def unreadable(sample: Sample) -> str:
-    """Reason why a sample cannot be scored (empty if it can)."""
-    return f"no exact answer: {sample.spans.dropped}" if sample.spans.dropped is not None else ""
+def unreadable(sample: Sample, limits: Moments | None = None) -> str:
+    """Reason why a sample cannot be scored (empty if it can). `limits`: training answers that it must not be beyond."""
+    if is_abstention(sample.answer.answer):
+        return ABSTENTION
+    prompt, answer = len(sample.answer.prompt_ids), len(sample.answer.answer_ids)
+    reason = limits.beyond(prompt, answer, bool(sample.question.context)) if limits is not None else ""
+    return reason or (f"no exact answer: {sample.spans.dropped}" if sample.spans.dropped is not None else "")
 
 
 def hearable(name: StateName) -> bool:

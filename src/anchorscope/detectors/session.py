@@ -63,7 +63,7 @@ class Session:
 
     def __init__(self, detector: FittedDetector, model: ModelLike, tokenizer: Tokenizer = None) -> None:
         self.detector, self.model = detector, open_model(model, tokenizer)
-        self.reader = reader_of(detector, self.model)
+        self.reader = replace(reader_of(detector, self.model), limits=detector.moments)
         if refusal := refused(detector, self.model, self.reader.prompter):
             raise DetectorError(*refusal)
 

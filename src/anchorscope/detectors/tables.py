@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from anchorscope.answers.record import ANSWERS
 from anchorscope.detectors.crossfit import Labelled
-from anchorscope.detectors.inputs import PROMPT_TOKENS, Floats, Inputs, States, confidence
+from anchorscope.detectors.inputs import PASSAGE, PROMPT_TOKENS, Floats, Inputs, States, confidence
 from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES, SEVERAL
 from anchorscope.errors import StoreError
 from anchorscope.probes.folds import IntArray
@@ -53,7 +53,7 @@ def read_labelled(store: Store, model: str, dataset: str, embedder: str | None =
     rows = list(cell.table(TRACES))
     states = _traced(store, cell)
     numbers = confidence([row.logprobs for row in rows])
-    numbers[PROMPT_TOKENS] = _prompt_tokens(cell, rows)
+    numbers |= _of_prompts(cell, rows)
     kinds: list[Kind[Any]] = [EXTRAS, OTHER_STATES]
     for kind in kinds:
         if cell.complete(kind):
@@ -76,11 +76,14 @@ def read_labelled(store: Store, model: str, dataset: str, embedder: str | None =
     )
 
 
-def _prompt_tokens(cell: Cell, rows: Sequence[Trace]) -> Floats:
-    """(sample): how many tokens a prompt has behind those that all share."""
-    batches = cell.table(ANSWERS).batches(["id", "prompt_ids"])
-    lengths = {row["id"]: len(row["prompt_ids"]) for batch in batches for row in batch.to_pylist()}
-    return np.array([float(lengths[row.id]) for row in rows])
+def _of_prompts(cell: Cell, rows: Sequence[Trace]) -> dict[str, Floats]:
+    """By name, (sample): how many tokens a prompt has behind those that all share, and whether it has a passage."""
+    batches = cell.table(ANSWERS).batches(["id", "prompt_ids", "context"])
+    prompts = {
+        row["id"]: (len(row["prompt_ids"]), bool(row["context"])) for batch in batches for row in batch.to_pylist()
+    }
+    of_rows = np.array([prompts[row.id] for row in rows], dtype=np.float64).reshape(-1, 2)
+    return {PROMPT_TOKENS: of_rows[:, 0], PASSAGE: of_rows[:, 1]}
 
 
 def read_several(

@@ -110,7 +110,7 @@ class SetDefinition(Spec):
     """A question set: where its rows are and what their columns mean."""
 
     name: Name
-    """Short name of the set."""
+    """Short name of the set, for messages. A study calls the dataset by the file name of this definition."""
     version: Annotated[int, Field(ge=1)] = 1
     """Version of the definition, which you raise when it changes what is read."""
     title: str = ""

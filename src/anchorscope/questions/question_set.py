@@ -67,6 +67,7 @@ class QuestionSet:
 
         Fields that occur in some row are taken out of `unseen`.
         """
+        ordinal = -1
         for ordinal, (number, row) in enumerate(self.rows):
             if unseen:
                 for name in [n for n, where in unseen.items() if any(present(row, p) for p in where.path)]:
@@ -76,6 +77,11 @@ class QuestionSet:
             except RowError as error:
                 raise QuestionsError(f"{self.where(number)}: {error}") from None
             yield number, None if question.question_group in self.excluded else question
+        if ordinal < 0:
+            kind = "dataset" if isinstance(self.rows, HubRows) else "file"
+            raise QuestionsError(
+                f"{self.rows.label}: the {kind} has no rows", f"Give a {kind} with at least one question."
+            )
 
     def where(self, number: int) -> str:
         """`file.jsonl:12`, or `owner/name/test, row 12`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,19 @@ class RowError(Exception):
 
 
 _ABSENT = object()
+_LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 MAX_TEXT = 1_000_000  # characters; a longer text is not a question, an answer or a passage
+
+
+def to_label(value: Any) -> bool | None:
+    """Whether an answer is right, as a label says it: true or false, 1 or 0, also as text. None if it is empty."""
+    word = shown(value) if not isinstance(value, str) else value
+    word = word.strip().lower()
+    if value is None or word in ("", "nan"):
+        return None
+    if word not in _LABELS:
+        raise RowError(f"label is {shown(value)}")
+    return _LABELS[word]
 
 
 def group_key(text: str) -> str:
@@ -69,7 +82,8 @@ def _read(row: Mapping[str, Any], where: FieldPath, path: str) -> Any:
         try:
             return json.loads(value)
         except (ValueError, RecursionError):
-            raise RowError(f"'{path}' is not JSON: {printable(value)}") from None
+            hint = f"; {_AS_JSON}" if _is_python_list(value) else ""
+            raise RowError(f"'{path}' is not JSON: {printable(value)}{hint}") from None
     return value
 
 
@@ -117,12 +131,9 @@ def _answers(row: Mapping[str, Any], where: FieldPath) -> list[str]:
             continue
         if where.parse == "json" and not isinstance(value, list):
             raise RowError(f"'{path}' should be a JSON list, not {shown(value)}")
-        if isinstance(value, str) and where.split:
-            value = value.split(where.split)
-        elif isinstance(value, str) and _is_json_list(value):
-            raise RowError(
-                f"'{path}' holds a JSON list as text: {printable(value)}; write {{path: {path}, parse: json}}"
-            )
+        if isinstance(value, str):
+            _check_no_list(value, path)
+            value = value.split(where.split) if where.split else value
         for answer in value if isinstance(value, list) else [value]:
             answers[_as_text(answer, path)] = None
     answers.pop("", None)
@@ -133,8 +144,24 @@ def _answers(row: Mapping[str, Any], where: FieldPath) -> list[str]:
     return list(answers)
 
 
+_AS_JSON = "save the list as JSON (in Python: json.dumps)"
+
+
+def _check_no_list(text: str, path: str) -> None:
+    """Refuse a list that would silently become one long accepted answer."""
+    parse = f"write {{path: {path}, parse: json}}"
+    if _is_json_list(text):
+        raise RowError(f"'{path}' holds a JSON list as text: {printable(text)}; {parse}")
+    if _is_python_list(text):
+        raise RowError(f"'{path}' holds a Python list as text: {printable(text)}; {_AS_JSON}, and {parse}")
+
+
+def _is_python_list(text: str) -> bool:
+    """Whether it is a list of texts as Python prints it, and as pandas writes it into a CSV file."""
+    return re.fullmatch(r"\s*\[\s*['\"].*['\"]\s*\]\s*", text, re.DOTALL) is not None
+
+
 def _is_json_list(text: str) -> bool:
-    """A list that would silently become one long accepted answer."""
     if not (text.startswith("[") and text.endswith("]")):
         return False
     try:

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import ProbeError, StudyError
+from anchorscope.evidence.record import LEDGER
 from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.run.context import RunContext
+from anchorscope.run.drawn import drawn, remember_drawn
 from anchorscope.run.engine import Engine, Flow, InProcess
 from anchorscope.run.preflight import preflight
 from anchorscope.run.progress_file import ProgressFile
 from anchorscope.run.stages import all_stages, rounds, stages_of, until
-from anchorscope.store import Job, StageDef, Store
+from anchorscope.store import Cell, Job, StageDef, Store
+from anchorscope.store.rundir import versions
 
 Done = Callable[[str, str, str], None]
 """Called with the stage, model and dataset of what is complete. For stages that run in a chain, it is the first."""
@@ -92,8 +95,9 @@ class Pipeline:
     def _rounds(self, stages: Sequence[StageDef], models: Sequence[str], datasets: Sequence[str], demand: Any) -> None:
         """Run stages, round after round.
 
-        Rounds that need a model and are complete are skipped, so that a finished run loads no model. If something is
-        missing, the rounds before it are checked too, because a run must not be resumed with different weights.
+        Complete rounds are skipped, so that a finished run loads neither a model nor the libraries that compute. If
+        something is missing that needs a model, the rounds before it are checked too, because a run must not be resumed
+        with different weights. Rounds that only read datasets are never skipped, because the files may have changed.
         """
         complete: list[list[Flow]] = []
         for chains in rounds(stages):
@@ -104,10 +108,11 @@ class Pipeline:
                 for dataset in datasets
                 if (flow := self._flow(self._possible(chain, stages, model, dataset), model, dataset, demand))
             ]
-            if chains[0][0].needs != "nothing":
-                if all(map(self._complete, flows)):
-                    complete.append(flows)
-                    continue
+            first = chains[0][0]
+            if first.scope != "dataset" and all(map(self._complete, flows)):
+                complete.append(flows)
+                continue
+            if first.needs != "nothing":
                 for before in complete:
                     self._run(before)
                 complete = []
@@ -122,7 +127,15 @@ class Pipeline:
         )
 
     def _complete(self, flow: Flow) -> bool:
-        return all(job.complete(self.store) for job in flow)
+        """Whether nothing is missing. A stage without a model must also have been checked by this very software."""
+        return all(
+            job.complete(self.store) and (job.stage.needs != "nothing" or self._known(job.cell(self.store)))
+            for job in flow
+        )
+
+    def _known(self, cell: Cell) -> bool:
+        manifest, now = cell.manifest(), versions()
+        return now == manifest["versions"] or now in manifest["also_written_with"]
 
     def _possible(
         self, chain: Sequence[StageDef], stages: Sequence[StageDef], model: str, dataset: str
@@ -151,16 +164,21 @@ class Pipeline:
             self.notice(f"{flow[0].model}, {flow[0].dataset}: {error.message}. {error.hint or ''}")
 
     def figures(self) -> list[Path]:
-        """Write the ledger of claims, where there is evidence, and the figures of every read point."""
-        from anchorscope.evidence.ledger import (
-            write_ledger,  # imported late: it takes a second that a run until answers does not need
-        )
+        """Write the ledger of claims, where there is evidence, and the figures, unless both are up to date."""
+        if (files := drawn(self.store)) is not None:
+            return [path for path in files if path.name != LEDGER]
+        # imported late: it takes a second that a run until answers does not need
+        from anchorscope.evidence.ledger import write_ledger
         from anchorscope.report.figures import write_figures
 
         with self._timed("figures"), self.progress("drawing", None):
+            ledger = []
             if self.study.evidence is not None:
                 write_ledger(self.store)
-            return [path for point in self.study.traces.points for path in write_figures(self.store, point)]
+                ledger = [self.store.root / LEDGER]
+            written = [path for point in self.study.traces.points for path in write_figures(self.store, point)]
+        remember_drawn(self.store, [*ledger, *written])
+        return written
 
     def _engine(self) -> Engine:
         spec = self.study.engine

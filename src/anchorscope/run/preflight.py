@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from anchorscope.answers.given import GivenAnswers
 from anchorscope.answers.record import ANSWERS
 from anchorscope.errors import HubError, ModelError, StoreError, StudyError
 from anchorscope.grades.judge import key_of
@@ -56,11 +57,14 @@ def preflight(study: Study, root: Path, notice: Notice = nobody, stages: Sequenc
 
 
 def _check_answers_file(store: Store) -> None:
-    """Refuse a file of answers that has changed since the run was started. A complete run would not notice."""
+    """Refuse a file of answers that is broken, or has changed since the run was started."""
     study = store.study
     if study.answers.file is None:
         return
     cells = [store.results(model.name, dataset.name) for model in study.models for dataset in study.datasets]
+    if not all(cell.complete(ANSWERS) for cell in cells):
+        GivenAnswers(study.base / study.answers.file, len(study.datasets))
+    # a complete run would not notice a change
     begun = {entry["inputs"]["answers"]["file"] for cell in cells if (entry := cell.entry(ANSWERS)) is not None}
     if begun and begun != {FileRows(study.base / study.answers.file).identity()["sha256"]}:
         raise StoreError(

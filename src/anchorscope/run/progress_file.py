@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from anchorscope.errors import StoreError
 from anchorscope.progress import Advance, Notice, Pace, Progress, how_far
-from anchorscope.store.files import COMMAND, PROGRESS, write_text
+from anchorscope.store.files import COMMAND, HOLDER, LOCK, PROGRESS, is_local, write_text
 
 EVERY = 2.0  # seconds between two snapshots
 STALE = 30.0  # seconds after which a snapshot may be out of date
@@ -50,8 +50,8 @@ class Snapshot:
     counts: dict[str, int] = field(default_factory=dict)
     """Number of replicas that are alive (replicas) and that were restarted (restarted)."""
 
-    def words(self) -> str:
-        """The snapshot in one line."""
+    def words(self, alive: bool = False) -> str:
+        """The snapshot in one line. `alive`: the process is known to be running, however old the snapshot is."""
         text = f"{self.title}: {how_far(self.done, self.total, self.seconds, self.rate)}"
         if "replicas" in self.counts:
             text += f"; {self.counts['replicas']} replicas alive"
@@ -59,7 +59,9 @@ class Snapshot:
             text += f", {self.counts['restarted']} restarted"
         age = time.time() - self.at
         text += f"  ({self.who}"
-        return text + (f", no sign of life for {age:,.0f} s, it may have stopped)" if age > STALE else ")")
+        return text + (
+            f", no sign of life for {age:,.0f} s, it may have stopped)" if age > STALE and not alive else ")"
+        )
 
 
 def snapshot_of(root: Path) -> Snapshot | None:
@@ -67,6 +69,59 @@ def snapshot_of(root: Path) -> Snapshot | None:
     try:
         return Snapshot(**json.loads((root / PROGRESS).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
+        return None
+
+
+class RunProcess(NamedTuple):
+    """The process that writes a run, or the last one, if it was killed."""
+
+    alive: bool
+    """Whether it is running."""
+    words: str
+    """How far it is or was, in one line."""
+
+
+def process_of(root: Path) -> RunProcess | None:
+    """The process that writes a run, or one that was killed while it did. None if the last one ended by itself.
+
+    A local process that writes a run holds the run's lock, which the system releases when the process ends. On another
+    machine and on object storage, a process counts as running as long as it writes snapshots.
+    """
+    last = snapshot_of(root)
+    holder = _holder(root) or (last.who if last is not None else "")
+    if not holder:
+        return None
+    locked = _is_locked(root) if is_local(root) else None
+    recent = last is not None and time.time() - last.at <= STALE
+    here = is_local(root) and holder.endswith(f" on {platform.node()}")
+    own = last if last is not None and last.who == holder else None
+    if locked or (recent and not (here and locked is False)):
+        return RunProcess(True, own.words(alive=bool(locked)) if own is not None else f"its start  ({holder})")
+    if not here:
+        return RunProcess(False, own.words() if own is not None else f"stopped  ({holder})")
+    at = f" at {own.title}, {own.done:,}" + (f" of {own.total:,}" if own.total else "") + " done" if own else ""
+    return RunProcess(False, f"stopped{at}  ({holder} has ended)")
+
+
+def _holder(root: Path) -> str:
+    try:
+        return (root / HOLDER).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _is_locked(root: Path) -> bool | None:
+    """Whether some process holds the run's lock. None if that cannot be tested, such as without write access."""
+    from filelock import FileLock, Timeout
+
+    if not (root / LOCK).exists():
+        return False
+    try:
+        with FileLock(root / LOCK, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except (OSError, NotImplementedError):
         return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from anchorscope.errors import ProbeError
 from anchorscope.probes.record import TEXT_ONLY
-from anchorscope.run.progress_file import remembered_command
+from anchorscope.run.progress_file import process_of, remembered_command
 from anchorscope.run.stages import stages_of
 from anchorscope.store import Plan, Store, Table
 from anchorscope.store.files import every
@@ -115,7 +115,8 @@ def status_of(store: Store) -> RunStatus:
             notes.append(f"{row.part}, {row.table}: {len(row.aside):,} set aside ({reasons}{more})")
     if unchecked := sum(row.unchecked for row in status.tables):
         notes.append(f"{unchecked:,} shards have no checksums, because version 0.2.0 or an older one wrote them")
-    if not status.complete:
+    process = process_of(store.root)
+    if not status.complete and not (process is not None and process.alive):
         command = remembered_command(store.root) or "the command that started the run"
         notes.append(f"Resume with:  {command}   (it makes only what is missing)")
     return status

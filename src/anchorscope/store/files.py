@@ -112,6 +112,23 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def write_output(path: Path, text: str) -> None:
+    """Write a text to a path that a user names: through symbolic links, and straight into a pipe or a device.
+
+    A regular file is written whole or not at all. What a run itself holds is not written by this: its files may come
+    from strangers, and a link among them is replaced.
+    """
+    if not is_local(path):
+        write_text(path, text)
+    elif path.exists() and not path.is_file():
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise _unwritten(path, error) from None
+    else:
+        write_text(Path(os.path.realpath(path)), text)
+
+
 def every(function: Callable[[A], B], items: Iterable[A], at: Path) -> Iterator[B]:
     """The function of each item, in order; of what is far away, many at a time."""
     if is_local(at):

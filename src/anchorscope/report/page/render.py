@@ -38,7 +38,7 @@ from anchorscope.report.page.pack import Pack
 from anchorscope.report.page.sample_data import Scores, pack_samples
 from anchorscope.report.text.summary import sentences
 from anchorscope.store import Store
-from anchorscope.store.files import write_text
+from anchorscope.store.files import write_output, write_text
 from anchorscope.store.rundir import versions
 from anchorscope.study.terms import MIN_GROUP
 
@@ -173,13 +173,23 @@ def in_script(value: Any) -> str:
     return written
 
 
-def write_page(stores: Sequence[Store], path: Path, with_text: Collection[str], progress: Progress = silent) -> Path:
-    """Write the report of one run, or of two side by side. `with_text`: the datasets whose texts are shown."""
+def write_page(
+    stores: Sequence[Store], path: Path | None, with_text: Collection[str], progress: Progress = silent
+) -> Path:
+    """Write the report of one run, or of two side by side, to `path` or into the first run.
+
+    `with_text`: the datasets whose texts are shown.
+    """
     with progress("measuring detectors", None):
         detection = detected(stores)
     with progress("writing the report", None):
-        write_text(path, page(stores, detection, with_text))
-    return path
+        text = page(stores, detection, with_text)
+        if path is not None:
+            write_output(path, text)
+            return path
+        own = stores[0].root / "report.html"
+        write_text(own, text)
+        return own
 
 
 def detected(stores: Sequence[Store]) -> Detection:
