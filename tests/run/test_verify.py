@@ -8,12 +8,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from anchorscope import Study
 from anchorscope.models.load import Model, load_model
 from anchorscope.run.verify import verify_run
 from anchorscope.store import Store
+from anchorscope.store.checksums import parquet_content
 from anchorscope.study.terms import ReadPoint
 from conftest import assert_mendable, in_process
 from filling import write_readouts
@@ -113,6 +115,15 @@ def test_a_damaged_study_or_manifest_needs_a_copy(name: str, root: Path):
     assert_mendable(in_process("show", str(root)), name, "Restore it from a copy")
 
 
+def test_nothing_outside_the_run_is_read_or_deleted(root: Path, tmp_path: Path):
+    (tmp_path / "part-000000.safetensors").write_bytes(b"precious")
+    path = root / CELL / "traces" / "part-000000.parquet"
+    table = pq.read_table(path)
+    path.write_bytes(parquet_content(table, {"../../../part-000000.safetensors": "ab" * 32}))
+    (check,) = [check for check in verify_run(root) if check.state == "damaged"]
+    assert (check.path, check.delete) == (path, (path,))
+
+
 def test_a_run_goes_on_without_a_manifest_as_its_error_says(made: Made, root: Path):
     (root / CELL / "manifest.json").unlink()
     made.write(root)
@@ -120,8 +131,6 @@ def test_a_run_goes_on_without_a_manifest_as_its_error_says(made: Made, root: Pa
 
 
 def test_files_without_checksums_are_counted(made: Made, root: Path):
-    import pyarrow.parquet as pq
-
     for path in root.rglob("part-*.parquet"):  # as version 0.2.0 wrote them
         pq.write_table(pq.read_table(path), path, compression="zstd")
     checks = verify_run(root)

@@ -16,9 +16,9 @@ from anchorscope.errors import AnchorscopeError, StoreError
 from anchorscope.progress import Progress, silent
 from anchorscope.store import Cell, Store
 from anchorscope.store.checksums import (
-    BESIDE_SHA256,
     CHANGED,
     RECORD_SHA256,
+    beside_of,
     check_pages,
     forget_digests,
     has_checksums,
@@ -131,7 +131,7 @@ def _shard(cell: Path, path: Path) -> Iterator[FileCheck]:
             with pq.ParquetFile(content, page_checksum_verification=True) as file:
                 for batch in file.iter_batches():
                     batch.validate(full=True)
-        beside.update(json.loads((about.metadata or {}).get(BESIDE_SHA256, b"{}")))
+        beside.update(beside_of(about))
         return has_checksums(about)
 
     yield _checked(path, partial(check), (path,))

@@ -19,10 +19,11 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field, TypeAdapter
 
 from anchorscope.store.remote import Remote
 
@@ -31,6 +32,7 @@ BESIDE_SHA256 = b"beside_sha256"  # likewise: digests of the files that belong t
 RECORD_SHA256 = "sha256"  # in a JSON record
 CHANGED = "its checksum differs: it is not what was written"
 FOOTER_BYTES = 1 << 16  # read from the end of an object; where its footer is longer, all of it is read
+_BESIDE = TypeAdapter(dict[Annotated[str, Field(pattern=r"^\w[\w.-]*/part-\d+\.safetensors$")], str])
 _BLOCK = 1 << 22  # bytes hashed at a time
 _FOOTER, _PAGES = b"0" * 64, b"1" * 64  # in place of the two digests until they are known
 
@@ -96,6 +98,14 @@ def check_pages(source: Path | BinaryIO, about: Any) -> None:
         source.seek(0)
     if pages.encode() != digest:
         raise ValueError(CHANGED)
+
+
+def beside_of(about: Any) -> dict[str, str]:
+    """The SHA-256 of each file that belongs to a shard, by the file's path in the cell, from the shard's footer.
+
+    ValueError where that cannot be read, or a path leads out of the cell.
+    """
+    return _BESIDE.validate_json((about.metadata or {}).get(BESIDE_SHA256, b"{}"))
 
 
 def has_checksums(about: Any) -> bool:

@@ -29,7 +29,7 @@ from pydantic import TypeAdapter
 
 from anchorscope.errors import StoreError
 from anchorscope.store.checksums import (
-    BESIDE_SHA256,
+    beside_of,
     check_pages,
     footer_of,
     has_checksums,
@@ -44,7 +44,7 @@ READ_ROWS = 256  # rows decoded at a time
 LOOK_ROWS = 8192  # the same where few of them, or few columns, become Python's
 WIDE_LOOK = 65_536  # the same where hardly any does
 ASIDE = b"set_aside"  # in a file's metadata: which rows were set aside, and why
-_ASIDE, _BESIDE = TypeAdapter(list[tuple[str, str]]), TypeAdapter(dict[str, str])
+_ASIDE = TypeAdapter(list[tuple[str, str]])
 
 _TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),
@@ -176,9 +176,8 @@ class Table(Generic[R]):
         """What a shard's file says of itself, at its end."""
         try:
             about = read_footer(self.path(shard))
-            metadata = about.metadata or {}
-            aside = [Aside(*row) for row in _ASIDE.validate_json(metadata.get(ASIDE, b"[]"))]
-            beside = _BESIDE.validate_json(metadata.get(BESIDE_SHA256, b"{}"))
+            aside = [Aside(*row) for row in _ASIDE.validate_json((about.metadata or {}).get(ASIDE, b"[]"))]
+            beside = beside_of(about)
         except FileNotFoundError:
             return ShardState(None, [], False)
         except (pa.ArrowException, OSError, ValueError):
