@@ -129,7 +129,8 @@ def faults(options: Options, work: Path) -> Figures:
     rng = random.Random(options.seed)
     runs = []
     with cluster() as local:
-        path = write(work, study, "ray", {"kind": "ray", "replicas": 2, "address": local.address})
+        path = write(work, study, "ray", {"kind": "ray", "replicas": 2})
+        os.environ["ANCHORSCOPE_RAY_ADDRESS"] = local.address
         for number in range(options.runs):
             runs.append(_with_faults(work, path, local, rng, number))
             print(runs[-1], flush=True)

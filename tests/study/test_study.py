@@ -55,6 +55,11 @@ def test_shorthands_give_names():
         ("name: s\nmodels: [a/b]\ndatasets: [nq]\nanswers: {source: file}\n", "belong together"),
         ("name: s\nmodels: [a/b]\ndatasets: [{set: nq, columns: source}]\n", "there is no path"),
         ("name: s\nmodels: [a/b]\ndatasets: [{set: nq, sample: 0}]\n", "greater than or equal to 1"),
+        (
+            "name: s\nmodels: [a/b]\ndatasets: [nq]\nengine: {kind: ray, address: 'ray://x:10001'}\n",
+            "s.yaml:4: engine: a study cannot name a Ray cluster",
+        ),
+        ("name: s\nmodels: [a/b]\ndatasets: [nq]\nengine: {address: auto}\n", "ANCHORSCOPE_RAY_ADDRESS"),
         ("- a list\n", "not a mapping"),
         ("", "the file is empty"),
     ],

@@ -12,6 +12,7 @@ import typer
 from anchorscope.cli.console import (
     SMALL_MODEL,
     DataOption,
+    RayAddressOption,
     RunsOption,
     StudyArgument,
     clean,
@@ -107,6 +108,7 @@ def run(
     log: LogOption = None,
     dry_run: DryRunOption = False,
     on: OnOption = None,
+    ray_address: RayAddressOption = None,
 ) -> None:
     """Run a study from its questions to its charts. The same command resumes a stopped run."""
     if on is not None:
@@ -123,7 +125,7 @@ def run(
         stages = _preflight(loaded, runs / loaded.name, until)
         print_cost(loaded, stages if until else None, on)
         return
-    _carry_out(loaded, runs, log, until)
+    _carry_out(loaded, runs, log, until, ray_address)
 
 
 def _preflight(study: Study, root: Path, until: str | None) -> list[StageDef]:
@@ -136,7 +138,9 @@ def _preflight(study: Study, root: Path, until: str | None) -> list[StageDef]:
     return wanted
 
 
-def _carry_out(study: Study, runs: Path, log: Path | None = None, until: str | None = None) -> Store:
+def _carry_out(
+    study: Study, runs: Path, log: Path | None = None, until: str | None = None, ray_address: str | None = None
+) -> Store:
     from anchorscope.store import Store
 
     root = runs / study.name
@@ -156,7 +160,7 @@ def _carry_out(study: Study, runs: Path, log: Path | None = None, until: str | N
                 print_summary(model, dataset, summary(store.results(model, dataset)))
 
         start = time.perf_counter()
-        pipeline = Pipeline(store, progress, notice, done, log)
+        pipeline = Pipeline(store, progress, notice, done, log, ray_address)
         written = pipeline(until)
         if not until:
             _print_headlines(store)

@@ -19,7 +19,7 @@ from anchorscope.store.lease import LEASE, Lease, check_leases
 from anchorscope.store.remote import Remote, read_remote, remote
 
 TEMPORARY = ".tmp"
-LOCK, HOLDER, COMMAND, PROGRESS, BASE, ENGINE = ".lock", ".holder", ".command", ".progress", ".base", ".engine"
+LOCK, HOLDER, COMMAND, PROGRESS, BASE = ".lock", ".holder", ".command", ".progress", ".base"
 AT_ONCE, AHEAD = 32, 8  # requests to a store at a time; files read before they are asked for
 A = TypeVar("A")
 B = TypeVar("B")
@@ -160,7 +160,7 @@ def remove_leftovers(root: Path) -> None:
 def is_leftover(path: Path) -> bool:
     """Whether a file is one that a run makes before its study is saved."""
     temporary = path.name.startswith(".") and path.name.endswith(TEMPORARY)
-    return temporary or path.name in (LOCK, HOLDER, COMMAND, PROGRESS, BASE, ENGINE) or path.name.startswith(LEASE)
+    return temporary or path.name in (LOCK, HOLDER, COMMAND, PROGRESS, BASE) or path.name.startswith(LEASE)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import yaml
 
 from anchorscope.errors import StoreError
-from anchorscope.store.files import BASE, ENGINE, held, is_leftover, is_local, remove_leftovers, write_text
+from anchorscope.store.files import BASE, held, is_leftover, is_local, remove_leftovers, write_text
 from anchorscope.store.table import Kind, Plan, Table, schema_of
 from anchorscope.study import EngineSpec, Study
 from anchorscope.study.validation import validate
@@ -114,17 +114,16 @@ class Store:
                 text = yaml.safe_dump(study.record(), sort_keys=False, allow_unicode=True, width=110)
                 write_text(record, _STUDY_HEAD + text)
             _keep_base(root, study.base.absolute())
-            _keep_engine(root, study.engine)
             yield cls(root, study)
 
     @classmethod
     def open(cls, root: Path) -> Store:
-        """Open a run to read it."""
+        """Open a run to read it. Nothing in the folder says where to compute: the engine is this process."""
         record = root / "study.yaml"
         if not record.is_file():
             why = "it has no study.yaml" if root.is_dir() else "there is no such folder"
             raise StoreError(f"{root} is not a run ({why})", "Give the folder of a run, such as runs/small-models.")
-        study = validate(Study, read_yaml(record)).model_copy(update={"engine": _engine_of(root)})
+        study = validate(Study, read_yaml(record)).model_copy(update={"engine": EngineSpec()})
         return cls(root, study.based_at(_base_of(root)))
 
     def questions(self, dataset: str) -> Cell:
@@ -153,22 +152,6 @@ def _base_of(root: Path) -> Path:
     except OSError:
         return Path()
     return kept if kept.is_dir() else Path()
-
-
-def _keep_engine(root: Path, engine: EngineSpec) -> None:
-    """Keep by what the run was last carried out, for commands that go on from the run: part of no result."""
-    if is_local(root) and engine != _engine_of(root):
-        write_text(root / ENGINE, engine.model_dump_json())
-
-
-def _engine_of(root: Path) -> EngineSpec:
-    """That engine; this process where none was kept, as on a store."""
-    if not is_local(root):
-        return EngineSpec()
-    try:
-        return EngineSpec.model_validate_json((root / ENGINE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return EngineSpec()
 
 
 @dataclass(frozen=True)
