@@ -23,7 +23,7 @@ from helpers.runs import ONE_THREAD, tiny_study, write
 from helpers.steps import COMMAND, ROOT, Figures
 
 FAKE = Path(__file__).with_name("malicious_ray.py")
-PATIENCE = 180  # seconds until an attack counts as over
+PATIENCE = 120  # seconds until an attack counts as over
 
 
 def ray_attacks(checkout: Path = ROOT) -> Figures:

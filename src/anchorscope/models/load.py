@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from anchorscope.errors import AnchorscopeError, ModelError, hub_errors, reason_of
 from anchorscope.models.heap import bound_kernels, hold_heap
+from anchorscope.models.pickles import no_pickle
 from anchorscope.models.sites import sites_of
 from anchorscope.models.source import Located, ModelSource, find_model, locate_model
 from anchorscope.models.unpacked import MARKS, keep_unpacked, marks_of, same_weights, unpacked_folder
@@ -162,7 +163,7 @@ def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Tokenizer:
     folder, options = _where(spec, source)
     try:
         with hub_errors(spec.id, "model"):
-            return AutoTokenizer.from_pretrained(folder, **options)
+            return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **options)
     except AnchorscopeError:
         raise
     except Exception as error:  # noqa: BLE001 a broken tokenizer fails in many ways
@@ -176,7 +177,7 @@ def load_config(spec: ModelSpec, source: ModelSource) -> Any:
 
     folder, options = _where(spec, source)
     with hub_errors(spec.id, "model"):
-        return AutoConfig.from_pretrained(folder, **options)
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False, **options)
 
 
 def wants_bos(tokenizer: Tokenizer, source: ModelSource) -> bool:
@@ -216,7 +217,7 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
         options |= _unpacked()
     device = usable_device(spec)
     try:
-        with hub_errors(spec.id, "model"):
+        with hub_errors(spec.id, "model"), no_pickle(spec.name):
             network: Network = AutoModelForCausalLM.from_pretrained(
                 folder,
                 **options,
@@ -224,7 +225,7 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
                 device_map=spec.device_map or {"": device},
                 attn_implementation=_attention(spec, source),
                 trust_remote_code=False,
-                **({} if "gguf_file" in options else {"use_safetensors": True}),  # never a pickle
+                **({} if "gguf_file" in options else {"use_safetensors": True}),
             )
     except torch.cuda.OutOfMemoryError:
         raise ModelError(
@@ -250,7 +251,7 @@ def _empty_network(spec: ModelSpec, source: ModelSource) -> Network:
     with hub_errors(spec.id, "model"):
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(
-                config, dtype=dtype_of(spec), attn_implementation=_attention(spec, source)
+                config, dtype=dtype_of(spec), attn_implementation=_attention(spec, source), trust_remote_code=False
             )
         if "gguf_file" not in options:
             try:
