@@ -23,7 +23,8 @@ from helpers.runs import ONE_THREAD, tiny_study, write
 from helpers.steps import COMMAND, ROOT, Figures
 
 FAKE = Path(__file__).with_name("malicious_ray.py")
-PATIENCE = 120  # seconds until an attack counts as over
+EVAL = ["detect", "eval", "--light", "--repeats", "1", "--detector", "single_layer"]
+PATIENCE = 300  # seconds until an attack counts as over
 
 
 def ray_attacks(checkout: Path = ROOT) -> Figures:
@@ -52,7 +53,7 @@ def _attacks(work: Path, port: int, checkout: Path) -> Iterator[tuple[str, list[
     """The name and the command line of each attack."""
     study = tiny_study(work, {"north": (30, 34)}, {"one": "llama"}, traces={"attention_samples": 0})
     plain = write(work, study, "plain")
-    code, last = _command(checkout, "run", str(plain), "--runs", str(work / "plain"))
+    code, last = _command(checkout, "run", str(plain), "--runs", str(work / "plain"), patience=None)
     assert code == 0, last
     for kind, address in (("ray", f"ray://127.0.0.1:{port}"), ("host", f"127.0.0.1:{port}")):
         engine = {"kind": "ray", "address": address}
@@ -61,24 +62,24 @@ def _attacks(work: Path, port: int, checkout: Path) -> Iterator[tuple[str, list[
         run = work / f"run-{kind}"
         shutil.copytree(work / "plain" / "s", run)
         (run / ".engine").write_text(json.dumps({**engine, "replicas": 1, "cpus_per_replica": 1}))
-        yield f"run, detect eval, {address}", ["detect", "eval", str(run), "--repeats", "1"]
+        yield f"run, detect eval, {address}", [*EVAL, str(run)]
         yield f"run, detect fit, {address}", ["detect", "fit", str(run), "-o", str(work / "d"), "--detector", "causal"]
     run = work / "run-record"
     shutil.copytree(work / "plain" / "s", run)
     record = run / "study.yaml"
     record.write_text(record.read_text() + f"engine: {{kind: ray, address: 'ray://127.0.0.1:{port}'}}\n")
-    yield "study.yaml of a run, detect eval", ["detect", "eval", str(run), "--repeats", "1"]
+    yield "study.yaml of a run, detect eval", [*EVAL, str(run)]
 
 
-def _command(checkout: Path, *arguments: str) -> tuple[int, str]:
+def _command(checkout: Path, *arguments: str, patience: int | None = PATIENCE) -> tuple[int, str]:
     """The exit code of a command of a checkout (-1: it did not end in time), and the last lines that it printed."""
     unset = ("RAY_ADDRESS", "ANCHORSCOPE_RAY_ADDRESS")
     env = {name: value for name, value in os.environ.items() if name not in unset}
     env |= {**ONE_THREAD, "PYTHONPATH": str(checkout / "src")}
     try:
-        done = subprocess.run([*COMMAND, *arguments], env=env, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run([*COMMAND, *arguments], env=env, capture_output=True, text=True, timeout=patience)
     except subprocess.TimeoutExpired:
-        return -1, f"did not end in {PATIENCE} s"
+        return -1, f"did not end in {patience} s"
     return done.returncode, " ".join(done.stderr.split())[-300:]
 
 

@@ -19,7 +19,8 @@ from anchorscope.models.heap import bound_kernels, hold_heap
 from anchorscope.models.pickles import no_pickle
 from anchorscope.models.sites import sites_of
 from anchorscope.models.source import Located, ModelSource, find_model, locate_model
-from anchorscope.models.unpacked import MARKS, keep_unpacked, marks_of, same_weights, unpacked_folder
+from anchorscope.models.unpacked import keep_unpacked, marks_of, same_weights, unpacked_folder
+from anchorscope.models.vocabulary import check_vocabulary
 from anchorscope.progress import Notice, nobody, without_bars
 from anchorscope.reach import hub_in_reach
 from anchorscope.study import ModelSpec, Sites
@@ -35,6 +36,8 @@ Tokenizer = Any  # transformers.PreTrainedTokenizerBase
 EAGER_FAMILIES = frozenset({"gemma2"})
 # Families that were trained with a BOS in front of every text, whatever their tokenizer file says.
 BOS_FAMILIES = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text"})
+# A folder without a model. transformers reads tokenizer and configuration from what lies beside a GGUF file.
+NOTHING_BESIDE = Path(__file__).parent
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,6 +121,7 @@ def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True, notic
         tokenizer = load_tokenizer(spec, source)
         network = _load_network(told, source) if weights else _empty_network(told, source)
     network.eval()
+    check_vocabulary(spec.name, network, tokenizer)
     marks = fingerprint(spec, source, network, tokenizer)
     model = Model(spec, source, network, tokenizer, sites, wants_bos(tokenizer, source), marks)
     if packed and weights and spec.device_map is None:
@@ -134,6 +138,7 @@ def _load_kept(spec: ModelSpec, located: Located, kept: Path, weights: bool) -> 
         tokenizer = load_tokenizer(spec, folder)
         network = _load_network(spec, folder) if weights else _empty_network(spec, folder)
     network.eval()
+    check_vocabulary(spec.name, network, tokenizer)
     known = fingerprint(spec, source, network, tokenizer) | marks["fingerprint"]
     return Model(spec, source, network, tokenizer, spec.sites or sites_of(source.architecture), marks["bos"], known)
 
@@ -198,14 +203,17 @@ def wants_bos(tokenizer: Tokenizer, source: ModelSource) -> bool:
 def _where(spec: ModelSpec, source: ModelSource) -> tuple[str, dict[str, Any]]:
     """The first argument and the options of transformers' from_pretrained."""
     if source.kind == "gguf":
-        path = Path(source.location)
-        return str(path.parent), {"gguf_file": path.name}
-    kept = source.kind == "folder" and (Path(source.location) / MARKS).is_file()  # weights that were unpacked
-    options: dict[str, Any] = {"gguf_file": spec.gguf} if spec.gguf and not kept else {}
-    if source.kind == "hub":
-        options["revision"] = source.commit or spec.revision
-        options["local_files_only"] = not hub_in_reach()  # else every file is asked for, with retries
-    return source.location, options
+        return str(NOTHING_BESIDE), {"gguf_file": str(Path(source.location).absolute())}
+    if source.kind != "hub":
+        return source.location, {}
+    # local_files_only: else every file is asked for, with retries
+    options = {"revision": source.commit or spec.revision, "local_files_only": not hub_in_reach()}
+    if spec.gguf is None:
+        return source.location, options
+    from huggingface_hub import hf_hub_download
+
+    with hub_errors(spec.id, "model"):
+        return str(NOTHING_BESIDE), {"gguf_file": hf_hub_download(spec.id, spec.gguf, **options)}
 
 
 def _load_network(spec: ModelSpec, source: ModelSource) -> Network:

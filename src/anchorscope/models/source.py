@@ -72,15 +72,17 @@ def is_path(name: str) -> bool:
 def locate_model(spec: ModelSpec, base: Path) -> Located:
     """Where the model is. Asks the hub, but loads neither torch nor transformers: a mistake is known in a second."""
     local = base / Path(spec.id).expanduser()
-    if spec.id.endswith(".gguf"):
+    if spec.gguf is not None and local.is_dir():
+        local = local / spec.gguf
+    if local.name.endswith(".gguf") and not local.is_dir():
         if not local.is_file():
             raise ModelError(f"{spec.name}: there is no file {local}", LOCAL)
         return Located("gguf", str(local), None, local.parent, local.name)
     if local.is_dir():
-        if spec.gguf is None and not (local / "config.json").is_file():
+        if not (local / "config.json").is_file():
             raise _no_model_in(local, spec)
         refuse_pickles(spec.name, (path.name for path in local.iterdir()))
-        return Located("folder", str(local), None, local, spec.gguf)
+        return Located("folder", str(local), None, local, None)
     if is_path(spec.id):
         raise ModelError(f"{spec.name}: there is no folder {local}", LOCAL)
     file, commit = _download(spec)

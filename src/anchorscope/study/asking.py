@@ -108,7 +108,7 @@ class ModelSpec(Spec):
     revision: str | None = None
     """Branch, tag or commit on the hub. Default: main. The run records the commit."""
     gguf: str | None = None
-    """Name of the .gguf file to use, if `id` is a hub repository with several."""
+    """Name of the .gguf file to use, if `id` is a hub repository or a folder."""
     dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
     """Data type of the weights. auto is bfloat16 where this machine multiplies it at least as fast as float32, else
     float32. It is chosen when the model is first loaded, and a run that is resumed elsewhere keeps it. float16 is not
