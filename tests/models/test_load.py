@@ -189,7 +189,7 @@ def test_a_family_that_is_not_in_the_table_can_be_described(tmp_path: Path):
     model = load_model(ModelSpec(id=str(tmp_path), name="m", sites=sites, dtype="float64"))
     assert model.fingerprint["sites"] == sites.model_dump()
     checks = Doctor(model, Prompter(model.tokenizer, PromptSpec(), model.wants_bos)).examine()
-    assert all(check.passed for check in checks), checks
+    assert {check.name for check in checks if not check.passed} == {"tokenizer"}, checks  # untrained: left out
     with pytest.raises(AnchorscopeError, match="there is no such module"):
         site_modules(model.network, sites.model_copy(update={"mlp": "feed_forward"}), "mlp")
 
