@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from anchorscope.errors import StoreError
+from anchorscope.errors import StoreError, without_key
 from anchorscope.store.lease import LEASE, Lease, check_leases
 from anchorscope.store.remote import Remote, read_remote, remote
 
@@ -32,6 +32,12 @@ def path_of(text: str | Path) -> Path:
     scheme, url, rest = text.partition("://")
     if not url:
         return Path(text)
+    if (shown := without_key(text)) != text:
+        raise StoreError(
+            f"{shown} holds a user name, password or key, which would be written to logs and messages",
+            "Leave it out, and give the key in the environment, for example AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY.",
+        )
     return Path(rest) if scheme == "file" else remote(text)
 
 
