@@ -15,7 +15,7 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-import grpc
+import grpc  # type: ignore[import-untyped]
 import ray
 import ray.cloudpickle
 from ray.core.generated import ray_client_pb2 as messages
@@ -42,7 +42,7 @@ class Witness(grpc.ServerInterceptor):  # type: ignore[misc]
         return continuation(handler_call_details)
 
 
-class Driver(services.RayletDriverServicer):
+class Driver(services.RayletDriverServicer):  # type: ignore[misc]
     """The calls of a client, each answered by the pickle where an answer can be an error."""
 
     def Init(self, request: Any, context: Any) -> Any:
@@ -84,7 +84,7 @@ class Driver(services.RayletDriverServicer):
         return messages.ClientPinRuntimeEnvURIResponse()
 
 
-class Data(services.RayletDataStreamerServicer):
+class Data(services.RayletDataStreamerServicer):  # type: ignore[misc]
     """The stream over which a client puts objects and starts tasks."""
 
     def Datapath(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
@@ -109,7 +109,7 @@ class Data(services.RayletDataStreamerServicer):
             yield answer
 
 
-class Logs(services.RayletLogStreamerServicer):
+class Logs(services.RayletLogStreamerServicer):  # type: ignore[misc]
     """The log, in which nothing is said."""
 
     def Logstream(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:

@@ -207,7 +207,7 @@ def _where(spec: ModelSpec, source: ModelSource) -> tuple[str, dict[str, Any]]:
     if source.kind != "hub":
         return source.location, {}
     # local_files_only: else every file is asked for, with retries
-    options = {"revision": source.commit or spec.revision, "local_files_only": not hub_in_reach()}
+    options: dict[str, Any] = {"revision": source.commit or spec.revision, "local_files_only": not hub_in_reach()}
     if spec.gguf is None:
         return source.location, options
     from huggingface_hub import hf_hub_download

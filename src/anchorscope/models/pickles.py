@@ -6,7 +6,7 @@ pickle as the file of the weights, and transformers then reads it. So torch.load
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -41,8 +41,8 @@ def no_pickle(name: str, kind: str = "AutoModelForCausalLM") -> Iterator[None]:
         raise _refused(name, Path(file).name if isinstance(file, (str, Path)) else "a stream", kind)
 
     with _loading:  # else a second load would put the first one's `refuse` back
-        opened: Callable[..., Any] = torch.load
-        torch.load = refuse
+        opened = torch.load
+        torch.load = refuse  # type: ignore[assignment]
         try:
             yield
         finally:

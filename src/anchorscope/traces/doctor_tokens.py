@@ -81,8 +81,9 @@ def own_tokenizer(doctor: Doctor) -> str:
     """
     model = doctor.model
     for prompt in doctor.prompts:
-        if (again := _decoded(model, _encoded(model, prompt.text))).strip() != prompt.text.strip():
-            raise Failed(f"the prompt, as tokens and back, says '{printable(again.strip()[-60:])}' at its end")
+        said = _decoded(model, _encoded(model, prompt.text)).strip()
+        if said != prompt.text.strip():
+            raise Failed(f"the prompt, as tokens and back, says '{printable(said[-60:])}' at its end")
     if not repeats(model):
         raise NotTried("not tried: the model does not continue a repeated text, as untrained models do not")
     answers = Generator(model, doctor.prompter.shared_ids, LONGEST, 8192)([prompt.ids for prompt in doctor.prompts])
