@@ -215,13 +215,7 @@ def plan(options: Options, work: Path) -> Figures:
             "answers": {"backend": "vllm"},
             "map": {},
             "evidence": {},
-            "engine": {
-                "kind": "ray",
-                "address": "auto",
-                "replicas": gpus // 2,
-                "gpus_per_replica": 2,
-                "cpus_per_replica": 8,
-            },
+            "engine": {"kind": "ray", "replicas": gpus // 2, "gpus_per_replica": 2, "cpus_per_replica": 8},
         }
         study = Study.model_validate(fields)
         each = QUESTIONS // len(TOKENS)

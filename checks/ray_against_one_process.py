@@ -101,16 +101,18 @@ def speed(options: Options, work: Path) -> Figures:
 
 @contextmanager
 def cluster(nodes: int = 3) -> Iterator[Any]:
-    """A Ray cluster on this machine: a head and some nodes with two cores each."""
+    """A Ray cluster on this machine that runs join: a head and some nodes with two cores each."""
     os.environ.update(ONE_THREAD)
     from ray.cluster_utils import Cluster
 
     local = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     for _ in range(nodes):
         local.add_node(num_cpus=2)
+    os.environ["ANCHORSCOPE_RAY_ADDRESS"] = local.address
     try:
         yield local
     finally:
+        del os.environ["ANCHORSCOPE_RAY_ADDRESS"]
         local.shutdown()
 
 
@@ -129,7 +131,7 @@ def faults(options: Options, work: Path) -> Figures:
     rng = random.Random(options.seed)
     runs = []
     with cluster() as local:
-        path = write(work, study, "ray", {"kind": "ray", "replicas": 2, "address": local.address})
+        path = write(work, study, "ray", {"kind": "ray", "replicas": 2})
         for number in range(options.runs):
             runs.append(_with_faults(work, path, local, rng, number))
             print(runs[-1], flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,41 @@ def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
     """The largest, relative to the layer's largest activation; both (layer, read, width)."""
     scale = expected.abs().amax(dim=(1, 2), keepdim=True)
     return ((found - expected).abs() / scale).max().item()
+
+
+def save_tiny_gguf(path: Path) -> Path:
+    """Write a random llama of one layer with the tiny tokenizer as a GGUF file."""
+    import gguf
+    import numpy as np
+
+    words = json.loads(tiny_tokenizer().backend_tokenizer.to_str())["model"]
+    width, heads, wide = 32, 4, 64
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(512)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(wide)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(len(words["vocab"]))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(sorted(words["vocab"], key=words["vocab"].__getitem__))
+    writer.add_token_types([3, 3, 3] + [1] * (len(words["vocab"]) - 3))  # three control tokens
+    writer.add_token_merges([" ".join(merge) for merge in words["merges"]])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    draw = np.random.default_rng(0)
+    shapes = {"token_embd": (len(words["vocab"]), width), "output": (len(words["vocab"]), width)}
+    shapes |= {f"blk.0.attn_{part}": (width, width) for part in ("q", "k", "v", "output")}
+    shapes |= {"blk.0.ffn_gate": (wide, width), "blk.0.ffn_up": (wide, width), "blk.0.ffn_down": (width, wide)}
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", draw.normal(size=shape).astype(np.float32))
+    for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
+        writer.add_tensor(f"{name}.weight", np.ones(width, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path

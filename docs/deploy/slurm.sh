@@ -1,7 +1,7 @@
 #!/bin/bash
 # One run of anchorscope on several nodes of a SLURM cluster:   sbatch slurm.sh study.yaml /shared/runs --data /shared/qa
 #
-# The study says    engine: {kind: ray, address: auto, replicas: 16, gpus_per_replica: 2, cpus_per_replica: 8}
+# The study says    engine: {kind: ray, replicas: 16, gpus_per_replica: 2, cpus_per_replica: 8}
 # /shared/runs (or s3://bucket/runs), the models (HF_HOME, or their folders), the question sets (--data) and this
 # environment must be the same place on every node. What follows the place of runs is given to `anchorscope run`.
 # A job that ends too early is begun again by the same command: it goes on where it was stopped.
@@ -29,7 +29,7 @@ patience=600                                      # seconds until all nodes must
 head=$SLURMD_NODENAME
 address=$(hostname -I | awk '{print $1}')         # the first address that is not the loopback's
 port=6379
-export RAY_ADDRESS=$address:$port                 # what `address: auto` finds
+export RAY_ADDRESS=$address:$port                 # what `--ray-address auto` finds
 srun_ray=(srun --overlap --cpus-per-task="$SLURM_CPUS_PER_TASK" --gpus-per-node="$SLURM_GPUS_PER_NODE")
 start=(ray start --disable-usage-stats --block --num-cpus="$SLURM_CPUS_PER_TASK" --num-gpus="$SLURM_GPUS_PER_NODE")
 env -u RAY_ADDRESS "${srun_ray[@]}" --nodes=1 --ntasks=1 --nodelist="$head" \
@@ -60,5 +60,5 @@ while (there := sum(node["Alive"] for node in ray.nodes())) < nodes:
 PYTHON
 
 # 4. the run. What it prints goes to the job's log; `anchorscope status RUNS/NAME` tells from anywhere how far it is
-anchorscope run "$study" --runs "$runs" "${@:3}"
+anchorscope run "$study" --runs "$runs" --ray-address auto "${@:3}"
 ray stop

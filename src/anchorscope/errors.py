@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -86,8 +87,17 @@ def reason_of(error: BaseException) -> str:
     return printable(" ".join(str(error).split()), 200)
 
 
+_USERINFO = re.compile(r"(?<=:/)(/?)[^/\s@]*@")  # user:password@ of a URL; a path has one slash of the two
+
+
+def without_key(text: str) -> str:
+    """Text in which `…` stands for the user name, password or key of every URL."""
+    return _USERINFO.sub(r"\1…@", text) if ":/" in text else text
+
+
 def printable(text: str, limit: int = 80) -> str:
-    """Text from a file that may be hostile, cut to `limit` and safe to send to a terminal."""
+    """Text from a file that may be hostile, cut to `limit` and safe to send to a terminal, without keys in a URL."""
+    text = without_key(text)
     cut = text[: limit + 1]
     safe = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in cut[:limit])
     return safe + ("…" if len(text) > limit else "")

@@ -12,7 +12,7 @@ import pytest
 
 import anchorscope.grades.judge as judge_module
 from anchorscope.errors import GradeError
-from anchorscope.grades.judge import NO_VERDICT, UNCLEAR, Case, Judge, filled, verdict
+from anchorscope.grades.judge import LARGEST, NO_VERDICT, UNCLEAR, Case, Judge, filled, verdict
 from anchorscope.study import JudgeSpec
 from anchorscope.study.asking import JUDGE_PROMPT
 
@@ -223,18 +223,34 @@ def test_nonsense_is_asked_for_once_more_and_then_cannot_be_told(endpoint: Endpo
 
 
 def test_a_key_goes_only_where_the_environment_lets_it(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("THE_KEY", "s3cret")
-    Judge(spec_of(endpoint, key="THE_KEY"))(CASES[:1])  # this machine
+    monkeypatch.setenv("THE_API_KEY", "s3cret")
+    Judge(spec_of(endpoint, key="THE_API_KEY"))(CASES[:1])  # this machine
     assert endpoint.keys == ["Bearer s3cret"]
-    far = JudgeSpec(base_url="https://judge.example.org/v1", model="m", key="THE_KEY")
-    with pytest.raises(GradeError, match="wants to send the key in THE_KEY") as caught:
+    far = JudgeSpec(base_url="https://judge.example.org/v1", model="m", key="THE_API_KEY")
+    with pytest.raises(GradeError, match="wants to send the key in THE_API_KEY") as caught:
         Judge(far)
     assert "export ANCHORSCOPE_JUDGE_URL=https://judge.example.org/v1" in caught.value.hint
     monkeypatch.setenv("ANCHORSCOPE_JUDGE_URL", "https://judge.example.org/v1/")
     Judge(far)
-    monkeypatch.delenv("THE_KEY")
+    monkeypatch.delenv("THE_API_KEY")
     with pytest.raises(GradeError, match="is not set"):
         Judge(far)
+
+
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "PATH", "DATABASE_URL", "JUDGE_KEY"])
+def test_only_a_variable_that_is_named_as_a_key_is_sent(name: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(name, "s3cret")
+    monkeypatch.setenv("ANCHORSCOPE_JUDGE_URL", endpoint.url)
+    with pytest.raises(GradeError, match=f"wants to send the environment variable {name}") as caught:
+        Judge(spec_of(endpoint, key=name))(CASES[:1])
+    assert "JUDGE_API_KEY" in caught.value.hint
+    assert endpoint.asked == []
+
+
+def test_a_reply_without_an_end_is_not_read_to_its_end(endpoint: Endpoint):
+    endpoint.reply = lambda prompt, turn: (200, b" " * (LARGEST + 100), {})
+    with pytest.raises(GradeError, match="it sent more than 8 MiB"):
+        Judge(spec_of(endpoint, tries=1))(CASES[:1])
 
 
 def test_a_redirect_is_not_followed(endpoint: Endpoint):

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerBase
 
 from anchorscope import AnchorscopeError, PromptSpec
 from anchorscope.errors import StudyError
 from anchorscope.models.prompts import Prompter
+from anchorscope.study.asking import OF_TRANSFORMERS
+from small_tokenizers import FAMILIES as SMALL
+from small_tokenizers import texts
 from tiny import tiny_tokenizer
 
 pytestmark = pytest.mark.transformers
@@ -71,6 +77,15 @@ def test_a_template_that_changes_the_question_is_refused():
         Prompter(tokenizer, PromptSpec(style="chat"), wants_bos=False)
 
 
+def test_a_study_gives_the_template_its_arguments_and_none_to_transformers():
+    own = set(inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters) - {"self", "kwargs"}
+    assert own <= OF_TRANSFORMERS
+    for name in OF_TRANSFORMERS:
+        with pytest.raises(StudyError, match=f"{name} is not an argument of the chat template"):
+            PromptSpec(style="chat", chat_kwargs={name: "{{ 7 * 7 }}"})
+    PromptSpec(style="chat", chat_kwargs={"enable_thinking": False})
+
+
 def test_what_is_shared_is_shared_with_contexts_and_odd_first_characters(tokenizer):
     prompter = Prompter(tokenizer, PromptSpec(shots=1, question="Question:{question}"), wants_bos=False)
     for question in ('"Quoted" who?', "(who)", "'x'", "…"):
@@ -108,3 +123,16 @@ def test_a_template_that_asks_for_the_day_is_told_the_studys():
     assert Prompter(tokenizer, given, wants_bos=False)("Who?").text.startswith("Today is doomsday.")
     with pytest.raises(StudyError, match="not a date of the calendar"):
         PromptSpec(style="chat", date="2026-02-30")
+
+
+@pytest.mark.parametrize("family", SMALL)
+@given(start=st.sampled_from([" ", "  ", "\n", "\t", "\r\n", "\u00a0", "\u2028", "<s>", "<s> "]), text=texts)
+def test_a_passage_may_begin_with_anything(family, start, text):
+    """White space and special tokens change how the line ends before them are cut, but not what is shared."""
+    made = SMALL[family]()
+    prompter = Prompter(made, PromptSpec(shots=1), wants_bos=False)
+    prompt = prompter("Who?", start + text)
+    assert prompt.ids[: len(prompter.shared_ids)] == prompter.shared_ids
+    assert prompt.text[slice(*prompt.segments["context"])] == f"{start}{text}\n"
+    if family == "byte-level":  # which changes no text
+        assert made.decode(prompt.ids) == prompt.text

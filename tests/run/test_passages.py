@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from anchorscope import Run, run_study
+from anchorscope.answers.record import ANSWERS
 from anchorscope.cli import app
 from anchorscope.evidence.ledger import claims_of
 from anchorscope.evidence.routes import CLAIMS
 from anchorscope.pathways.record import PATHWAYS
 from anchorscope.progress import silent
+from anchorscope.run.pipeline import Pipeline
+from anchorscope.spans.record import SPANS
 from anchorscope.store import Store
 from anchorscope.study.terms import PASSAGE, ReadPoint
 from tiny_study import write_study
@@ -55,3 +59,19 @@ def test_people_see_them(run: Run, tmp_path: Path):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Passages" in page
     assert "knockout_context" in page
+
+
+def test_a_passage_that_begins_with_white_space_is_a_passage_like_others(tmp_path: Path):
+    """It stopped the run before: its prompt did not start with the tokens that all prompts share."""
+    study = write_study(tmp_path, {"one": "llama"}, {"north": (4, 4)}, passages=True)
+    given = tmp_path / "given.jsonl"
+    rows = [json.loads(line) for line in given.read_text(encoding="utf-8").splitlines()]
+    for row, start in zip(rows, (" ", "\n", "\t ", "<eos>"), strict=False):
+        row["context"] = start + row["context"]
+    given.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with Store.writing(tmp_path / "runs" / "s", study) as store:
+        Pipeline(store)("answers")
+    cell = store.results("one", "north")
+    spans = {row.id: row for row in cell.table(SPANS)}
+    assert all(spans[f"q{i}"].dropped is None and spans[f"q{i}"].context for i in range(8))
+    assert cell.table(ANSWERS).aside() == []

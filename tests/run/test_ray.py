@@ -18,6 +18,7 @@ import pytest
 
 from anchorscope import Study
 from anchorscope.api.detectors import compare_run
+from anchorscope.cli.detect import with_engine_of
 from anchorscope.detectors.record import EvalPlan
 from anchorscope.errors import AnchorscopeError, StoreError, StudyError
 from anchorscope.progress import silent
@@ -88,8 +89,8 @@ def carry_out(study: Study, root: Path, engine: EngineSpec | None = None) -> lis
 
 
 def content(root: Path) -> dict[str, bytes]:
-    """Every file; locks aside, those a killed process leaves among them, and by what it was carried out."""
-    files = (path for path in root.rglob("*") if path.is_file() and path.name not in (".lock", ".engine"))
+    """Every file; locks aside, those a killed process leaves among them."""
+    files = (path for path in root.rglob("*") if path.is_file() and path.name != ".lock")
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
@@ -127,10 +128,12 @@ def test_detectors_are_compared_on_ray_as_in_process(study: Study, plain: Path, 
     """Their stages are stages like others: the same bytes, wherever they are carried out."""
     plan = EvalPlan(repeats=1, detectors=("single_layer", "causal", "agreement"), answers=2)
     roots = []
-    for engine in (EngineSpec(), EngineSpec(kind="ray", replicas=1)):
-        roots.append(tmp_path / engine.kind / "s")
+    for engine in ("in_process", "ray"):
+        roots.append(tmp_path / engine / "s")
         shutil.copytree(plain, roots[-1])
-        asked = study.model_copy(update={"engine": engine}).based_at(study.base)
+        spec = tmp_path / f"{engine}.yaml"
+        spec.write_text(f"name: s\nmodels: [a/b]\ndatasets: [nq]\nengine: {{kind: {engine}}}\n", encoding="utf-8")
+        asked = with_engine_of(Store.open(roots[-1]).study, str(spec))
         with one_thread(), Store.writing(roots[-1], asked) as store:
             compare_run(store, plan, ["one"], list(SETS), silent, lambda text: None)
     assert {"one/north/extras_states/part-000000.safetensors", "one/south/scores/part-000000.parquet"} <= set(

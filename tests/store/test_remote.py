@@ -18,11 +18,12 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
-from anchorscope.errors import StoreError
+from anchorscope.errors import StoreError, printable
 from anchorscope.store import Plan, Table, checksums, lease
 from anchorscope.store.files import held, path_of, read_ranges, write_bytes, write_text
 from anchorscope.store.lease import Lease
 from anchorscope.store.tensors import UnreadableError, read_headers, read_pieces
+from conftest import in_process
 
 
 def test_a_place_is_a_path_or_a_url(tmp_path: Path):
@@ -283,3 +284,21 @@ def test_a_file_that_is_no_safetensors_is_named(where: str, tmp_path: Path, s3: 
     write_bytes(root / "cut", good[:-5])
     with pytest.raises(UnreadableError, match="cut: cannot be read"):
         read_pieces([root / "cut"], [held["a"] for held in read_headers([root / "cut"])])
+
+
+@pytest.mark.parametrize("place", ["s3://KEY:s3cret@bucket/runs", "http://user:s3cret@host/x", "s3://s3cret@bucket"])
+def test_a_place_with_a_key_in_it_is_refused_and_the_key_not_repeated(place: str):
+    with pytest.raises(StoreError, match="holds a user name, password or key") as refused:
+        path_of(place)
+    assert "s3cret" not in str(refused.value)
+    assert "AWS_SECRET_ACCESS_KEY" in refused.value.hint
+    ended = in_process("status", place)
+    assert ended.returncode == 3
+    assert "s3cret@" not in ended.stdout + ended.stderr
+
+
+def test_what_is_printed_holds_no_key():
+    for text in ("at s3://KEY:s3cret@bucket/x", "s3:/KEY:s3cret@bucket", "a http://s3cret@h and ftp://u:s3cret@h/y"):
+        assert "s3cret" not in printable(text)
+    for text in ("mail a@b.org", "https://host/@name/x", "s3://bucket/runs", "a:/b/c@d"):
+        assert printable(text) == text

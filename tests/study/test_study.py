@@ -55,6 +55,11 @@ def test_shorthands_give_names():
         ("name: s\nmodels: [a/b]\ndatasets: [nq]\nanswers: {source: file}\n", "belong together"),
         ("name: s\nmodels: [a/b]\ndatasets: [{set: nq, columns: source}]\n", "there is no path"),
         ("name: s\nmodels: [a/b]\ndatasets: [{set: nq, sample: 0}]\n", "greater than or equal to 1"),
+        (
+            "name: s\nmodels: [a/b]\ndatasets: [nq]\nengine: {kind: ray, address: 'ray://x:10001'}\n",
+            "s.yaml:4: engine: a study cannot name a Ray cluster",
+        ),
+        ("name: s\nmodels: [a/b]\ndatasets: [nq]\nengine: {address: auto}\n", "ANCHORSCOPE_RAY_ADDRESS"),
         ("- a list\n", "not a mapping"),
         ("", "the file is empty"),
     ],
@@ -169,3 +174,21 @@ def test_load_study_says_which_name_was_meant(tmp_path: Path):
     (tmp_path / "s.yaml").write_text("name: s\nmodels: [a/b]\ndatasets:\n  - popqa\n  - trivia\n")
     with pytest.raises(AnchorscopeError, match=r"s\.yaml:5: datasets\[1\]: there is no dataset 'trivia'.*'triviaqa'"):
         load_study(tmp_path / "s.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: s\nmodels: [a/b]\ndatasets: [{set: nq, path: 's3://KEY:SECRET@bucket/x.jsonl'}]\n",
+        "name: s\nmodels: [a/b]\ndatasets: [{set: nq, path: 'http://user:SECRET@host/x.jsonl'}]\n",
+        "name: s\nmodels: [a/b]\ndatasets: ['https://SECRET@host/x.yaml']\n",
+        "name: s\nmodels: ['https://user:SECRET@host/a/b']\ndatasets: [nq]\n",
+        "name: s\nmodels: [a/b]\ndatasets: [nq]\nanswers: {source: file, file: 's3://KEY:SECRET@bucket/x.jsonl'}\n",
+        "name: s\nmodels: [a/b]\ndatasets: [nq]\n"
+        "grades: {grader: judge, judge: {base_url: 'http://u:SECRET@h/v1', model: m}}\n",
+    ],
+)
+def test_a_key_in_an_address_is_refused_and_not_repeated(text: str):
+    said = problems(text)
+    assert "holds a user name, password or key" in said
+    assert "SECRET" not in said

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 import anchorscope.traces.attention as attention_module
 import anchorscope.traces.doctor as doctor_module
+import anchorscope.traces.doctor_tokens as tokens_module
 import anchorscope.traces.tracer as trace_module
 from anchorscope import PromptSpec
 from anchorscope.errors import ModelError
@@ -41,7 +45,7 @@ def failed(model: Model) -> list[str]:
 def test_a_healthy_model_passes_every_check(family, dtype, tmp_path):
     checks = doctor_of(load_tiny(family, tmp_path, dtype)).examine()
     assert [check.name for check in checks] == list(CHECKS)
-    left_out = {"eager"} if family == "gemma2" else set()  # which has no sdpa to compare with
+    left_out = {"tokenizer"} | ({"eager"} if family == "gemma2" else set())  # untrained; no sdpa to compare with
     assert {check.name for check in checks if not check.passed} == left_out, checks
     assert all(check.passed is None for check in checks if check.name in left_out)
 
@@ -167,9 +171,16 @@ def window_forgotten(monkeypatch):
     monkeypatch.setattr(Model, "windows", property(lambda self: [None] * 3))
 
 
+@pytest.fixture
+def tokens_of_another_model(monkeypatch):
+    """An untrained model that is taken for a trained one: no text means anything to it."""
+    monkeypatch.setattr(tokens_module, "repeats", lambda model: True)
+
+
 INJECTED = {
     "double_bos": "one_bos",
     "zero_width_spans": "spans",
+    "tokens_of_another_model": "tokenizer",
     "lost_causal_mask": "plain",
     "wrong_positions": "padding",
     "another_prefix": "prefix",
@@ -199,6 +210,36 @@ def test_a_wrong_cut_is_caught_in_bfloat16_too(bug, request, tmp_path):
     model = load_tiny("llama", tmp_path, "bfloat16")
     request.getfixturevalue(bug)
     assert failed(model) == ["by_hand"]
+
+
+def with_other_ids(tokenizer) -> PreTrainedTokenizerFast:
+    """The same tokenizer with the numbers of its tokens dealt anew, but for the three special ones."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    words = sorted(content["model"]["vocab"], key=content["model"]["vocab"].__getitem__)
+    dealt = [*words[:3], *(words[3 + int(i)] for i in np.random.default_rng(0).permutation(len(words) - 3))]
+    content["model"]["vocab"] = {word: i for i, word in enumerate(dealt)}
+    made = Tokenizer.from_str(json.dumps(content))
+    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>")
+
+
+def test_the_tokenizer_of_another_model_is_told_from_the_models_own(tmp_path, monkeypatch):
+    """A model that knows some texts by heart, with its own tokenizer and with one of the same size."""
+    monkeypatch.setattr(tokens_module, "repeats", lambda model: True)  # too small to learn that
+    model = load_tiny("llama", tmp_path)
+    doctor, network = doctor_of(model), model.network
+    step = torch.optim.Adam(network.parameters(), 1e-2)
+    for _ in range(40):
+        for prompt in doctor.prompts:
+            ids = torch.tensor([prompt.ids])
+            step.zero_grad()
+            network(ids, labels=ids).loss.backward()
+            step.step()
+    assert next(check for check in doctor.examine() if check.name == "tokenizer").passed
+    other = replace(model, tokenizer=with_other_ids(model.tokenizer))
+    check = next(check for check in doctor_of(other).examine() if check.name == "tokenizer")
+    assert check.passed is False
+    assert "by chance -5.7" in check.detail
+    assert "tokenizer files that came with these weights" in check.advice
 
 
 def test_every_check_has_its_bug():

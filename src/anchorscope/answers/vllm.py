@@ -32,9 +32,11 @@ class VllmGenerator:
         self.stops = frozenset(stop_tokens(model).nonzero()[:, 0].tolist())
         options.setdefault("tensor_parallel_size", _devices() if model.spec.device_map else 1)
         options.setdefault("enforce_eager", _on_cpu())  # where compiling takes minutes and gains little
+        options.setdefault("load_format", "safetensors")  # never a pickle
         self.llm = LLM(
             model=model.source.location,
             revision=model.source.commit,
+            trust_remote_code=False,
             dtype=str(model.network.dtype).removeprefix("torch."),
             enable_prefix_caching=True,  # the few-shot prefix is the same for all
             logprobs_mode="raw_logprobs",  # the model's own, before the temperature

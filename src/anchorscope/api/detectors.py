@@ -33,7 +33,7 @@ def prepare(
 ) -> None:
     """Make what detectors need in addition to the traces, and the requested tables of scores.
 
-    The run's engine makes them like a study's own stages. What exists already is not made again.
+    The pipeline's engine makes them like a study's own stages. What exists already is not made again.
     """
     wanted = [] if plan.light else ["extras"]
     wanted += ["agreement"] if plan.answers and not plan.light else []
@@ -69,10 +69,16 @@ def _refuse_another_plan(store: Store, model: str, dataset: str, plan: EvalPlan)
 
 
 def compare_run(
-    store: Store, plan: EvalPlan, models: Sequence[str], datasets: Sequence[str], progress: Progress, notice: Notice
+    store: Store,
+    plan: EvalPlan,
+    models: Sequence[str],
+    datasets: Sequence[str],
+    progress: Progress,
+    notice: Notice,
+    ray_address: str | None = None,
 ) -> list[Comparison]:
-    """Compare detectors on every model and dataset of a run."""
-    with Pipeline(store, progress, notice) as pipeline:
+    """Compare detectors on every model and dataset of a run. The engine is that of `store.study`."""
+    with Pipeline(store, progress, notice, ray_address=ray_address) as pipeline:
         prepare(pipeline, plan, models, datasets, ["scores"])
     cells: list[CellMeasures] = []
     for model in models:

@@ -22,21 +22,23 @@ def run_study(
     runs: str | Path = "runs",
     *,
     data: str | Path | None = None,
+    ray_address: str | None = None,
     progress: Progress = printed,
     notice: Notice = told,
 ) -> Run:
     """Run a study from questions to figures, and open the run. A stopped run is resumed.
 
     `study` is a Study, the path of a study file, or the name of one that comes with the package. `data`: a folder from
-    which the datasets are read, instead of the hub. `progress`, `notice`: receivers of progress and warnings (default:
-    lines on stderr).
+    which the datasets are read, instead of the hub. `ray_address`: the Ray cluster that a study with `engine: {kind:
+    ray}` joins, auto or host:port (default: ANCHORSCOPE_RAY_ADDRESS, else one that is started here). `progress`,
+    `notice`: receivers of progress and warnings (default: lines on stderr).
     """
     asked = study if isinstance(study, Study) else load_study(study)
     if data is not None:
         asked = asked.with_data(Path(data))
     root = path_of(runs) / asked.name
     with Store.writing(root, asked) as store:
-        Pipeline(store, progress, notice)()
+        Pipeline(store, progress, notice, ray_address=ray_address)()
     return Run(root)
 
 

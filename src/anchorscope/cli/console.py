@@ -66,6 +66,15 @@ RunsOption = Annotated[
         parser=path_of,
     ),
 ]
+RayAddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="Join the running Ray cluster at ADDRESS, auto or host:port (default: ANCHORSCOPE_RAY_ADDRESS, else a "
+        "cluster is started on this machine). Whoever controls the cluster runs code on this machine.",
+    ),
+]
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run directory, for example runs/small-models.", parser=path_of)
 ]

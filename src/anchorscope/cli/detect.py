@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorscope.cli.console import RunArgument, clean, notice, out, path_of, progress, resumable, table_of, tell
-from anchorscope.cli.detect_options import Answers, DtypeOption, Models, Reads, RunOrFile, Saved, Sets
+from anchorscope.cli.console import (
+    RayAddressOption,
+    RunArgument,
+    clean,
+    notice,
+    out,
+    path_of,
+    progress,
+    resumable,
+    tell,
+)
+from anchorscope.cli.detect_options import Answers, DtypeOption, EngineOption, Models, Reads, RunOrFile, Saved, Sets
 from anchorscope.errors import DetectorError, did_you_mean
 
 if TYPE_CHECKING:
-    from anchorscope.detectors.record import Comparison
     from anchorscope.detectors.session import Detector
     from anchorscope.store import Store
+    from anchorscope.study import Study
 
 app = typer.Typer(
     name="detect",
@@ -164,6 +174,8 @@ def compare(
             parser=path_of,
         ),
     ] = None,
+    engine_of: EngineOption = None,
+    ray_address: RayAddressOption = None,
 ) -> None:
     """Compare detectors on a run in a table and a figure. Every choice is made inside the training folds."""
     import pyarrow.parquet as pq
@@ -174,6 +186,7 @@ def compare(
     from anchorscope.store.files import write_whole
 
     store, models, sets = _chosen(run, model, dataset)
+    study = store.study if engine_of is None else with_engine_of(store.study, engine_of)
     _check_detectors(detector or ())
     if other is not None and not any(other in (spec.name, spec.id) for spec in store.study.models):
         _check_model(other)
@@ -181,19 +194,19 @@ def compare(
         raise DetectorError(f"--embedder: there is no folder {embedder}", "Give the folder of a text-embedding model.")
     with progress("starting", None):
         from anchorscope.api.detectors import compare_run, published
-        from anchorscope.cli.errors_table import print_errors
+        from anchorscope.cli.comparison_tables import print_comparison, print_errors
         from anchorscope.report.draw.detectors import write_comparison
     other, embedder = _absolute(other), _absolute(embedder)  # a process elsewhere may load them
     plan = EvalPlan(repeats, tuple(detector or ()), other, embedder, samples, light, store.study.seed)
-    with resumable(), Store.writing(store.root, store.study) as held:
-        rows = compare_run(held, plan, models, sets, progress, notice)
+    with resumable(), Store.writing(store.root, study) as held:
+        rows = compare_run(held, plan, models, sets, progress, notice, ray_address)
     folder = save or store.root / "detectors"
     entries = catalogue(store.study.traces.sites[0])
     write_comparison(rows, entries, folder)
     scores = published(store, models, sets)
     write_whole(folder / "scores.parquet", lambda stream: pq.write_table(scores, stream, write_page_checksum=True))
     titles = {name: entry.title for name, entry in entries.items()}
-    _print(rows, titles)
+    print_comparison(rows, titles)
     print_errors(rows, titles, detector or ())
     out.print(f"Table and figure: {clean(folder)}", style="dim")
 
@@ -298,6 +311,13 @@ def _check_arguments(detector: Path, answers: Path, model: str, dtype: str | Non
     _check_model(model, dtype)
 
 
+def with_engine_of(study: Study, engine_of: str) -> Study:
+    """The study of a run, computed where the study that the user named says."""
+    from anchorscope.run.studyfile import load_study
+
+    return study.model_copy(update={"engine": load_study(engine_of).engine}).based_at(study.base)
+
+
 def _absolute(place: str | None) -> str | None:
     """The absolute path of a local folder or file. A name or a hub id stays as it is."""
     return str(Path(place).absolute()) if place and Path(place).exists() else place
@@ -356,43 +376,3 @@ def _chosen(run: Path, models: list[str] | None, sets: list[str] | None) -> tupl
                 raise DetectorError(f"this run has no {what} '{name}'", did_you_mean(name, known))
         chosen.append(list(asked or known))
     return store, chosen[0], chosen[1]
-
-
-COLUMNS = (
-    ("AUROC", "auroc", {"beyond_question": "beyond the question, mean", "beyond_baselines": "beyond baselines, mean"}),
-    (
-        "W, the share of pairs of answers to one question that are ranked right",
-        "w",
-        {"w_minus_logprob": "minus log-probability, mean", "w_added": "added to log-probability, mean"},
-    ),
-)
-"""The tables printed for each model: a title, the measure on each dataset, and paired differences."""
-
-
-def _print(rows: list[Comparison], titles: dict[str, str]) -> None:
-    """Print two tables per model, AUROC and W within a question, each with the differences from baselines."""
-    from anchorscope.detectors.compare import MEAN, lookup
-
-    by_key = lookup(rows)
-    for model in dict.fromkeys(row.model for row in rows if row.dataset != MEAN):
-        sets = list(dict.fromkeys(row.dataset for row in rows if row.model == model and row.dataset != MEAN))
-        where = MEAN if len(sets) > 1 else sets[0]
-        for title, what, differences in COLUMNS:
-            names = dict.fromkeys(row.detector for row in rows if row.model == model and row.measure == what)
-            if not names:
-                notice(
-                    f"{model}: {title} was not measured. It needs several answers per question. To sample them, add "
-                    "`evidence: {}` to the study."
-                )
-                continue
-            table = table_of("detector", *sets, *differences.values())
-            for name in names:
-                cells = [_number(by_key.get((model, dataset, name, what))) for dataset in sets]
-                means = [_number(by_key.get((model, where, name, difference))) for difference in differences]
-                table.add_row(titles[name], *cells, *means)
-            out.print(f"\n[bold]{clean(model)}[/bold], {title}")
-            out.print(table)
-
-
-def _number(row: Any) -> str:
-    return "–" if row is None else f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]".replace("[", "\\[")

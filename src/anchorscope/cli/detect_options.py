@@ -33,6 +33,14 @@ Sets = Annotated[
         help="Use this dataset of the run. Repeat the option for several (default: all).",
     ),
 ]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine-of",
+        metavar="STUDY",
+        help="Compute where `engine` of the study STUDY says, for example on a Ray cluster (default: in this process).",
+    ),
+]
 Saved = Annotated[
     Path, typer.Argument(metavar="DETECTOR", help="Path of a detector that `detect fit` saved.", parser=path_of)
 ]

@@ -12,6 +12,7 @@ import typer
 from anchorscope.cli.console import (
     SMALL_MODEL,
     DataOption,
+    RayAddressOption,
     RunsOption,
     StudyArgument,
     clean,
@@ -108,6 +109,7 @@ def run(
     log: LogOption = None,
     dry_run: DryRunOption = False,
     on: OnOption = None,
+    ray_address: RayAddressOption = None,
 ) -> None:
     """Run a study from its questions to its charts. The same command resumes a stopped run."""
     if on is not None:
@@ -124,7 +126,7 @@ def run(
         stages = _preflight(loaded, runs / loaded.name, until, notice)
         print_cost(loaded, stages if until else None, on)
         return
-    _carry_out(loaded, runs, log, until)
+    _carry_out(loaded, runs, log, until, ray_address)
 
 
 def _preflight(study: Study, root: Path, until: str | None, warn: Notice = nobody) -> list[StageDef]:
@@ -137,7 +139,9 @@ def _preflight(study: Study, root: Path, until: str | None, warn: Notice = nobod
     return wanted
 
 
-def _carry_out(study: Study, runs: Path, log: Path | None = None, until: str | None = None) -> Store:
+def _carry_out(
+    study: Study, runs: Path, log: Path | None = None, until: str | None = None, ray_address: str | None = None
+) -> Store:
     from anchorscope.store import Store
 
     root = runs / study.name
@@ -157,7 +161,7 @@ def _carry_out(study: Study, runs: Path, log: Path | None = None, until: str | N
                 print_summary(model, dataset, summary(store.results(model, dataset)))
 
         start = time.perf_counter()
-        pipeline = Pipeline(store, progress, notice, done, log)
+        pipeline = Pipeline(store, progress, notice, done, log, ray_address)
         written = pipeline(until)
         if not until:
             _print_headlines(store)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from transformers import AutoModel, AutoTokenizer
 
 from anchorscope.errors import ModelError
+from anchorscope.models.pickles import no_pickle, refuse_pickles
 
 BATCH, LONGEST = 64, 256
 
@@ -23,8 +24,11 @@ class Embedder:
             raise ModelError(
                 f"{folder} is not a folder with a text-embedding model", "Give such a folder, or leave --embedder out."
             )
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.network = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+        refuse_pickles(str(folder), (path.name for path in Path(folder).iterdir()), "AutoModel")
+        local = {"local_files_only": True, "trust_remote_code": False}
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+        with no_pickle(str(folder), "AutoModel"):
+            self.network = AutoModel.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, **local).eval()
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -31,7 +31,9 @@ from anchorscope.study import GradesSpec, JudgeSpec
 
 ALLOWED = "ANCHORSCOPE_JUDGE_URL"
 """The environment variable that names the endpoint which may have a key: a study alone cannot send a key anywhere."""
+KEY_NAMES = ("_API_KEY", "_TOKEN")  # how the name of a variable with a key ends: a study cannot ask for other secrets
 MAX_TOKENS = 16
+LARGEST = 8 << 20  # bytes of a reply that are read
 KEPT_AT_ONCE = 100  # replies, on a store
 SHOWN_ALIASES = 30  # accepted answers in a prompt; some questions have hundreds of spellings
 NO_VERDICT = "the judge gave no verdict"
@@ -164,7 +166,7 @@ class Judge:
         )
         try:
             with _OPENER.open(request, timeout=self.spec.timeout) as response:
-                return _text(response.read())
+                return _text(response.read(LARGEST + 1))
         except urllib.error.HTTPError as error:
             if error.code in _BUSY:
                 raise _TryAgainError(f"it answered {error.code}", _wait(error.headers)) from None
@@ -212,6 +214,8 @@ def _wait(headers: Message) -> float | None:
 
 def _text(body: bytes) -> str:
     """What a reply says; a reply of another shape is like half a reply."""
+    if len(body) > LARGEST:
+        raise _TryAgainError(f"it sent more than {LARGEST >> 20} MiB")
     try:
         content = json.loads(body)["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError):
@@ -225,6 +229,12 @@ def key_of(spec: JudgeSpec) -> str | None:
     """The key, if the study names one; refused where the environment does not say that this endpoint may have it."""
     if spec.key is None:
         return None
+    if not spec.key.endswith(KEY_NAMES):
+        raise GradeError(
+            f"the study wants to send the environment variable {spec.key} to {spec.base_url}; only a variable whose "
+            f"name ends in {' or '.join(KEY_NAMES)} is taken for a judge's key",
+            "Keep the key in such a variable, for example export JUDGE_API_KEY=…, and write key: JUDGE_API_KEY.",
+        )
     host = urlsplit(spec.base_url).hostname or ""
     if host not in ("localhost", "127.0.0.1", "::1") and os.environ.get(ALLOWED, "").rstrip(
         "/"

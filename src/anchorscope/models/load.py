@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from anchorscope.errors import AnchorscopeError, ModelError, hub_errors, reason_of
 from anchorscope.models.heap import bound_kernels, hold_heap
+from anchorscope.models.pickles import no_pickle
 from anchorscope.models.sites import sites_of
 from anchorscope.models.source import Located, ModelSource, find_model, locate_model
-from anchorscope.models.unpacked import MARKS, Unpacked, drop_unpacked, keep_unpacked, same_weights, unpacked
+from anchorscope.models.unpacked import Unpacked, drop_unpacked, keep_unpacked, same_weights, unpacked
+from anchorscope.models.vocabulary import check_vocabulary
 from anchorscope.progress import Notice, nobody, without_bars
 from anchorscope.reach import hub_in_reach
 from anchorscope.store.checksums import sha256_of
@@ -34,6 +36,8 @@ Tokenizer = Any  # transformers.PreTrainedTokenizerBase
 EAGER_FAMILIES = frozenset({"gemma2"})
 # Families that were trained with a BOS in front of every text, whatever their tokenizer file says.
 BOS_FAMILIES = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text"})
+# A folder without a model. transformers reads tokenizer and configuration from what lies beside a GGUF file.
+NOTHING_BESIDE = Path(__file__).parent
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,6 +124,7 @@ def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True, notic
         tokenizer = load_tokenizer(spec, source)
         network = _load_network(told, source) if weights else _empty_network(told, source)
     network.eval()
+    check_vocabulary(spec.name, network, tokenizer)
     marks = fingerprint(spec, source, network, tokenizer)
     model = Model(spec, source, network, tokenizer, sites, wants_bos(tokenizer, source), marks)
     if packed and weights and spec.device_map is None:
@@ -136,6 +141,7 @@ def _load_kept(spec: ModelSpec, located: Located, kept: Unpacked, weights: bool)
         tokenizer = load_tokenizer(spec, folder)
         network = _load_network(spec, folder) if weights else _empty_network(spec, folder)
     network.eval()
+    check_vocabulary(spec.name, network, tokenizer)
     loaded = fingerprint(spec, source, network, tokenizer)
     if any(loaded[name] != expected[name] for name in ("tokenizer", "ends")):
         return None
@@ -168,7 +174,7 @@ def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Tokenizer:
     folder, options = _where(spec, source)
     try:
         with hub_errors(spec.id, "model"):
-            return AutoTokenizer.from_pretrained(folder, **options)
+            return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **options)
     except AnchorscopeError:
         raise
     except Exception as error:  # noqa: BLE001 a broken tokenizer fails in many ways
@@ -182,7 +188,7 @@ def load_config(spec: ModelSpec, source: ModelSource) -> Any:
 
     folder, options = _where(spec, source)
     with hub_errors(spec.id, "model"):
-        return AutoConfig.from_pretrained(folder, **options)
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False, **options)
 
 
 def wants_bos(tokenizer: Tokenizer, source: ModelSource) -> bool:
@@ -203,14 +209,17 @@ def wants_bos(tokenizer: Tokenizer, source: ModelSource) -> bool:
 def _where(spec: ModelSpec, source: ModelSource) -> tuple[str, dict[str, Any]]:
     """The first argument and the options of transformers' from_pretrained."""
     if source.kind == "gguf":
-        path = Path(source.location)
-        return str(path.parent), {"gguf_file": path.name}
-    kept = source.kind == "folder" and (Path(source.location) / MARKS).is_file()  # weights that were unpacked
-    options: dict[str, Any] = {"gguf_file": spec.gguf} if spec.gguf and not kept else {}
-    if source.kind == "hub":
-        options["revision"] = source.commit or spec.revision
-        options["local_files_only"] = not hub_in_reach()  # else every file is asked for, with retries
-    return source.location, options
+        return str(NOTHING_BESIDE), {"gguf_file": str(Path(source.location).absolute())}
+    if source.kind != "hub":
+        return source.location, {}
+    # local_files_only: else every file is asked for, with retries
+    options: dict[str, Any] = {"revision": source.commit or spec.revision, "local_files_only": not hub_in_reach()}
+    if spec.gguf is None:
+        return source.location, options
+    from huggingface_hub import hf_hub_download
+
+    with hub_errors(spec.id, "model"):
+        return str(NOTHING_BESIDE), {"gguf_file": hf_hub_download(spec.id, spec.gguf, **options)}
 
 
 def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
@@ -222,7 +231,7 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
         options |= _unpacked()
     device = usable_device(spec)
     try:
-        with hub_errors(spec.id, "model"):
+        with hub_errors(spec.id, "model"), no_pickle(spec.name):
             network: Network = AutoModelForCausalLM.from_pretrained(
                 folder,
                 **options,
@@ -230,7 +239,7 @@ def _load_network(spec: ModelSpec, source: ModelSource) -> Network:
                 device_map=spec.device_map or {"": device},
                 attn_implementation=_attention(spec, source),
                 trust_remote_code=False,
-                **({} if "gguf_file" in options else {"use_safetensors": True}),  # never a pickle
+                **({} if "gguf_file" in options else {"use_safetensors": True}),
             )
     except torch.cuda.OutOfMemoryError:
         raise ModelError(
@@ -256,7 +265,7 @@ def _empty_network(spec: ModelSpec, source: ModelSource) -> Network:
     with hub_errors(spec.id, "model"):
         with torch.device("meta"):
             network = AutoModelForCausalLM.from_config(
-                config, dtype=dtype_of(spec), attn_implementation=_attention(spec, source)
+                config, dtype=dtype_of(spec), attn_implementation=_attention(spec, source), trust_remote_code=False
             )
         if "gguf_file" not in options:
             try:

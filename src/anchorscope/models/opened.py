@@ -10,6 +10,7 @@ from anchorscope.models.heap import bound_kernels, hold_heap
 from anchorscope.models.load import EAGER_FAMILIES, Model, Network, Tokenizer, fingerprint, load_model, wants_bos
 from anchorscope.models.sites import site_modules, sites_of
 from anchorscope.models.source import ModelSource
+from anchorscope.models.vocabulary import check_vocabulary
 from anchorscope.progress import told
 from anchorscope.study import ModelSpec
 from anchorscope.study.validation import build
@@ -61,6 +62,7 @@ def _object(network: Network, tokenizer: Tokenizer, fields: dict[str, Any]) -> M
     spec = build(ModelSpec, id=called, **fields)
     sites = spec.sites or sites_of(kind)
     _check(network, spec.name)
+    check_vocabulary(spec.name, network, tokenizer)
     for site in ("resid", "attn", "mlp"):
         site_modules(network, sites, site)
     bound_kernels()

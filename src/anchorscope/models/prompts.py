@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -57,18 +57,30 @@ class Prompter:
         return self.many([(question, context)])[0]
 
     def many(self, questions: Sequence[tuple[str, str | None]]) -> list[Prompt]:
-        """Make prompts, tokenizing all at once."""
+        """Make prompts, tokenizing all at once.
+
+        White space at the start of a passage, or a special token, changes how a byte-level tokenizer cuts the line ends
+        before it. Such a prompt is tokenized in two parts, so that it starts with the shared prefix all the same.
+        """
         layouts = [self._lay_out(question, context) for question, context in questions]
         ids = self.tokenizer([text for text, _, _ in layouts], add_special_tokens=False).input_ids
         prompts = [
             Prompt(text, [*self._bos, *tokens], len(self._bos), segments, place)
             for (text, segments, place), tokens in zip(layouts, ids, strict=True)
         ]
-        for prompt in prompts:
-            if prompt.ids[: len(self.shared_ids)] != self.shared_ids:
-                asked = printable(prompt.text[slice(*prompt.question)])
-                raise ModelError(f"the prompt of '{asked}' does not start with the prefix that all prompts share")
-        return prompts
+        return [prompt if self._shares(prompt) else self._in_two_parts(prompt) for prompt in prompts]
+
+    def _shares(self, prompt: Prompt) -> bool:
+        return prompt.ids[: len(self.shared_ids)] == self.shared_ids
+
+    def _in_two_parts(self, prompt: Prompt) -> Prompt:
+        """The same prompt as the shared prefix and the tokens of the text after it."""
+        shared = self.tokenizer.decode(self.shared_ids[len(self._bos) :], clean_up_tokenization_spaces=False)
+        if not prompt.text.startswith(shared):
+            asked = printable(prompt.text[slice(*prompt.question)])
+            raise ModelError(f"the prompt of '{asked}' does not start with the prefix that all prompts share")
+        rest = self.tokenizer(prompt.text[len(shared) :], add_special_tokens=False).input_ids
+        return replace(prompt, ids=[*self.shared_ids, *rest])
 
     def read_back(self, ids: Sequence[int]) -> tuple[str, str | None, Prompt] | None:
         """The question, the context and the prompt that these tokens are; None where they are no prompt of this one."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from anchorscope.errors import ModelError, hub_errors, is_network, reason_of, shown
+from anchorscope.models.pickles import refuse_pickles
 from anchorscope.reach import hub_in_reach
 from anchorscope.study import ModelSpec
 
@@ -71,14 +72,17 @@ def is_path(name: str) -> bool:
 def locate_model(spec: ModelSpec, base: Path) -> Located:
     """Where the model is. Asks the hub, but loads neither torch nor transformers: a mistake is known in a second."""
     local = base / Path(spec.id).expanduser()
-    if spec.id.endswith(".gguf"):
+    if spec.gguf is not None and local.is_dir():
+        local = local / spec.gguf
+    if local.name.endswith(".gguf") and not local.is_dir():
         if not local.is_file():
             raise ModelError(f"{spec.name}: there is no file {local}", LOCAL)
         return Located("gguf", str(local), None, local.parent, local.name)
     if local.is_dir():
-        if spec.gguf is None and not (local / "config.json").is_file():
+        if not (local / "config.json").is_file():
             raise _no_model_in(local, spec)
-        return Located("folder", str(local), None, local, spec.gguf)
+        refuse_pickles(spec.name, (path.name for path in local.iterdir()))
+        return Located("folder", str(local), None, local, None)
     if is_path(spec.id):
         raise ModelError(f"{spec.name}: there is no folder {local}", LOCAL)
     file, commit = _download(spec)
@@ -110,9 +114,12 @@ def _download(spec: ModelSpec) -> tuple[Path, str | None]:
             info = None
         if info is None:
             cached = Path(hf_hub_download(spec.id, "config.json", revision=spec.revision, local_files_only=True))
+            refuse_pickles(spec.name, (path.name for path in cached.parent.iterdir()))
             return cached, cached.parent.name  # the cache keeps each commit in snapshots/<commit>/
-        if spec.gguf and spec.gguf not in {file.rfilename for file in info.siblings or []}:
+        files = [file.rfilename for file in info.siblings or []]
+        if spec.gguf and spec.gguf not in files:
             raise ModelError(f"{spec.name}: the model {spec.id} has no file {spec.gguf}")
+        refuse_pickles(spec.name, (file for file in files if "/" not in file))
         return Path(hf_hub_download(spec.id, "config.json", revision=spec.revision)), info.sha
 
 

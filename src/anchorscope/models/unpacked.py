@@ -105,7 +105,7 @@ def _save(network: Any, folder: Path) -> None:
     if hasattr(config, "quantization_config"):
         del config.quantization_config
     with torch.device("meta"):
-        fresh = AutoModelForCausalLM.from_config(config, dtype=network.dtype)
+        fresh = AutoModelForCausalLM.from_config(config, dtype=network.dtype, trust_remote_code=False)
     fresh.load_state_dict(network.state_dict(), assign=True)
     fresh.tie_weights()
     fresh.generation_config = network.generation_config

@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from anchorscope.errors import StudyError, did_you_mean
 from anchorscope.study import DatasetSpec
-from anchorscope.study.terms import Name, Spec, Text
+from anchorscope.study.terms import Name, Place, Spec, Text
 from anchorscope.study.validation import validate
 from anchorscope.study.yamlfile import read_yaml
 
@@ -121,7 +121,7 @@ class SetDefinition(Spec):
     """Citation of the source."""
     hub: HubSource | None = None
     """Dataset on the Hugging Face hub that holds the rows. Give either this or `file`."""
-    file: str | None = None
+    file: Place | None = None
     """Path of the local file that holds the rows (.jsonl, .parquet, .csv or .tsv), relative to this definition."""
     fields: FieldMap
     """Columns of the source that hold the question, the answers and the rest."""

@@ -41,6 +41,7 @@ class Pipeline:
         notice: Notice = nobody,
         done: Done = _tell_nobody,
         log: Path | None = None,
+        ray_address: str | None = None,
     ) -> None:
         self.store, self.study = store, store.study
         self.file = ProgressFile(store.root, progress, notice, log)
@@ -48,7 +49,7 @@ class Pipeline:
         self.times: dict[str, float] = {}
         self.context = RunContext(store, self.progress, self.notice)
         """What this process holds. A model is kept until another one is needed."""
-        self.engine = self._engine()
+        self.engine = self._engine(ray_address)
 
     def __enter__(self) -> Pipeline:
         return self
@@ -180,7 +181,7 @@ class Pipeline:
         remember_drawn(self.store, [*ledger, *written])
         return written
 
-    def _engine(self) -> Engine:
+    def _engine(self, ray_address: str | None) -> Engine:
         spec = self.study.engine
         if spec.kind == "ray":
             from anchorscope.evidence.experiments import registered
@@ -192,9 +193,15 @@ class Pipeline:
                     "Write engine: {kind: in_process} in the study.",
                 )
 
-            engine = RayEngine(self.store, spec, self.progress, self.notice, self._add)
+            engine = RayEngine(self.store, spec, self.progress, self.notice, self._add, ray_address)
             self.file.counts = engine.counts
             return engine
+        if ray_address is not None:
+            raise StudyError(
+                f"the address {ray_address} of a Ray cluster was given, but the run is computed in this process",
+                "Write engine: {kind: ray} in the study (for detect eval, name that study with --engine-of), or leave "
+                "out the address.",
+            )
         return InProcess(self.context, self._add)
 
     def _add(self, stage: str, seconds: float) -> None:

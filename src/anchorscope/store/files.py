@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from anchorscope.errors import StoreError
+from anchorscope.errors import StoreError, without_key
 from anchorscope.store.lease import LEASE, Lease, check_leases
 from anchorscope.store.remote import Remote, read_remote, remote
 
 TEMPORARY = ".tmp"
-LOCK, HOLDER, COMMAND, PROGRESS, BASE, ENGINE = ".lock", ".holder", ".command", ".progress", ".base", ".engine"
+LOCK, HOLDER, COMMAND, PROGRESS, BASE = ".lock", ".holder", ".command", ".progress", ".base"
 AT_ONCE, AHEAD = 32, 8  # requests to a store at a time; files read before they are asked for
 A = TypeVar("A")
 B = TypeVar("B")
@@ -32,6 +32,12 @@ def path_of(text: str | Path) -> Path:
     scheme, url, rest = text.partition("://")
     if not url:
         return Path(text)
+    if (shown := without_key(text)) != text:
+        raise StoreError(
+            f"{shown} holds a user name, password or key, which would be written to logs and messages",
+            "Leave it out, and give the key in the environment, for example AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY.",
+        )
     return Path(rest) if scheme == "file" else remote(text)
 
 
@@ -177,7 +183,7 @@ def remove_leftovers(root: Path) -> None:
 def is_leftover(path: Path) -> bool:
     """Whether a file is one that a run makes before its study is saved."""
     temporary = path.name.startswith(".") and path.name.endswith(TEMPORARY)
-    return temporary or path.name in (LOCK, HOLDER, COMMAND, PROGRESS, BASE, ENGINE) or path.name.startswith(LEASE)
+    return temporary or path.name in (LOCK, HOLDER, COMMAND, PROGRESS, BASE) or path.name.startswith(LEASE)
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ import yaml
 
 from anchorscope.errors import StoreError, reason_of
 from anchorscope.store.checksums import with_checksum, without_checksum
-from anchorscope.store.files import BASE, ENGINE, held, is_leftover, is_local, remove_leftovers, write_text
+from anchorscope.store.files import BASE, held, is_leftover, is_local, remove_leftovers, write_text
 from anchorscope.store.manifest import FORMAT, check_manifest
 from anchorscope.store.table import Kind, Plan, Table, schema_of
 from anchorscope.study import EngineSpec, Study
@@ -117,14 +117,13 @@ class Store:
                 digest = hashlib.sha256(text.encode()).hexdigest()
                 write_text(record, f"{_STUDY_HEAD}{STUDY_SHA256.decode()}{digest}\n{text}")
             _keep_base(root, study.base.absolute())
-            _keep_engine(root, study.engine)
             yield cls(root, study)
 
     @classmethod
     def open(cls, root: Path) -> Store:
-        """Open a run to read it."""
+        """Open a run to read it. Nothing in the folder says where to compute: the engine is this process."""
         check_run(root)
-        study = _saved_study(root / "study.yaml").model_copy(update={"engine": _engine_of(root)})
+        study = _saved_study(root / "study.yaml").model_copy(update={"engine": EngineSpec()})
         return cls(root, study.based_at(_base_of(root)))
 
     def questions(self, dataset: str) -> Cell:
@@ -172,22 +171,6 @@ def _base_of(root: Path) -> Path:
     except OSError:
         return Path()
     return kept if kept.is_dir() else Path()
-
-
-def _keep_engine(root: Path, engine: EngineSpec) -> None:
-    """Keep by what the run was last carried out, for commands that go on from the run: part of no result."""
-    if is_local(root) and engine != _engine_of(root):
-        write_text(root / ENGINE, engine.model_dump_json())
-
-
-def _engine_of(root: Path) -> EngineSpec:
-    """That engine; this process where none was kept, as on a store."""
-    if not is_local(root):
-        return EngineSpec()
-    try:
-        return EngineSpec.model_validate_json((root / ENGINE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return EngineSpec()
 
 
 @dataclass(frozen=True)

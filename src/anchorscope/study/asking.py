@@ -10,9 +10,18 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat, StringConstraints, field_validator, model_validator
 
 from anchorscope.errors import QuestionsError
-from anchorscope.study.terms import Name, Spec, Text
+from anchorscope.study.terms import Name, Place, Spec, Text
 
 RESERVED_MODEL_NAMES = frozenset({"questions", "figures", "report", "study.yaml"})  # beside a run's models
+
+# the arguments of transformers' apply_chat_template itself; a study gives only those that the template reads
+OF_TRANSFORMERS = frozenset(
+    {
+        "conversation", "messages", "tools", "documents", "chat_template", "add_generation_prompt",
+        "continue_final_message", "tokenize", "sanitize_control_tokens", "padding", "truncation", "max_length",
+        "return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs",
+    }
+)  # fmt: skip
 
 
 class Example(Spec):
@@ -69,6 +78,17 @@ class PromptSpec(Spec):
             raise ValueError("must contain {question} exactly once")
         return value
 
+    @field_validator("chat_kwargs")
+    @classmethod
+    def _only_the_templates(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if name in OF_TRANSFORMERS:
+                raise ValueError(
+                    f"{name} is not an argument of the chat template but of transformers, and anchorscope sets it; "
+                    "remove it"
+                )
+        return value
+
     @field_validator("date")
     @classmethod
     def _is_a_day(cls, value: str) -> str:
@@ -101,14 +121,14 @@ class Sites(Spec):
 class ModelSpec(Spec):
     """A causal language model, and the settings to load it."""
 
-    id: Text
+    id: Place
     """Hugging Face id (org/model), local folder, or .gguf file."""
     name: Name = ""
     """Name of the model in figures and folders. Default: the last part of `id`."""
     revision: str | None = None
     """Branch, tag or commit on the hub. Default: main. The run records the commit."""
     gguf: str | None = None
-    """Name of the .gguf file to use, if `id` is a hub repository with several."""
+    """Name of the .gguf file to use, if `id` is a hub repository or a folder."""
     dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
     """Data type of the weights. auto is bfloat16 where this machine multiplies it at least as fast as float32, else
     float32. It is chosen when the model is first loaded, and a run that is resumed elsewhere keeps it. float16 is not
@@ -158,12 +178,12 @@ class ModelSpec(Spec):
 class DatasetSpec(Spec):
     """A question set, and the number of questions drawn from it."""
 
-    set: Text
+    set: Place
     """Name of a question set (popqa, triviaqa, hotpotqa, nq or squad), or path of your own YAML definition
     (docs/questions.md)."""
     name: Name = ""
     """Name of the dataset in figures and folders. Default: the set's name, or the file name of the definition."""
-    path: str | None = None
+    path: Place | None = None
     """Local JSONL, Parquet or CSV file to read instead of the set's own source, relative to the study's folder."""
     columns: Literal["plain", "source"] = "plain"
     """Names of the columns in `path`: plain (id, question, answers, …), or source (as in the set's own source)."""
@@ -213,7 +233,7 @@ class AnswersSpec(Spec):
     """Maximum number of tokens per answer. A longer first line is cut there."""
     batch_tokens: Annotated[int, Field(ge=1)] = 8192
     """Number of tokens per batch. The batch plan depends on it and on the lengths alone, not on the machine."""
-    file: str | None = None
+    file: Place | None = None
     """JSONL, Parquet or CSV file of answers (source: file only). Its columns are id or question, answer, and optionally
     label and context."""
 
@@ -239,12 +259,13 @@ Reply with one word: RIGHT, WRONG, or UNCLEAR if it cannot be told."""
 class JudgeSpec(Spec):
     """A language model that grades answers, behind an OpenAI-compatible endpoint."""
 
-    base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s@]+$")]
+    base_url: Annotated[Place, StringConstraints(pattern=r"^https?://[^\s@]+$")]
     """Base URL of the endpoint, as for OpenAI's clients, for example http://localhost:8000/v1."""
     model: Text
     """Name of the model at the endpoint."""
     key: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None
-    """Name of the environment variable that holds the key. The key itself is never written. Default: no key."""
+    """Name of the environment variable that holds the key, which ends in _API_KEY or _TOKEN. The key itself is never
+    written. Default: no key."""
     prompt: Text = JUDGE_PROMPT
     """Prompt for the judge, with {question}, {accepted} and {answer}. The reply must begin with RIGHT, WRONG or
     UNCLEAR."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat, StringConstraints, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from anchorscope.study.terms import Spec
 
@@ -14,9 +14,7 @@ class EngineSpec(Spec):
 
     kind: Literal["in_process", "ray"] = "in_process"
     """Kind of engine: in_process (one stage after the other, here) or ray (in parallel on a Ray cluster, which needs
-    anchorscope[ray])."""
-    address: Annotated[str, StringConstraints(min_length=1)] | None = None
-    """Address of a running cluster, auto or host:port. Default: a cluster is started on this machine for this run."""
+    anchorscope[ray]). The cluster is started on this machine for the run, or named by --ray-address."""
     replicas: Annotated[int, Field(ge=1)] = 1
     """Number of copies of a model that work in parallel."""
     gpus_per_replica: Annotated[FiniteFloat, Field(ge=0)] | None = None
@@ -25,13 +23,21 @@ class EngineSpec(Spec):
     cpus_per_replica: Annotated[int, Field(ge=1)] = 1
     """Number of cores, and of threads, per copy."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _names_no_cluster(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "address" in data:
+            raise ValueError(
+                "a study cannot name a Ray cluster, because whoever controls the cluster runs code on this machine; "
+                "remove address, and give it with --ray-address ADDRESS or in ANCHORSCOPE_RAY_ADDRESS"
+            )
+        return data
+
     @model_validator(mode="after")
     def _consistent(self) -> EngineSpec:
-        given = (self.address, self.replicas, self.gpus_per_replica, self.cpus_per_replica)
-        if self.kind == "in_process" and given != (None, 1, None, 1):
-            raise ValueError(
-                "address, replicas, gpus_per_replica and cpus_per_replica need kind: ray; add it, or remove them"
-            )
+        given = (self.replicas, self.gpus_per_replica, self.cpus_per_replica)
+        if self.kind == "in_process" and given != (1, None, 1):
+            raise ValueError("replicas, gpus_per_replica and cpus_per_replica need kind: ray; add it, or remove them")
         if self.gpus_per_replica is not None and self.gpus_per_replica > 1 and self.gpus_per_replica % 1:
             raise ValueError(
                 f"gpus_per_replica is {self.gpus_per_replica}, but must be a part of one GPU or a whole number"

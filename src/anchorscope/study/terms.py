@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+
+from anchorscope.errors import without_key
 
 Site = Literal["attn", "mlp", "resid"]
 """Where an activation is read: the output of the attention block or the MLP before any post-norm, or of the layer."""
@@ -114,6 +116,16 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,9
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 """A text that is not empty."""
+
+
+def _without_key(value: Any) -> Any:
+    if isinstance(value, str) and without_key(value) != value:
+        raise ValueError("holds a user name, password or key, which would be written to the run; remove it")
+    return value
+
+
+Place = Annotated[Text, BeforeValidator(_without_key)]
+"""A path or an address, without a key in it."""
 
 
 class Spec(BaseModel):

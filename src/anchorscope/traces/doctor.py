@@ -19,20 +19,15 @@ from anchorscope.models.prompts import Prompt, Prompter
 from anchorscope.questions.record import Question
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.record import Spans
-from anchorscope.spans.words import content_words
 from anchorscope.study.terms import SITES, Condition, Site
 from anchorscope.traces.attention import attention_as
 from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.conditions import LAID_OUT, place_of, stream_of
+from anchorscope.traces.doctor_tokens import CASES, Failed, NotTried, one_bos, own_tokenizer, spans_round_trip
 from anchorscope.traces.knockout import NOTHING, Cut, Knockout
 from anchorscope.traces.layout import Stream, clean_stream, cut_stream
 from anchorscope.traces.tracer import Read, Tracer, read_plain
 
-CASES = (
-    ("Which ocean lies between Africa and Australia?", "Indian Ocean"),
-    ("Who composed the opera Don Giovanni, first performed at the Estates Theatre in Prague?", "Mozart"),
-    ("How many strings does a violin have?", "four"),
-)
 # Relative to the layer's largest activation; in bfloat16, where single activations round by several percent of that,
 # the distance of the states relative to their length.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 0.15}
@@ -56,14 +51,6 @@ class Check:
     """What was found, in words."""
     advice: str = ""
     """What to do where it failed."""
-
-
-class _Failed(Exception):  # noqa: N818 — not an error of ours: it carries what a check found
-    """Why a check failed."""
-
-
-class _NotTried(Exception):  # noqa: N818 — not an error either
-    """Why a check was left out."""
 
 
 @dataclass
@@ -93,9 +80,9 @@ class Doctor:
     def _run(self, name: str, procedure: Procedure) -> Check:
         try:
             return Check(name, True, procedure.run(self))
-        except _NotTried as reason:
+        except NotTried as reason:
             return Check(name, None, str(reason))
-        except _Failed as failure:
+        except Failed as failure:
             return Check(name, False, str(failure), procedure.advice)
         except Exception as error:  # noqa: BLE001 whatever breaks here is what the examination is for
             return Check(name, False, reason_of(error), procedure.advice)
@@ -144,7 +131,7 @@ class Doctor:
         worst, where = self.worst(ours, expected)
         text = f"largest difference {worst:.1e} ({where})"
         if worst > tolerance:
-            raise _Failed(f"{text}, allowed {tolerance:.0e}")
+            raise Failed(f"{text}, allowed {tolerance:.0e}")
         return text
 
     def worst(self, ours: SiteStates, expected: SiteStates) -> tuple[float, str]:
@@ -153,7 +140,7 @@ class Doctor:
         for site, states in expected.items():
             gap = self._gap(ours[site].double(), states.double())
             if not torch.isfinite(gap).all():
-                raise _Failed(f"{site}: not a number, or infinite")
+                raise Failed(f"{site}: not a number, or infinite")
             layer = int(gap.argmax())
             if gap[layer] >= worst:
                 worst, where = float(gap[layer]), f"{site}, layer {layer}"
@@ -176,40 +163,6 @@ def _one(doctor: Doctor, case: int, streams: Sequence[Stream], stream: int, shar
 def _plain(doctor: Doctor, case: int) -> SiteStates:
     end = len(doctor.ids[case])
     return read_plain(doctor.model, doctor.ids[case], [end - 2, end - 1], SITES)
-
-
-def one_bos(doctor: Doctor) -> str:
-    """Exactly one BOS where the model wants one, none where it does not."""
-    bos = doctor.model.tokenizer.bos_token_id
-    wanted = 1 if doctor.model.wants_bos else 0
-    for prompt in doctor.prompts:
-        leading = 0
-        while bos is not None and leading < len(prompt.ids) and prompt.ids[leading] == bos:
-            leading += 1
-        if doctor.model.wants_bos and leading != wanted:
-            raise _Failed(f"the prompt starts with {leading} BOS tokens instead of {wanted}")
-        if not doctor.model.wants_bos and leading > 1:
-            raise _Failed(f"the prompt starts with {leading} BOS tokens")
-    return f"{wanted} in front" if wanted else "none wanted"
-
-
-def spans_round_trip(doctor: Doctor) -> str:
-    """The exact tokens, decoded, say the question's content words and the answer."""
-    counted = 0
-    for (question, answer), ids, spans in zip(CASES, doctor.ids, doctor.spans, strict=True):
-        if spans.dropped is not None:
-            raise _Failed(f"'{question}': {spans.dropped}")
-        decoded = doctor.model.tokenizer.decode([ids[token] for token in spans.exact_question])
-        for start, end in content_words(question):
-            if question[start:end] not in decoded:
-                raise _Failed(
-                    f"the exact question tokens of '{question}' say '{decoded}', without '{question[start:end]}'"
-                )
-        decoded = doctor.model.tokenizer.decode([ids[token] for token in spans.exact_answer])
-        if decoded.strip() != answer:
-            raise _Failed(f"the exact answer tokens say '{decoded.strip()}' instead of '{answer}'")
-        counted += len(spans.exact_question)
-    return f"{counted} exact question tokens decoded"
 
 
 def plain(doctor: Doctor) -> str:
@@ -253,9 +206,9 @@ def real_knockout(doctor: Doctor) -> str:
     streams = [clean_stream(ids, 0), cut_stream(ids, 0, doctor.cut(0), layers)]
     try:
         doctor.compare(_one(doctor, 0, streams, 1), _one(doctor, 0, streams, 0), doctor.tolerance / 3)
-    except _Failed as change:
+    except Failed as change:
         return str(change).split(",")[0].replace("difference", "change") + ")"
-    raise _Failed("the exact question tokens were cut, and no activation changed")
+    raise Failed("the exact question tokens were cut, and no activation changed")
 
 
 def by_hand(doctor: Doctor) -> str:
@@ -281,7 +234,7 @@ def by_hand(doctor: Doctor) -> str:
         text = doctor.compare(ours, expected, allowed)
         share = max(_share_of_effect(ours[site], expected[site], clean[site]) for site in SITES)
         if share > OF_EFFECT:
-            raise _Failed(f"differs by {share:.0%} of the knockout's own effect, allowed {OF_EFFECT:.0%}")
+            raise Failed(f"differs by {share:.0%} of the knockout's own effect, allowed {OF_EFFECT:.0%}")
         texts.append(f"{into}: {text}, {share:.1%} of the effect")
     return "; ".join(texts)
 
@@ -320,7 +273,7 @@ def _alone(doctor: Doctor, ids: list[int], spans: Spans, condition: Condition, l
 def eager(doctor: Doctor) -> str:
     """The sdpa and the eager attention code give the same under a knockout."""
     if doctor.model.source.architecture in EAGER_FAMILIES:
-        raise _NotTried("not tried: this family has no sdpa code")
+        raise NotTried("not tried: this family has no sdpa code")
     layers = range(len(doctor.model.windows))
     streams = [clean_stream(doctor.ids[1], 0), cut_stream(doctor.ids[1], 0, doctor.cut(1), layers)]
     states = {}
@@ -336,7 +289,7 @@ def window(doctor: Doctor) -> str:
     if size is None:
         return "no sliding window"
     if size > LONGEST_WINDOW:
-        raise _NotTried(f"not tried: the window of {size} tokens is too long to fill here")
+        raise NotTried(f"not tried: the window of {size} tokens is too long to fill here")
     ids = doctor.ids[0]
     long = (ids * (1 + (size + 16) // len(ids)))[: size + 16]
     ours = doctor.tracer()([[clean_stream(long, 0)]], [Read(0, 0, len(long) - 1)])
@@ -359,10 +312,12 @@ class Procedure(NamedTuple):
 _REPORT = "Report this model with the line above: its numbers would be wrong."
 _BOS = "Check the chat template and the tokenizer's add_bos setting. The BOS token is added twice, or not at all."
 _SPANS = "The tokenizer changes the text. Use the model's own tokenizer files, or set prompt.style: completion."
+_OTHER = "The tokenizer is probably another model's. Use the tokenizer files that came with these weights."
 _MASK = "The attention code ignores the mask. Set the model's attention to sdpa or eager. "
 CHECKS: dict[str, Procedure] = {
     "one_bos": Procedure(one_bos, (), _BOS),
     "spans": Procedure(spans_round_trip, ("one_bos",), _SPANS),
+    "tokenizer": Procedure(own_tokenizer, (), _OTHER, costly=True),
     "plain": Procedure(plain, (), "Is the family's line in anchorscope/models/sites.py right? " + _REPORT),
     "padding": Procedure(
         padding, ("plain",), "Rows of a batch affect each other. Set traces.memory: 0.001. " + _REPORT

@@ -2,7 +2,7 @@
 
 Only the numbers of shards pass through Ray. A replica reads its input from the run and writes its shard there, complete
 or not at all. So no data passes through this process, and a shard that is made twice is the same file again. Ray is
-imported in this file alone.
+imported here and in cluster.py alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from anchorscope.errors import AnchorscopeError, StoreError, StudyError, reason_
 from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.run.context import begun_dtype
 from anchorscope.run.engine import Ended, Flow, Spared, Timed
+from anchorscope.run.ray.cluster import cluster_address, join_cluster
 from anchorscope.run.ray.planner import Planned, Planner
 from anchorscope.run.ray.replica import Replica, Report, Task
 from anchorscope.run.ray.tally import Tally, beat
@@ -45,11 +46,13 @@ class RayEngine:
         progress: Progress = silent,
         notice: Notice = nobody,
         timed: Timed = lambda stage, seconds: None,
+        address: str | None = None,
     ) -> None:
         # absolute, because processes on nodes start in another folder. Links stay, because a node may have other ones
         study = store.study.based_at(store.study.base.absolute())
         self.store, self.spec = Store(store.root.absolute() if is_local(store.root) else store.root, study), spec
         self.progress, self.notice, self.timed = progress, notice, timed
+        self.address = cluster_address(address)
         self._planner: Any = None
         self._tally: Any = None
         self._started = False
@@ -211,22 +214,7 @@ class RayEngine:
         import ray
 
         if not ray.is_initialized():
-            _quiet()
-            local = self.spec.address is None
-            cpus = self.spec.replicas * self.spec.cpus_per_replica + SPARE_CPUS
-            try:
-                ray.init(
-                    address=self.spec.address or "local",  # else Ray would join whatever cluster runs here
-                    num_cpus=max(cpus, os.cpu_count() or 1) if local else None,
-                    include_dashboard=False if local else None,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                )
-            except ConnectionError as error:
-                raise StoreError(
-                    f"there is no Ray cluster at {self.spec.address} ({error})",
-                    "Start one with: ray start --head  (or remove engine.address from the study).",
-                ) from None
+            join_cluster(self.address, self.spec.replicas * self.spec.cpus_per_replica + SPARE_CPUS)
             self._started = True
         if self._planner is None:
             self._check_room()
@@ -244,7 +232,7 @@ class RayEngine:
         if any(all(node.get(name, 0.0) >= count for name, count in asked.items()) for node in there):
             return
         problem = f"no node has {asked['CPU']:g} cores and {asked['GPU']:g} GPUs for a replica"
-        if self.spec.address is None:
+        if self.address is None:
             raise StudyError(problem, "Lower engine.gpus_per_replica or engine.cpus_per_replica.")
         self.notice(
             f"{problem}. Waiting for such a node to join. If none will, stop this run and lower "
@@ -257,7 +245,7 @@ class RayEngine:
 
         models = self.store.study.models
         unknown = [model for model in models if model.dtype == "auto" and begun_dtype(self.store, model.name) is None]
-        if not unknown or (self.spec.address is None and not self._gpus()):  # else all are this machine
+        if not unknown or (self.address is None and not self._gpus()):  # else all are this machine
             return {}
         find: Any = ray.remote(num_cpus=self.spec.cpus_per_replica, num_gpus=self._gpus())(_fast_dtypes)
         with self.progress("finding the fastest dtype", None):
@@ -328,15 +316,6 @@ class _RemotePlanner(Planner):
     def __init__(self, store: Store, dtypes: dict[str, str]) -> None:
         _show_gpus(0)
         super().__init__(store, dtypes)
-
-
-def _quiet() -> None:
-    """Silence Ray's messages. It has its own log, and a run prints its own progress."""
-    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns of what Ray Data does with actors
-    os.environ.setdefault("RAY_worker_niceness", "0")  # else workers wait for everything else on a busy machine
-    for name in ("ray", "ray.data"):
-        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class _Pool:
