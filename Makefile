@@ -107,7 +107,7 @@ verify-detectors:
 	$(if $(RUN),$(call measure,detector_in_use,RUN))
 
 # --- what users see
-.PHONY: verify-report verify-search verify-commands verify-trial verify-demo verify-library verify-plain
+.PHONY: verify-report verify-search verify-commands verify-trial verify-demo verify-library verify-plain verify-lowest
 
 # in a real browser ($CHROMIUM or /usr/bin/chromium, Node 20)
 verify-report:
@@ -131,6 +131,10 @@ verify-library:
 # words, colons and semicolons of the pages; with SINCE=COMMIT also as they were then
 verify-plain:
 	$(call measure,plain_words,,SINCE)
+
+# in an environment of its own, with the lowest versions that pyproject.toml admits
+verify-lowest:
+	$(call measure,lowest_versions)
 
 # --- speed and scale: leave the machine alone meanwhile
 .PHONY: verify-ray verify-cost verify-speed verify-bytes verify-prompts verify-saliency verify-house verify-accelerators

@@ -57,7 +57,7 @@ def megabytes(file: Path) -> float:
     return round(file.stat().st_size / 2**20, 2)
 
 
-STEPS = ("loads", "memory", "filters", "access", "narrow", "links", "drills", "keys", "printing", "escaping")
+STEPS = ("loads", "memory", "filters", "access", "narrow", "links", "drills", "keys", "printing", "escaping", "foreign")
 SPEED = ("loads", "memory", "filters")
 """The steps that are also carried out with 20,000 samples."""
 
@@ -127,7 +127,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             acts: dict[str, Callable[[], Numbers]] = {}
             if name in runs:
                 chosen = SPEED if name == f"made-up-{SIZES[1]}" and not options.steps else steps
-                acts = {step: getattr(checks, step) for step in chosen if step != "escaping" or name == first}
+                acts = {
+                    step: getattr(checks, step)
+                    for step in chosen
+                    if step not in ("escaping", "foreign") or name == first
+                }
                 if not options.steps:
                     acts["numbers"] = lambda checks=checks, run=runs[name]: _numbers(checks, run)  # type: ignore[misc]
             elif name == "two-runs":

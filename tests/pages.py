@@ -212,7 +212,8 @@ class Performer:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))}
         env |= {"OMP_NUM_THREADS": "1", "PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error::UserWarning", __file__],
+            # deprecations stay unseen, as in any Python: pyparsing's is a UserWarning too, and old matplotlibs cause it
+            [sys.executable, "-W", "error::UserWarning", "-W", "ignore::DeprecationWarning", __file__],
             env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ import json
 import re
 import zlib
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,34 @@ MISSING = -32768
 def block(html: str, name: str) -> str:
     (found,) = re.findall(rf'<script type="[^"]*" id="{name}">(.*?)</script>', html, re.DOTALL)
     return found
+
+
+class Elements(HTMLParser):
+    """Policies, the scripts that a browser would run, and attributes that hold a script."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.policies: list[str] = []
+        self.scripts: list[str] = []
+        self.handlers: list[str] = []
+        self.within = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.handlers += [name for name in given if name.startswith("on")]
+        self.within = tag == "script" and "type" not in given
+        if self.within:
+            self.scripts.append("")
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policies.append(given["content"] or "")
+
+    def handle_data(self, data: str) -> None:
+        if self.within:
+            self.scripts[-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self.within = False
 
 
 @dataclass(frozen=True)

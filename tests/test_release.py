@@ -70,9 +70,50 @@ def test_a_job_that_may_write_runs_no_code_of_ours(path: str, name: str, job: An
     assert int(job["timeout-minutes"]) <= 60
     writes = [what for what, may in job.get("permissions", {}).items() if may == "write"]
     assert not writes or all("run" not in step and "checkout" not in step["uses"] for step in job["steps"])
-    for step in job["steps"]:
-        if "uses" in step:
-            assert re.fullmatch(r"actions/[\w-]+@v\d+|pypa/gh-action-pypi-publish@release/v1", step["uses"]), step
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_an_action_is_one_commit_whose_version_is_said(path: Path):
+    used = re.findall(r"uses: *([^./\s].*)", path.read_text(encoding="utf-8"))
+    wrong = [each for each in used if not re.fullmatch(r"(actions|pypa)/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)]
+    assert wrong == []
+
+
+def test_one_action_is_the_same_commit_everywhere():
+    used = {each for path in WORKFLOWS for each in re.findall(r"uses: *([^./\s]\S*)", path.read_text(encoding="utf-8"))}
+    names = [each.partition("@")[0] for each in used]
+    assert len(names) == len(set(names))
+
+
+def test_ci_is_one_file():
+    steps = read(ROOT / ".github" / "workflows" / "tests.yml")["jobs"]["tests"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == [".ci/run"]
+
+
+def test_every_extra_that_is_installed_is_there():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    tables = project[project.index("[project.optional-dependencies]") : project.index("[project.scripts]")]
+    extras = set(re.findall(r"^([a-z\d]+) = \[", tables, re.MULTILINE))
+    places = [*WORKFLOWS, ROOT / ".ci" / "run", ROOT / "Dockerfile", ROOT / "CONTRIBUTING.md"]
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in places if path.exists())
+    installed = {name for some in re.findall(r"(?:\.|whl\)\\?\"?)\[([a-z\d,]+)\]", texts) for name in some.split(",")}
+    assert {"dev", "hub"} <= installed <= extras
+
+
+def test_the_release_is_built_with_tools_whose_hashes_are_known():
+    jobs = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]
+    before = [step.get("run", "") for step in jobs["build"]["steps"]]
+    before = before[: 1 + next(place for place, run in enumerate(before) if "-m build" in run)]
+    assert [run for run in before if run] == [
+        "pip install --require-hashes -r .github/build.txt",
+        "python -m build --no-isolation",
+    ]
+    named = (ROOT / ".github" / "build.txt").read_text(encoding="utf-8")
+    tools = re.split(r"\n(?=[a-z])", re.sub(r"^ *#.*\n", "", named, flags=re.MULTILINE))
+    assert all(re.match(r"[a-z\d-]+==\S+( ; .*)? \\\n +--hash=sha256:", tool) for tool in tools), tools
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    wanted = set(re.findall(r'"([a-z-]+)>=', project[: project.index("[project]")]))
+    assert wanted | {"build", "twine"} <= {tool.partition("==")[0] for tool in tools}
 
 
 def test_only_one_job_can_publish_and_it_waits_for_tests_and_build():

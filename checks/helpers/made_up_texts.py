@@ -31,6 +31,13 @@ HOSTILE = (
     "%{hovertext}<br><extra></extra>",
 )
 """Pieces that would do something if a page took them for markup; window.hostile and #hostile tell."""
+FOREIGN = (
+    "<script>window.foreign = 1</script>",
+    "<script src='data:text/javascript,window.foreign = 2'></script>",
+    "<svg onload='window.foreign = 3'></svg>",
+    "<base href='https://example.org/'>",
+)
+"""Markup that does something in a page without a policy: a script of each kind, and another base for addresses."""
 AWKWARD = (
     "Þórður Ægisson", "Łódź Żabka", "北京市の川", "Владимир Ильин", "مدينة القاهرة", "‮flipped‬", "e\u0301toile",
     "👩🏽‍🚀 Ada", 'Bob "the Hat" O\'Neil', "back\\slash", "line\u2028break", "tab\there", "Ω" * 70,

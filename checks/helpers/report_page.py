@@ -13,7 +13,7 @@ from anchorscope.questions.record import QUESTIONS
 from anchorscope.store import Store
 from anchorscope.traces.record import TRACES
 from helpers.browser import Browser, BrowserError
-from helpers.made_up_texts import HOSTILE
+from helpers.made_up_texts import FOREIGN, HOSTILE
 
 # --- the page's hooks: all that is known of it here
 TABS = "nav [data-tab]"
@@ -36,7 +36,6 @@ IN_CHART = re.compile(r"\(([\d,]+) in the chart\)")  # in #why: how many samples
 IN_NULL = "the groups of the cut itself"  # there too, where the chart's groups are no list of samples
 FILTERS = ("model", "set", "group", "grade", "predicted", "verdict", "error")
 CONTROLS = ("split", "correction", "stratum")
-
 
 Numbers = dict[str, Any]
 
@@ -351,6 +350,17 @@ class Checks:
             "ok": bool(shown) and all(shown.values()) and not harmed and same,
             "quiet": self.quiet(),
         }
+
+    def foreign(self) -> Numbers:
+        """Whether the browser refuses what somebody else has put into the file, and runs the page's own script."""
+        page, copy = self.file.read_text(encoding="utf-8"), self.file.with_name(f"{self.file.stem}-foreign.html")
+        copy.write_text(page.replace("<body>", f"<body>{''.join(FOREIGN)}", 1), encoding="utf-8")
+        usable = self.browser("open", file=copy, fresh=True)["marked"]
+        ran = self.browser.run("typeof window.foreign !== 'undefined' || !document.baseURI.startsWith('file:')")
+        log = self.browser("log")
+        refused = [error for error in log["errors"] if "Content Security Policy" in error]
+        ok = usable and not ran and len(refused) == len(FOREIGN) == len(log["errors"]) and not log["requests"]
+        return {"refused": refused, "ran": ran, "usable": usable, "ok": ok}
 
     def without_text(self, store: Store) -> Numbers:
         """Whether a report with `--text none` finds a sample by its id and holds no question or answer."""

@@ -23,6 +23,9 @@ runs=${2:?give the place of runs, which every node reaches}
 export HF_HOME=${HF_HOME:-/shared/huggingface}    # models are loaded once from here, by every node
 export HF_HUB_OFFLINE=${HF_HUB_OFFLINE:-1}        # fetch them before; replicas should not all ask the hub at once
 export RAY_process_group_cleanup_enabled=1        # what vLLM starts ends with its replica
+export RAY_AUTH_MODE=token                        # else every user of the cluster can run code in this job's name
+RAY_AUTH_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')  # srun gives it to the other nodes
+export RAY_AUTH_TOKEN
 patience=600                                      # seconds until all nodes must be there
 
 # 1. the head, on the node this script runs on

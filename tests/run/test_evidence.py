@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import subprocess
@@ -22,7 +24,7 @@ from anchorscope.report.page.chart_data import wanted
 from anchorscope.run.status import status_of
 from anchorscope.traces.record import TRACES
 from conftest import in_process
-from reading_pages import Opened, block
+from reading_pages import Elements, Opened, block
 from whole import GOOD, MODELS, POINT, SETS, WholeRun
 
 Q = Key("delta_p", "knockout", "layer", group="Q")
@@ -116,6 +118,20 @@ def test_the_report_is_one_file_that_asks_nobody(html: str):
     assert set(re.findall(r"https?://[^\s\"'<>)]*", shell)) == {"http://www.w3.org/2000/svg"}
     assert not re.search(r"<(?:script|img|iframe)[^>]* src=|@import|fetch\(|XMLHttpRequest", shell)
     assert "default-src 'none'" in shell
+
+
+def test_it_allows_its_own_script_by_hash_and_no_other(html: str):
+    seen = Elements(html)
+    (policy,), (script,) = seen.policies, seen.scripts
+    rules = {name: values for name, *values in (rule.split() for rule in policy.split(";"))}
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert rules["script-src"] == [f"'sha256-{digest}'"]
+    assert seen.handlers == []  # the policy would stop them
+    assert {name: rules[name] for name in ("default-src", "base-uri", "form-action")} == {
+        "default-src": ["'none'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'none'"],
+    }
 
 
 def test_its_curves_are_the_numbers_of_the_tables(whole: WholeRun, html: str):

@@ -113,7 +113,9 @@ def test_other_versions_of_vllm_are_refused():
             check_version(version)
 
 
-def test_the_socket_is_private_and_the_same_for_the_same_server(tmp_path, monkeypatch):
+@pytest.mark.parametrize("mode", [0o700, 0o2777])  # the second: /tmp of a pod that has an fsGroup
+def test_the_socket_is_private_and_the_same_for_the_same_server(tmp_path, monkeypatch, mode):
+    tmp_path.chmod(mode)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     address = private_socket("plan-8000")
     folder = Path(address.removeprefix("ipc://")).parent

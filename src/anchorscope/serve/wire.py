@@ -44,7 +44,9 @@ def private_socket(name: str) -> str:
     folder = Path(base if base and os.access(base, os.W_OK) else tempfile.gettempdir()) / f"anchorscope-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) != 0o700:
+    # a folder inherits the set-group-ID bit where a pod has an fsGroup; that opens it to nobody
+    mode = stat.S_IMODE(found.st_mode) & ~stat.S_ISGID
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or mode != 0o700:
         raise DetectorError(f"other users can open the folder {folder}", f"Run: chmod 700 {folder}  (or remove it)")
     return f"ipc://{folder}/{name}"
 
