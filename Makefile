@@ -138,7 +138,7 @@ verify-lowest:
 
 # --- speed and scale: leave the machine alone meanwhile
 .PHONY: verify-ray verify-cost verify-speed verify-bytes verify-prompts verify-saliency verify-house verify-accelerators
-.PHONY: gpu-day verify-context verify-live
+.PHONY: gpu-day verify-context verify-live verify-closed
 
 verify-ray:
 	$(call measure,ray_against_one_process,DATA MODELS)
@@ -173,6 +173,10 @@ verify-context:
 # verdicts inside a vLLM server; DETECTOR and CONFIDENCE: detectors of SmolLM2-135M (combined, confidence)
 verify-live:
 	$(call measure,live,DATA MODELS,VLLM_PYTHON) --detector $(DETECTOR) --confidence $(CONFIDENCE)
+
+# serving that fails closed, damaged files and files from strangers; with VLLM_PYTHON also a real vLLM server
+verify-closed:
+	$(call measure,closed,,BEFORE DATA MODELS VLLM_PYTHON)
 
 # an hour with a rented GPU (checks/gpu_day.md); DEVICE=cpu tries the steps without one
 DEVICE ?= cuda

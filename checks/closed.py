@@ -33,9 +33,13 @@ from anchorscope.study.validation import build
 from helpers.closed_proxy import made_up_judge, score_of
 from helpers.closed_requests import Fuzz, raw_ask
 from helpers.closed_requests import spellings as try_spellings
+from helpers.damage import bad_detectors, flip_run
+from helpers.damage import kills as kill_runs
 from helpers.misbehaving import QUESTIONS, Misbehaving
+from helpers.runs import LIGHT_PROBES
 from helpers.server_requests import any_request, completion, outcomes
-from helpers.steps import ROOT, Check, Figures, Options
+from helpers.steps import COMMAND, ROOT, Check, Figures, Options, use_tests
+from helpers.strangers import ray_attacks
 from helpers.vllm_server import TICK, Reply, VllmServer, free_port, load
 from weights import unpacked
 
@@ -295,6 +299,38 @@ def splitter(options: Options, work: Path) -> Figures:
     }
 
 
+@check.step()
+def flips(options: Options, work: Path) -> Figures:
+    """One flipped bit in a table or in a file of tensors of a finished run: is it noticed?"""
+    use_tests()
+    from tiny_study import write_study  # type: ignore[import-not-found]
+
+    write_study(work, {"tiny": "llama"}, {"north": (20, 30)}, shard_rows=16, probes=LIGHT_PROBES)
+    run = work / "runs" / "s"
+    subprocess.run([*COMMAND, "run", str(work / "study.yaml"), "--runs", str(run.parent)], check=True)
+    return {**flip_run(run)}
+
+
+@check.step()
+def detectors(options: Options, work: Path) -> Figures:
+    """Detectors with one wrong value each: refused, or accepted with a number that is not finite?"""
+    return {**bad_detectors()}
+
+
+@check.step()
+def kills(options: Options, work: Path) -> Figures:
+    """A run that is killed at random moments and resumed, beside an undisturbed one."""
+    return {**kill_runs(options.kills)}
+
+
+@check.step()
+def ray(options: Options, work: Path) -> Figures:
+    """A study and a run directory from a stranger, each of which names a Ray cluster that would run code here."""
+    figures: Figures = {"now": ray_attacks()}
+    return figures | ({"before": ray_attacks(options.before)} if options.before else {})
+
+
+check.option("--kills", "Kill the run this often", 44)
 check.option("--requests", "Send this many random requests", 20_000)
 check.option("--at-once", "Send this many at a time", 200)
 check.option("--vllm-requests", "Send this many mixed requests to vLLM", 2_000)

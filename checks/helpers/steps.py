@@ -107,8 +107,8 @@ class Check:
     def _parsed(self, arguments: Sequence[str] | None) -> tuple[Options, list[str], dict[str, str]]:
         """The options, the steps to carry out, and those of them that are left out, with the reason.
 
-        A step whose needs are missing stops the check before it starts. A step that lacks only an optional need, and
-        was not named, is left out.
+        A step whose needs are missing stops the check before it starts. A step that lacks an optional need, and was not
+        named, is left out.
         """
         steps, parser = self.steps, new_parser(self.doc)
         default = [name for name, step in steps.items() if step.by_default]
@@ -126,8 +126,9 @@ class Check:
             if name not in steps:
                 parser.error(f"there is no step '{name}'. The steps are: {', '.join(steps)}.")
             missing = [need for need in steps[name].needs if getattr(options, need) is None]
-            if missing and not named and OPTIONAL.issuperset(missing):
-                left_out[name] = f"{flag(missing[0])} was not given"
+            optional = [need for need in missing if need in OPTIONAL]
+            if optional and not named:
+                left_out[name] = f"{flag(optional[0])} was not given"
             elif missing:
                 parser.error(f"the step '{name}' needs {flag(missing[0])}. {NEEDS[missing[0]]['help']}")
         return options, named or default, left_out

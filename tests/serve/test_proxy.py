@@ -17,7 +17,7 @@ import uvicorn
 
 from anchorscope.detectors.detector import KnownAnswer
 from anchorscope.detectors.inputs import confidence
-from anchorscope.detectors.reader import SEVERAL_LINES
+from anchorscope.detectors.reader import ABSTENTION, SEVERAL_LINES, TOO_LONG
 from anchorscope.detectors.session import Detector
 from anchorscope.errors import DetectorError
 from anchorscope.models.prompts import answer_ids
@@ -283,6 +283,13 @@ def test_an_endpoint_with_a_password_in_its_address_is_refused():
 
 def test_every_reason_has_a_code():
     reasons = [value for name, value in vars(reasons_module).items() if name.isupper() and isinstance(value, str)]
-    reasons += [SEVERAL_LINES, "its states are unlike those", "no exact answer: x", "no threshold keeps the promise: x"]
+    reasons += [
+        ABSTENTION,
+        SEVERAL_LINES,
+        TOO_LONG,
+        "its states are unlike those",
+        "no exact answer: x",
+        "no threshold keeps the promise: x",
+    ]
     assert [reason for reason in reasons if code_of(reason) == "other"] == []
     assert code_of("tenant-7 wrote this") == "other"

@@ -159,7 +159,7 @@ class LiveJudge:
         sample = self.maker(Question.asked(question, [], context), text, ids, list(made.logprobs[:tokens]), prompt)
         if self.logprobs and len(made.logprobs) < tokens:
             return ReadAnswer(NO_LOGPROBS)
-        return ReadAnswer(unreadable(sample), sample)
+        return ReadAnswer(unreadable(sample, self.detector.moments), sample)
 
     def judged(self, answer: ReadAnswer, rows: Mapping[Column, Any] | None) -> Verdict:
         """The verdict. `rows`, by column: (1 + token), the prompt's last token first; None where none arrived."""

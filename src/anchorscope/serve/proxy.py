@@ -94,7 +94,7 @@ class TextDesk(Desk):
         if tokens is None:
             return ReadAnswer(OTHER_TEXT)
         sample = self.judge.maker(Question.asked(question, [], context), text, None, choice.logprobs[:tokens], laid)
-        return ReadAnswer(unreadable(sample), sample)
+        return ReadAnswer(unreadable(sample, self.judge.detector.moments), sample)
 
     @staticmethod
     def _answer_tokens(choice: AnswerChoice, text: str) -> int | None:

@@ -52,6 +52,9 @@ CODES = {
     # of detectors: detectors/reader.py, detectors/drift.py, detectors/detector.py
     "the answer has several lines": "several_lines",
     "its states are unlike": "unlike_training",
+    "it is an abstention": "abstention",
+    "a passage came with its question": "passage",
+    "the question and the answer are too long": "too_long_for_model",
     "its score is not a number": "no_score",
     "no threshold keeps the promise": "no_threshold",
     "no exact answer": "no_exact_answer",
