@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.detectors.detector import FittedDetector
-from anchorscope.detectors.drift import Moments
 from anchorscope.detectors.inputs import CONFIDENCE_NUMBERS, states_among
 from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.reader import hearable
@@ -162,7 +161,7 @@ def projected(detector: D) -> D:
     one, none = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
     small = Linear(dict.fromkeys(fitted.states, one), fitted.numbers, fitted.bias)
     far = [far_state(state) for state in moments.mean]
-    own = Moments(dict.fromkeys(far, none), dict.fromkeys(far, one), moments.farthest, moments.tokens, moments.prompt)
+    own = replace(moments, mean=dict.fromkeys(far, none), scale=dict.fromkeys(far, one))
     return replace(detector, fitted=small, moments=own, parts=None, witness={})
 
 
