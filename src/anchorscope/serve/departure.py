@@ -86,8 +86,8 @@ class Departure:
     async def _head(self, mark: str, length: int | None = None) -> None:
         assert self._start is not None
         headers = headers_with(mark, self._start["headers"])
+        headers = [(name, value) for name, value in headers if name.lower() != b"content-length"]
         if length is not None and self._start["status"] not in (*NO_CONTENT, 304):
-            headers = [(name, value) for name, value in headers if name.lower() != b"content-length"]
             headers.append((b"content-length", str(length).encode()))
         await self._send({**self._start, "headers": headers})
 
