@@ -241,7 +241,10 @@ def kills(n: int = 44) -> dict[str, int]:
             if counts["kills"] < n:
                 time.sleep(rng.uniform(0.1, 0.9) * seconds)
                 process.send_signal(signal.SIGKILL)
-            if process.wait() == -signal.SIGKILL:
+            code = process.wait()
+            if code not in (0, -signal.SIGKILL):
+                raise RuntimeError(f"the run ended with exit code {code}")
+            if code == -signal.SIGKILL:
                 counts["kills"] += 1
                 if (rough / "study.yaml").exists():
                     counts["damaged files"] += sum(check.state == "damaged" for check in verify_run(rough))
