@@ -264,6 +264,8 @@ class Departure:
 
 def _single_indices(choices: list[Any]) -> set[int]:
     """The indices that one choice of a list has, and no other."""
+    if not choices:
+        return set()
     indices = (choice.get("index") for choice in choices if isinstance(choice, dict))
     times = Counter(index for index in indices if type(index) is int)
     return {index for index, count in times.items() if count == 1 and 0 <= index < MOST_CHOICES}

@@ -79,8 +79,9 @@ class EventSplitter:
         yield from self._complete()
 
     def _complete(self) -> Iterator[Event]:
-        event, self._event = self._event, Event()
-        if event != Event():
+        event = self._event
+        if event.data is not None or event.others or event.unknown:
+            self._event = Event()
             yield event
 
     def _lines(self, chunk: bytes) -> Iterator[bytes]:

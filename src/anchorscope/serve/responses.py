@@ -222,16 +222,21 @@ def _whole_numbers(value: Any) -> list[int]:
     return value
 
 
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+# made once: json.loads and json.dumps with arguments make one at every call, which takes as long as a chunk itself
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
 def read_json(body: bytes) -> Any:
     """Read JSON strictly. Everything that is wrong with it is a ValueError."""
     try:
-        return json.loads(body, parse_constant=_refuse_constant)
+        return _DECODER.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def as_json(record: Any) -> bytes:
@@ -240,7 +245,7 @@ def as_json(record: Any) -> bytes:
     What cannot be written, such as a number that is not finite, is a ValueError.
     """
     try:
-        return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
+        return _ENCODER.encode(record).encode()
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
