@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
@@ -264,8 +263,10 @@ class Departure:
 
 def _single_indices(choices: list[Any]) -> set[int]:
     """The indices that one choice of a list has, and no other."""
-    if not choices:
-        return set()
-    indices = (choice.get("index") for choice in choices if isinstance(choice, dict))
-    times = Counter(index for index in indices if type(index) is int)
-    return {index for index, count in times.items() if count == 1 and 0 <= index < MOST_CHOICES}
+    single: set[int] = set()
+    repeated: set[int] = set()
+    for choice in choices:
+        index = choice.get("index") if isinstance(choice, dict) else None
+        if type(index) is int and 0 <= index < MOST_CHOICES:
+            (repeated if index in single else single).add(index)
+    return single - repeated
