@@ -233,6 +233,8 @@ class StandIn:
     enable_prefix_caching: bool
     tensor_parallel_size: int
     enforce_eager: bool
+    load_format: str
+    trust_remote_code: bool
     stop: int
     calls: list[list[Any]] = field(default_factory=list)
     llm_engine = SimpleNamespace(

@@ -27,7 +27,10 @@ def run(whole: WholeRun) -> Run:
 
 
 def test_a_study_and_its_file_are_carried_out_and_a_finished_run_is_only_opened(whole: WholeRun, run: Run, monkeypatch):
-    monkeypatch.setattr(figures_module, "write_figures", lambda *where: [])  # drawn anew always; `test_pipeline`
+    def never(*where: object) -> None:
+        raise AssertionError("a finished run draws nothing again")
+
+    monkeypatch.setattr(figures_module, "write_figures", never)
     for study in (whole.study, whole.folder / "study.yaml"):
         notices: list[str] = []
         again = anchorscope.run_study(study, run.root.parent, progress=silent, notice=notices.append)

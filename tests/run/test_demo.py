@@ -115,7 +115,8 @@ def checks_of(result: Result) -> dict[str, str]:
 def test_a_sound_model_passes_every_check_with_exit_code_0(speaker: Model):
     result = command("doctor", speaker.spec.id, "--dtype", "float64")
     assert result.exit_code == 0, result.output
-    assert checks_of(result) == dict.fromkeys(CHECKS, "passed")
+    # the model was not trained, so it gives no text of its own a sensible likelihood
+    assert checks_of(result) == dict.fromkeys(CHECKS, "passed") | {"tokenizer": "–"}
     assert "speaker is sound in float64" in result.output
     quick = command("doctor", speaker.spec.id, "--quick")
     assert quick.exit_code == 0

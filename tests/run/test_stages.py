@@ -43,6 +43,7 @@ from anchorscope.run.stages import all_stages, chains, downstream, named, rounds
 from anchorscope.run.status import status_of
 from anchorscope.store import Job, Kind, StageDef, Store, Whole
 from anchorscope.store.checksums import without_checksum
+from anchorscope.store.rundir import STUDY_SHA256
 from anchorscope.store.stage import with_evidence
 from anchorscope.study import EngineSpec
 from anchorscope.study.terms import StateName
@@ -328,8 +329,8 @@ def test_the_engine_is_part_of_no_run(study: Study, tmp_path: Path):
     with Store.writing(root, study.model_copy(update={"engine": ray}).based_at(study.base)) as store:
         assert store.study.engine == ray
     assert not any("ray" in path.read_text(encoding="utf-8") for path in root.iterdir())
-    with (root / "study.yaml").open("a", encoding="utf-8") as record:
-        record.write("engine: {kind: ray}\n")
+    text = (root / "study.yaml").read_text(encoding="utf-8").partition(STUDY_SHA256.decode())[2]
+    (root / "study.yaml").write_text(text.partition("\n")[2] + "engine: {kind: ray}\n", encoding="utf-8")
     assert Store.open(root).study.engine == EngineSpec()
 
 
