@@ -89,8 +89,8 @@ def carry_out(study: Study, root: Path, engine: EngineSpec | None = None) -> lis
 
 
 def content(root: Path) -> dict[str, bytes]:
-    """Every file; locks aside, those a killed process leaves among them."""
-    files = (path for path in root.rglob("*") if path.is_file() and path.name != ".lock")
+    """Every file; locks aside, those a killed process leaves among them, and the note of when figures were drawn."""
+    files = (path for path in root.rglob("*") if path.is_file() and path.name not in (".lock", ".drawn"))
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
