@@ -14,13 +14,13 @@ from anchorscope.grades.judge import MAX_TOKENS, Case, filled
 from anchorscope.models.load import load_tokenizer, wants_bos
 from anchorscope.models.prompts import Prompter
 from anchorscope.models.source import find_model
-from anchorscope.probes.within import CONDITIONS as WITHIN
 from anchorscope.questions.question_set import open_set
 from anchorscope.questions.record import Question
 from anchorscope.questions.sampling import draw
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
 from anchorscope.study import DatasetSpec, ModelSpec, Study
+from anchorscope.study.terms import SEVERAL
 from anchorscope.traces.passes import Passes, Patch
 
 LOOKED_AT = 200  # questions per dataset whose tokens are counted
@@ -149,7 +149,7 @@ def asked_of(
         passages={s.question.id: _another_passage(s, shared) for s in usable if s.spans.context},
     )
     rows = [[len(stream.ids) for stream in passes.streams(sample)] for sample in usable] or [[0] * len(passes.names)]
-    read = [passes.names.index(condition) for condition in WITHIN if condition in passes.names]
+    read = [passes.names.index(condition) for condition in SEVERAL if condition in passes.names]
     return Workload(
         model=model.name,
         dataset=dataset.name,

@@ -26,7 +26,7 @@ from anchorscope.questions.record import QUESTIONS
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
 from anchorscope.store import Plan, Sharded
-from anchorscope.study.terms import Condition, ReadPoint
+from anchorscope.study.terms import SEVERAL, Condition, ReadPoint
 from anchorscope.traces.activations import tensor_name
 from anchorscope.traces.record import TRACES, Trace
 from anchorscope.traces.sweep import trace_samples
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from anchorscope.store import Store
 
 
-CONDITIONS: tuple[Condition, ...] = ("clean", "knockout", "matched_question", "control_question", "answer_only")
-"""What is read, as far as a study has it."""
 ANSWERS_EACH = 128  # per shard
 
 
@@ -115,7 +113,7 @@ def within_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
     folds = folds_of(rows, study.probes, study.seed)[2]
     points = study.traces.points
     probes = {point: load_probes(probes_stem(cell, point))[0] for point in points}
-    conditions = [condition for condition in CONDITIONS if condition in study.traces.conditions]
+    conditions = [condition for condition in SEVERAL if condition in study.traces.conditions]
     spec = study.traces.model_copy(update={"conditions": conditions})
     tracer = Tracer(model, prompter.shared_ids, spec.sites)
     # 3. a table for every read point

@@ -55,13 +55,13 @@ def _outdate(table: Table[Any], shard: int, plan: Plan) -> None:
 
 def make(stage: Whole[R], progress: Progress = silent) -> Table[R]:
     """Make a whole table, unless it is there already."""
-    finished = stage.cell.finished(stage.kind, stage.inputs)
+    finished = stage.cell.finished(stage.kind, stage.inputs, stage.grows_by)
     if finished is not None:
         return finished
     with progress(stage.title, stage.steps() if stage.steps else None) as advance:
         rows = stage.compute(advance)
     plan = Plan(len(rows), stage.shard_rows or max(1, len(rows)))
-    table = stage.cell.begin(stage.kind, plan, stage.inputs, {})
+    table = stage.cell.begin(stage.kind, plan, stage.inputs, {}, stage.grows_by)
     for shard in range(plan.shards):
         table.write(shard, [rows[i] for i in plan.rows_of(shard)])
     return table

@@ -224,10 +224,10 @@ class Cell:
             )
         return entry
 
-    def finished(self, kind: Kind[R], inputs: dict[str, Any]) -> Table[R] | None:
+    def finished(self, kind: Kind[R], inputs: dict[str, Any], grows_by: str = "") -> Table[R] | None:
         """A table that is complete, made from these inputs; None where there is still something to do."""
         entry = self.entry(kind)
-        if entry is None:
+        if entry is None or _grown(entry["inputs"], inputs, grows_by):
             return None
         plan = Plan(entry["rows"], entry["shard_rows"])
         if self._removed(kind, _differing(entry, _described(kind, plan, inputs))):
@@ -239,16 +239,23 @@ class Cell:
         """Whether a table that would be made from other inputs now has no file, so that nothing can mix."""
         return bool(changes) and not (self.folder / kind.name).exists()
 
-    def begin(self, kind: Kind[R], plan: Plan, inputs: dict[str, Any], facts: dict[str, Any]) -> Table[R]:
+    def begin(
+        self, kind: Kind[R], plan: Plan, inputs: dict[str, Any], facts: dict[str, Any], grows_by: str = ""
+    ) -> Table[R]:
         """Begin a table, or go on with it; refuse when it was begun from other inputs and is still there.
 
         `inputs` is what the table is a function of; `facts` is recorded beside it for people, and where a table goes on
-        with others, these too.
+        with others, these too. Where only the input `grows_by` differs, the table is begun anew.
         """
         entry = _described(kind, plan, inputs)
         table = Table(self.folder / kind.name, kind.record, plan)
         manifest, now = self.manifest(), versions()
         before = manifest["tables"].get(kind.name)
+        if before is not None and _grown(before["inputs"], inputs, grows_by):
+            old = self.table(kind)
+            for shard in range(old.plan.shards):
+                old.remove(shard)
+            before = None
         changes = _differing(before, entry) if before is not None else []
         if before is not None and not self._removed(kind, changes):
             if changes:
@@ -284,6 +291,12 @@ class Cell:
                     folders.append(folder)
                     origins.append(_origin(inputs))
         return [folder for folder in folders if folder.exists()]
+
+
+def _grown(before: dict[str, Any], inputs: dict[str, Any], grows_by: str) -> bool:
+    """Whether two tables differ in the one input by which they may."""
+    changes = differences(before, json.loads(json.dumps(inputs))) if grows_by else []
+    return bool(changes) and all(change.startswith(f"{grows_by}.") for change in changes)
 
 
 def _differing(before: dict[str, Any], entry: dict[str, Any]) -> list[str]:

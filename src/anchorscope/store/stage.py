@@ -205,6 +205,9 @@ class Whole(Generic[R]):
     """The number of steps that progress counts; None where there is nothing to count."""
     shard_rows: int | None = None
     """Rows per shard; None: one shard holds all."""
+    grows_by: str = ""
+    """The input that may differ from that of a table which is there: `compute` then takes over the rows that stay, and
+    the table is written anew. Empty: a table of other inputs is refused."""
 
 
 Stage = Sharded[Any] | Whole[Any]

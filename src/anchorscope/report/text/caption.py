@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from anchorscope.pathways.chart import LETTERS, Chart, Curve
 from anchorscope.pathways.lookup import ChartNumbers, collect, too_few
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import CHARTS
+from anchorscope.report.charts import all_charts
 from anchorscope.report.draw.lines import drawn_rows, rows_with_numbers
 from anchorscope.report.draw.palette import pretty
 from anchorscope.study.terms import MIN_GROUP, Position, ReadPoint, Site
@@ -30,7 +30,7 @@ def caption(
     point: ReadPoint = ReadPoint("mlp", "answer_last"),  # noqa: B008 — a value
 ) -> str:
     """The caption of the chart `name`: what it shows, what lines and bands mean, and how many samples they rest on."""
-    chart = CHARTS[name]
+    chart = all_charts()[name]
     return caption_of(chart, collect(rows, chart.keys, models, datasets, point), models, datasets, point)
 
 
