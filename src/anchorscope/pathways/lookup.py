@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.errors import AnchorscopeError, StoreError, did_you_mean
-from anchorscope.pathways.record import MAPSTATS, PATHWAYS, Key, MapStatistic, Origin, Statistic
+from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
 from anchorscope.store import Cell, Kind, Store
 from anchorscope.study.terms import ReadPoint
 
@@ -102,9 +102,3 @@ def read_line(store: Store, origin: Origin, key: Key) -> list[Statistic]:
             f"the pathways table has no line with {', '.join(f'{k} {v}' for k, v in key._asdict().items())}"
         )
     return sorted(rows, key=lambda row: row.layer)
-
-
-def read_mapstats(store: Store, point: ReadPoint) -> Iterator[MapStatistic]:
-    """The map's rows of every model and dataset of a run that has them."""
-    for _, cell in measured(store, MAPSTATS, point):
-        yield from cell.table(MAPSTATS.at(point))

@@ -1,11 +1,11 @@
-"""What one row of the `pathways` table is, and of a `mapstats` table: one number with its interval."""
+"""What one row of the `pathways` table is: one number with its interval."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from anchorscope.store.stage import StageDef, with_map
+from anchorscope.store.stage import StageDef
 from anchorscope.store.table import Kind
 from anchorscope.study.terms import ReadPoint
 
@@ -127,49 +127,12 @@ class Statistic:
         return Key(self.statistic, self.condition, self.split, self.anchor, self.correction, self.group, self.stratum)
 
 
-@dataclass(frozen=True, slots=True)
-class MapStatistic:
-    """One row of a `mapstats` table: one number with its 95 % bootstrap interval."""
-
-    model: str
-    """name of the model"""
-    dataset: str
-    """name of the dataset"""
-    site: str
-    """site of the activation: attn, mlp or resid"""
-    position: str
-    """position of the token that is read: answer_last, final, prompt_last or after_answer"""
-    condition: str
-    """condition of the pass; two names joined by '-': the first minus the second"""
-    group: str
-    """group of answers: Q, A or all, labelled by the knockout in all layers at the anchor layer"""
-    cut: int
-    """layer on which the cut is centred; -1 where the statistic belongs to no cut"""
-    layer: int
-    """number of the layer that is read; -1 where the statistic belongs to no layer"""
-    statistic: str
-    """name of the statistic: delta_auroc (0..1), delta_p (percentage points) or anchor_layer"""
-    value: float | None
-    """value of the statistic; null where the group is too small"""
-    low: float | None
-    """lower end of the 95 % percentile bootstrap interval"""
-    high: float | None
-    """upper end of the 95 % percentile bootstrap interval"""
-    n: int
-    """number of samples behind the value, mean over draws"""
-
-
 PATHWAYS = Kind("pathways", Statistic)  # of a read point: PATHWAYS.at(point)
-MAPSTATS = Kind("mapstats", MapStatistic)  # likewise
 
 
 STAGES = (
     StageDef(
         "pathways", (PATHWAYS,), "anchorscope.pathways.stage:pathways_of",
         after=("traces", "mass", "text_only", "readouts", "left_out"), whole=True, per_point=True,
-    ),
-    StageDef(
-        "mapstats", (MAPSTATS,), "anchorscope.pathways.stage:mapstats_of", after=("traces", "readouts", "map"),
-        whole=True, per_point=True, told_as="map's numbers", wanted=with_map,
     ),
 )  # fmt: skip

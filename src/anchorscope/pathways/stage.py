@@ -14,8 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from anchorscope.pathways.baselines import baselines, masses, refits
 from anchorscope.pathways.intervals import resample
-from anchorscope.pathways.layermap import mapstats_stage
-from anchorscope.pathways.record import PATHWAYS, Key, MapStatistic, Origin, Statistic
+from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
 from anchorscope.pathways.statistics import Part, Series, by_kind, check, parts, rows_of
 from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.record import LEFT_OUT, READOUTS
@@ -112,8 +111,3 @@ def cores() -> int:
 def pathways_of(context: Context, job: Job) -> Whole[Statistic]:
     """The stage that a job asks for."""
     return pathways_stage(context.store, job.model, job.dataset, job.read_point)
-
-
-def mapstats_of(context: Context, job: Job) -> Whole[MapStatistic]:
-    """The stage that a job asks for."""
-    return mapstats_stage(context.store, job.model, job.dataset, job.read_point)

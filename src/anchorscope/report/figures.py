@@ -12,12 +12,11 @@ from anchorscope.errors import AnchorscopeError, did_you_mean
 from anchorscope.evidence.ledger import kept_ledger, ledger
 from anchorscope.evidence.lines import lines_of, statistics_of
 from anchorscope.pathways.chart import Chart
-from anchorscope.pathways.lookup import ChartNumbers, collect, read_mapstats, read_pathways
+from anchorscope.pathways.lookup import ChartNumbers, collect, read_pathways
 from anchorscope.pathways.record import Statistic
 from anchorscope.report.charts import CHARTS, WITH_PASSAGES, charts_of, evidence_charts
 from anchorscope.report.csv import to_csv
 from anchorscope.report.draw.files import saved_as, write_contents
-from anchorscope.report.draw.heatmap import draw_maps
 from anchorscope.report.draw.ledger import draw_ledger
 from anchorscope.report.draw.lines import draw_chart, draw_on, drawn_rows, figure_under, rows_with_numbers, style
 from anchorscope.report.text.caption import caption_of
@@ -33,10 +32,6 @@ def write_figures(store: Store, point: ReadPoint, folder: Path | None = None) ->
     place = folder or store.root / "figures" / point.key
     models, datasets = [m.name for m in study.models], [d.name for d in study.datasets]
     written = draw(read_pathways(store, point), models, datasets, place, point, charts=charts_of([study]))
-    if study.map is not None:
-        windows = {"single": "in one layer", "window": f"in a window of {study.map.width} layers around one layer"}
-        about = f"{windows[study.map.layers]}, for {'all later' if study.map.into == 'after' else 'the answer'} tokens"
-        written += draw_maps(list(read_mapstats(store, point)), models, datasets, place, point, about)
     lines = lines_of(store, point)
     if lines:
         written += draw(statistics_of(lines, point), models, datasets, place, point, charts=evidence_charts())

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from anchorscope.errors import StoreError
 from anchorscope.evidence.lines import lines_of, statistics_of
 from anchorscope.pathways.chart import Chart
-from anchorscope.pathways.lookup import measured, read_mapstats
+from anchorscope.pathways.lookup import measured
 from anchorscope.pathways.record import PATHWAYS, Key, Statistic
 from anchorscope.report.charts import CHARTS, OVERVIEW, TABS, WITH_PASSAGES, charts_of, evidence_charts
 from anchorscope.report.draw.palette import MARKERS, looks
@@ -246,30 +246,6 @@ def _chart(chart: Chart) -> dict[str, Any]:
             for row in chart.rows
         ],
     }
-
-
-def pack_maps(pack: Pack, stores: Sequence[Store], points: Sequence[ReadPoint]) -> list[dict[str, Any]]:
-    """The layer × layer maps: ΔAUROC where cut and where read, all answers."""
-    shown, datasets, maps = shown_of(stores), datasets_of(stores), []
-    for at, point in enumerate(points):
-        for model, one in enumerate(shown):
-            if one.store.study.map is None:
-                continue
-            rows = [r for r in read_mapstats(one.store, point) if r.model == one.model and r.statistic == "delta_auroc"]
-            for name, condition in dict.fromkeys((r.dataset, r.condition) for r in rows if r.group == "all"):
-                mine = [r for r in rows if (r.dataset, r.condition, r.group) == (name, condition, "all")]
-                size = 1 + max(max(r.layer, r.cut) for r in mine)
-                grid = np.full((3, size, size), np.nan)
-                for r in mine:
-                    numbers = [np.nan if number is None else number for number in (r.value, r.low, r.high)]
-                    grid[:, r.cut, r.layer] = numbers
-                maps.append(
-                    {
-                        "point": at, "model": model, "set": datasets.index(name), "condition": condition,
-                        "layers": size, "numbers": pack.scaled(grid, SHARES),
-                    }
-                )  # fmt: skip
-    return maps
 
 
 def looks_for_page(datasets: Sequence[str]) -> list[dict[str, Any]]:
