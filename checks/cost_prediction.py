@@ -205,7 +205,7 @@ def compared(run: Measured, constants: dict[str, Any]) -> Figures:
 
 @check.step(by_default=False)
 def plan(options: Options, work: Path) -> Figures:
-    """The cost of Qwen3-32B on a million questions with a map and evidence, two GPUs a replica."""
+    """The cost of Qwen3-32B on a million questions with evidence, two GPUs a replica."""
     made: Figures = {}
     for gpus in (8, 64):
         fields = {
@@ -213,7 +213,6 @@ def plan(options: Options, work: Path) -> Figures:
             "models": ["Qwen/Qwen3-32B"],
             "datasets": list(TOKENS),
             "answers": {"backend": "vllm"},
-            "map": {},
             "evidence": {},
             "engine": {"kind": "ray", "replicas": gpus // 2, "gpus_per_replica": 2, "cpus_per_replica": 8},
         }

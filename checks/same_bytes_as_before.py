@@ -2,7 +2,7 @@
 
     python checks/same_bytes_as_before.py --before CHECKOUT --data DIR --models DIR
 
-The run has SmolLM2-135M in float32, 500 questions of PopQA and 400 of TriviaQA, two sites, two positions and a map,
+The run has SmolLM2-135M in float32, 500 questions of PopQA and 400 of TriviaQA, two sites, two positions,
 from questions to figures. Every file of both runs is compared.
 """
 
@@ -26,7 +26,6 @@ def run(options: Options, work: Path) -> Figures:
     samples = {"popqa": 500, "triviaqa": 400}
     fields: dict[str, Any] = {
         "traces": {"sites": ["mlp", "resid"], "positions": ["answer_last", "final"], "max_wrong": 120},
-        "map": {"max_right": 12, "max_wrong": 12},
         "probes": {"resamples": 200, "repeats": 2},
         "shard_rows": 128,
     }

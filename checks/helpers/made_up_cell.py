@@ -18,22 +18,18 @@ from anchorscope.probes.folds import PARTS
 from anchorscope.probes.jackknife import GROUPS, jackknife_layers, make_groups
 from anchorscope.probes.probe import LayerProbes, probes_stem, save_probes
 from anchorscope.probes.record import (
-    CLEAN,
     LEFT_OUT,
-    MAPS,
     PROMPTS,
     READOUTS,
     SALIENCY,
     TEXT_ONLY,
     WITHIN,
     LeftOutReadout,
-    MapReadout,
     OtherPrompt,
     Readout,
     Salient,
     TextReadout,
     WithinReadout,
-    mapped,
     refit_name,
 )
 from anchorscope.probes.within import CONDITIONS as WITHIN_CONDITIONS
@@ -47,7 +43,6 @@ from anchorscope.study.terms import DEFAULT_CONDITIONS, MIRRORED, SUPPORTED, Con
 from anchorscope.traces.activations import activations_path, support_name, tensor_name
 from anchorscope.traces.choose import choose
 from anchorscope.traces.conditions import CUTS
-from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.record import MASS, TRACES, Mass, Trace
 from helpers.made_up_texts import HOSTILE, Texts
 
@@ -92,8 +87,6 @@ class Size:
     """Number of bootstrap resamples."""
     conditions: tuple[Condition, ...] = DEFAULT_CONDITIONS
     """Conditions under which samples are traced."""
-    maps: int = 30
-    """Number of right samples, and of wrong samples, in a layer × layer map."""
     asked_again: int = 60
     """Number of questions of each cell that are answered several times."""
 
@@ -131,7 +124,6 @@ class Size:
                 "attention_samples": 20,
             },
             "probes": {"repeats": self.repeats, "strengths": [0.01], "resamples": self.resamples},
-            "map": {"max_right": self.maps, "max_wrong": self.maps},
             "evidence": {
                 "questions": self.asked_again,
                 "answers": 8,
@@ -216,8 +208,6 @@ class Drawn:
         put(cell, READOUTS.at(POINT), list(self._readouts()), {"traces": cell.origin(TRACES), "made up": True})
         self._write_probes()
         put(cell, LEFT_OUT.at(POINT), list(self._left_out()), {"readouts": cell.origin(READOUTS.at(POINT))})
-        if not self.size.large:
-            put(cell, MAPS.at(POINT), list(self._map()), {"readouts": cell.origin(READOUTS.at(POINT))})
 
     def _states(self) -> dict[str, Array]:
         """Activations of the clean pass, eight features wide, and log-probabilities of answers."""
@@ -277,24 +267,6 @@ class Drawn:
                 read: Any = logits[:, None, :, :, layer] + 0.03 * self.rng.normal(size=shape).astype(np.float32)
                 for i, row in enumerate(self.rows):
                     yield LeftOutReadout(row.id, int(groups[i]), condition, layer, read[i])
-
-    def _map(self) -> Iterator[MapReadout]:
-        """Read-outs of a map: a cut around a layer takes what enters there."""
-        spec = self.store.study.map
-        assert spec is not None
-        members = mapped(self.rows, spec, self.seed)
-        variants = Knockout("exact_question", "after", spec.layers, spec.width).variants(self.layers)
-        clean: Any = self.logits("clean", rows=members)
-        cuts: dict[str, Any] = {condition: self.logits(condition, rows=members) for condition in spec.conditions}
-        depth = np.arange(self.layers)
-        for place, i in enumerate(members):
-            name = self.rows[i].id
-            yield MapReadout(name, "clean", CLEAN, 0, clean[place])
-            for condition, logits in cuts.items():
-                for cut, held in enumerate(variants):
-                    share = np.exp(-(((cut - self.layers / 3) / 4) ** 2)) * (depth >= held.start)
-                    read = clean[place] + share.astype(np.float32) * (logits[place] - clean[place])
-                    yield MapReadout(name, condition, cut, held.start, read[..., held.start :])
 
     def write_again(self) -> None:
         """Write several answers to some questions, read-outs with other shots, and saliency."""

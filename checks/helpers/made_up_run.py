@@ -4,7 +4,7 @@
 models and four sets.
 
 Questions, answers and states are drawn. The package's own stages make the rest: grades, the choice of traced samples,
-pathways, maps, evidence and the ledger. The world has two pathways: two in three answers draw their signal from the
+pathways, evidence and the ledger. The world has two pathways: two in three answers draw their signal from the
 question, the others from themselves. (worlds.py draws states and fits probes. Here read-outs are drawn directly, since
 fitting probes to 20,000 samples takes long.) The same size and seed give the same run.
 
@@ -28,8 +28,7 @@ from anchorscope.evidence.ledger import write_ledger
 from anchorscope.evidence.record import EVIDENCE
 from anchorscope.evidence.stage import evidence_stage
 from anchorscope.grades.stage import grades_stage
-from anchorscope.pathways.layermap import mapstats_stage
-from anchorscope.pathways.record import MAPSTATS, PATHWAYS
+from anchorscope.pathways.record import PATHWAYS
 from anchorscope.pathways.stage import pathways_stage
 from anchorscope.progress import printed, told
 from anchorscope.questions.record import QUESTIONS
@@ -77,7 +76,6 @@ class Making:
         for model, dataset in self.cells:
             with printed(f"{model}, {dataset}: pathways", None):
                 make(pathways_stage(self.store, model, dataset, POINT))
-                make(mapstats_stage(self.store, model, dataset, POINT))
         for model, dataset in self.cells:
             with printed(f"{model}, {dataset}: evidence", None):
                 make(evidence_stage(self.store, model, dataset, POINT))
@@ -87,7 +85,7 @@ class Making:
 
     def borrow(self, smaller: Store) -> None:
         """Copy these numbers from another run."""
-        kinds: list[Kind[Any]] = [PATHWAYS.at(POINT), MAPSTATS.at(POINT), EVIDENCE.at(POINT)]
+        kinds: list[Kind[Any]] = [PATHWAYS.at(POINT), EVIDENCE.at(POINT)]
         for cell in self.cells:
             mine, theirs = self.store.results(*cell), smaller.results(*cell)
             for kind in kinds:

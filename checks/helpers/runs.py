@@ -116,7 +116,7 @@ def with_old_names(study: dict[str, Any], checkout: Path) -> dict[str, Any]:
     known = place.read_text(encoding="utf-8") if place.exists() else ""
     older = {new: old for old, new in TraceSpec.RENAMED.items() if f"    {new}:" not in known}
     return {
-        key: {older.get(name, name): value for name, value in part.items()} if key in ("traces", "map") else part
+        key: {older.get(name, name): value for name, value in part.items()} if key == "traces" else part
         for key, part in study.items()
     }
 

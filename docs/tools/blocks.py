@@ -29,7 +29,7 @@ from anchorscope.study.terms import CONDITIONS, Position, Site
 
 ROOT = Path(__file__).parents[2]
 NEEDS = {"nothing": "no model", "tokenizer": "tokenizer", "generation": "model, to generate", "weights": "model"}
-WANTED = {"always": "every study", "with_map": "studies with `map`", "with_evidence": "studies with `evidence`"}
+WANTED = {"always": "every study", "with_evidence": "studies with `evidence`"}
 WANTED |= {"_measures_mass": "studies that measure attention mass", "on_demand": "no study (made on demand)"}
 
 

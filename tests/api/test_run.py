@@ -40,7 +40,7 @@ def test_a_study_and_its_file_are_carried_out_and_a_finished_run_is_only_opened(
 
 
 def test_every_table_comes_as_arrow_pandas_and_polars(run: Run):
-    for name in ("questions", "answers", "spans", "traces", "text_only", "readouts", "pathways", "map", "mapstats"):
+    for name in ("questions", "answers", "spans", "traces", "text_only", "readouts", "pathways"):
         table = run.table(name)
         frame, other = run.pandas(name), run.polars(name)
         assert len(table) == len(frame) == len(other) > 0

@@ -152,7 +152,7 @@ def test_activations_are_as_large_as_they_were_said_to_be(tmp_path: Path):
 
 
 def test_replicas_share_what_has_shards_and_nothing_else(tmp_path: Path):
-    study = asked_by_file(tmp_path, map={}, evidence={})
+    study = asked_by_file(tmp_path, evidence={})
     shape = ModelShape(64, 5120, 25600, 8192, 1024, 151_936, 2)
     asked = [replace(asked_of(study, study.models[0], study.datasets[0], 64), questions=1_000_000, traced=2000)]
     one, eight = (
@@ -161,8 +161,8 @@ def test_replicas_share_what_has_shards_and_nothing_else(tmp_path: Path):
     )
     assert one.keys() == eight.keys()
     assert one.keys() == {
-        "loading", "questions", "answers", "grades", "spans", "traces", "probes", "pathways", "map", "sampling",
-        "evidence", "map's numbers", "figures",
+        "loading", "questions", "answers", "grades", "spans", "traces", "probes", "pathways", "sampling",
+        "evidence", "figures",
     }  # fmt: skip
     assert eight["answers"].seconds == pytest.approx(one["answers"].seconds / 8, rel=0.01)
     for name in one:

@@ -106,7 +106,6 @@ def test_a_whole_run_and_its_detector_give_what_the_cpu_gives(tmp_path: Path, mo
         traces={"attention_samples": 4},
         probes={"repeats": 1, "folds": 3, "strengths": [0.01, 0.1], "resamples": 100},
         evidence={"questions": 20, "answers": 3, "donors": 2, "saliency_samples": 8, "other_prompts": 1},
-        map={"layers": "window", "width": 2, "conditions": ["knockout"], "max_right": 20, "max_wrong": 20},
     )  # fmt: skip
     record = study.record()
     record["models"][0]["device"] = ON
@@ -117,7 +116,7 @@ def test_a_whole_run_and_its_detector_give_what_the_cpu_gives(tmp_path: Path, mo
             monkeypatch.setattr(solver, "compute_device", lambda: torch.device(ON))
         with only_svg():
             run = anchorscope.run_study(asked, tmp_path / name, progress=silent, notice=lambda text: None)
-        tables[name] = {table: run.pandas(table) for table in ("pathways", "evidence", "mapstats")}
+        tables[name] = {table: run.pandas(table) for table in ("pathways", "evidence")}
         store = Store.open(run.root)
         detector = fit_run(store, "one", ["north"], "combined")
         model = load_model(asked.models[0])

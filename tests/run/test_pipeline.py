@@ -31,7 +31,7 @@ from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.probe import load_probes
 from anchorscope.probes.readouts import drift
-from anchorscope.probes.record import LEFT_OUT, MAPS, READOUTS, TEXT_ONLY, WITHIN
+from anchorscope.probes.record import LEFT_OUT, READOUTS, TEXT_ONLY, WITHIN
 from anchorscope.probes.recorded import read_left_out, read_readouts
 from anchorscope.probes.text_only import text_only
 from anchorscope.report.charts import CHARTS
@@ -177,7 +177,7 @@ def test_status_lists_every_table_and_what_is_missing(whole: WholeRun):
     status = status_of(whole.store)
     assert [(table.part, table.table) for table in status.tables] == list(expected(whole.study))
     state = {(table.part, table.table): table.state for table in status.tables}
-    names = {TEXT_ONLY.name, *(kind.at(POINT).name for kind in (READOUTS, LEFT_OUT, PATHWAYS, MAPS, EVIDENCE))}
+    names = {TEXT_ONLY.name, *(kind.at(POINT).name for kind in (READOUTS, LEFT_OUT, PATHWAYS, EVIDENCE))}
     lacking = {key for key, value in state.items() if value == "too few"}
     assert {(f"{model}/poor", name) for model in MODELS for name in names} <= lacking
     # of a set that has enough, only right and wrong answers to one question may be

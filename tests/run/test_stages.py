@@ -74,7 +74,7 @@ def declared_kinds() -> dict[str, str]:
 def test_every_kind_of_table_is_in_exactly_one_stage():
     made = [kind.name for stage in all_stages() for kind in stage.tables]
     assert sorted(made) == sorted(declared_kinds())
-    assert len(made) == len(set(made)) == 23
+    assert len(made) == len(set(made)) == 21
 
 
 def test_a_stage_comes_after_those_it_reads_and_can_be_made():
@@ -89,12 +89,12 @@ def test_a_stage_comes_after_those_it_reads_and_can_be_made():
 
 
 def test_every_stage_of_a_study_has_a_price():
-    study = Study.model_validate({"name": "s", "models": ["a/b"], "datasets": ["nq"], "map": {}, "evidence": {}})
+    study = Study.model_validate({"name": "s", "models": ["a/b"], "datasets": ["nq"], "evidence": {}})
     assert {stage.title for stage in stages_of(study)} == set(COSTS)
 
 
 def test_what_is_carried_out_together():
-    study = Study.model_validate({"name": "s", "models": ["a/b"], "datasets": ["nq"], "map": {}, "evidence": {}})
+    study = Study.model_validate({"name": "s", "models": ["a/b"], "datasets": ["nq"], "evidence": {}})
     found = [tuple(stage.name for stage in chain) for chain in chains(stages_of(study))]
     assert found[:4] == [
         ("questions",), ("answers", "grades", "spans"), ("traces",), ("mass",),
@@ -111,8 +111,8 @@ def test_until_takes_what_is_dealt_alike_and_refuses_what_the_study_lacks():
     assert [stage.name for stage in until(study, "answers")] == ["questions", "answers", "grades", "spans"]
     with pytest.raises(StudyError, match="did you mean 'traces'"):
         until(study, "trace")
-    with pytest.raises(StudyError, match="does not make the stage 'map'"):
-        until(study, "map")
+    with pytest.raises(StudyError, match="does not make the stage 'saliency'"):
+        until(study, "saliency")
 
 
 def test_what_is_outdated_follows_from_what_reads_what():
@@ -130,7 +130,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     traces = {"attention_samples": 4, "positions": ["answer_last", "final"]}
     return write_study(
         folder, {"one": "llama"}, SETS, probes=PROBES, traces=traces, evidence=EVIDENCE, shard_rows=32,
-        map={"max_right": 4, "max_wrong": 4}, prompt={"shots": 2},
+        prompt={"shots": 2},
     )  # fmt: skip
 
 
@@ -266,7 +266,7 @@ def test_a_detector_is_fitted_in_the_dtype_the_run_was_begun_in_and_the_model_ex
     from anchorscope.api.detectors import fit_run
 
     spec = study.models[0].model_copy(update={"dtype": "auto"})
-    fields = {"models": [spec], "datasets": study.datasets[:1], "evidence": None, "map": None}
+    fields = {"models": [spec], "datasets": study.datasets[:1], "evidence": None}
     auto = study.model_copy(update=fields).based_at(study.base)
     monkeypatch.setattr("anchorscope.models.speed.fastest_dtype", lambda device: "bfloat16")
     with Store.writing(tmp_path / "run", auto) as store:

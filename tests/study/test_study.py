@@ -60,12 +60,17 @@ def test_shorthands_give_names():
             "s.yaml:4: engine: a study cannot name a Ray cluster",
         ),
         ("name: s\nmodels: [a/b]\ndatasets: [nq]\nengine: {address: auto}\n", "ANCHORSCOPE_RAY_ADDRESS"),
+        ("name: s\nmodels: [a/b]\ndatasets: [nq]\nmap: {}\n", "s.yaml:4: map: layer × layer maps were removed"),
         ("- a list\n", "not a mapping"),
         ("", "the file is empty"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_refused_with_its_line_and_the_mend(text: str, words: str):
     assert words in problems(text)
+
+
+def test_version_0_2_0_wrote_that_there_is_no_map():
+    assert study(map=None).record() == study().record()
 
 
 def test_all_mistakes_are_said_at_once():

@@ -213,21 +213,6 @@ class _Costs:
         sites, shape = len(self.study.traces.sites), self.shape
         return self.asked.traced * len(self.passes().kept) * sites * shape.layers * shape.width * shape.size
 
-    def map(self) -> StageCost:
-        """One pass for every cut layer, from that layer on, which is half of the layers on average."""
-        spec, asked, shape = self.study.map, self.asked, self.shape
-        assert spec is not None
-        samples = min(asked.traced, spec.max_right + spec.max_wrong)
-        streams = len(spec.conditions) * (shape.layers + 1) / 2
-        tokens = samples * (asked.own + asked.answer + streams * asked.cut)
-        flops = shape.flops(tokens, asked.sequence)
-        probes, points = self.study.probes, len(self.study.traces.points)
-        read = samples * len(spec.conditions) * shape.layers**2 / 2
-        written = 4 * points * read * probes.repeats * len(PARTS)
-        seconds = flops / self.machine.passes + points * read * probes.repeats * shape.width / self.rates.numbers
-        memory = shape.weights + 1e9 * self.study.traces.memory
-        return StageCost("map", self.shared_out(seconds, samples, 64), tokens, flops, written, memory)
-
     def sampling(self) -> StageCost:
         """Several answers to some of the traced questions."""
         spec, asked = self.study.evidence, self.asked
@@ -286,15 +271,6 @@ class _Costs:
         numbers = self.shared_out(len(self.study.traces.points) * self.resampled())
         return StageCost("pathways", numbers, memory=64 * self.study.probes.resamples * self.asked.traced)
 
-    def map_numbers(self) -> StageCost:
-        """The statistics of the map, for each cut in every later layer."""
-        spec, layers = self.study.map, self.shape.layers
-        assert spec is not None
-        samples = min(self.asked.traced, spec.max_right + spec.max_wrong)
-        per_line = 1 / self.rates.lines + samples / self.rates.resampling
-        lines = len(self.study.traces.points) * len(spec.conditions) * layers * (layers + 1) / 2
-        return StageCost("map's numbers", self.shared_out(self.study.probes.resamples * lines * per_line))
-
     def resampled(self) -> float:
         """Seconds of the statistics of one read point in all resamples, by layer and by sample."""
         per_layer = 1 / self.rates.lines + self.asked.traced / self.rates.resampling
@@ -308,11 +284,9 @@ COSTS: dict[str, Callable[[_Costs], StageCost]] = {
     "spans": _Costs.spans,
     "traces": _Costs.traces,
     "probes": _Costs.probes,
-    "map": _Costs.map,
     "sampling": _Costs.sampling,
     "evidence": _Costs.evidence,
     "pathways": _Costs.pathways,
-    "map's numbers": _Costs.map_numbers,
 }
 """The cost of each stage, by its name in the times of a run."""
 

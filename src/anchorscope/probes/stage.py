@@ -22,7 +22,6 @@ from anchorscope.probes.fit import fit_layer
 from anchorscope.probes.fitter import ProbeFitter, side_by_side
 from anchorscope.probes.folds import folds_of
 from anchorscope.probes.jackknife import GROUPS, jackknife_layer, jackknife_layers, make_groups
-from anchorscope.probes.layermap import map_stage
 from anchorscope.probes.probe import load_probes, probes_stem
 from anchorscope.probes.record import (
     LEFT_OUT,
@@ -30,7 +29,6 @@ from anchorscope.probes.record import (
     READOUTS,
     TEXT_ONLY,
     LeftOutReadout,
-    MapReadout,
     OtherPrompt,
     Readout,
     Salient,
@@ -195,11 +193,6 @@ def readouts_of(context: Context, job: Job) -> Whole[Readout]:
 def left_out_of(context: Context, job: Job) -> Whole[LeftOutReadout]:
     """The stage that a job asks for."""
     return left_out_stage(context.store, job.model, job.dataset, job.read_point)
-
-
-def map_of(context: ModelContext, job: Job) -> Sharded[MapReadout]:
-    """The stage that a job asks for."""
-    return map_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)
 
 
 def sampled_of(context: ModelContext, job: Job) -> Sharded[Sampled]:

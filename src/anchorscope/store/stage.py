@@ -46,11 +46,6 @@ def with_evidence(study: Study) -> bool:
     return study.evidence is not None
 
 
-def with_map(study: Study) -> bool:
-    """Studies with a `map` want the stage."""
-    return study.map is not None
-
-
 class Context(Protocol):
     """What every stage is made with. Stages that need a model take a `ModelContext` (models/context.py)."""
 

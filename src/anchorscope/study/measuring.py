@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field, FiniteFloat, model_validator
 
@@ -79,35 +79,6 @@ class TraceSpec(Spec):
     def points(self) -> list[ReadPoint]:
         """Every site at every position. Probes, read-outs and pathways are made for each."""
         return [ReadPoint(site, position) for site in self.sites for position in self.positions]
-
-
-class MapSpec(Spec):
-    """The layer × layer map, which cuts in some layers and reads in every layer from there on."""
-
-    RENAMED: ClassVar = {"correct": "max_right", "wrong": "max_wrong"}
-
-    layers: Literal["single", "window"] = "window"
-    """Layers in which attention is cut: one layer (single), or `width` layers around one (window). Other layers can
-    often compensate for a single one."""
-    width: Annotated[int, Field(ge=1)] = 5
-    """Number of layers in a window."""
-    into: Into = "after"
-    """Tokens that can no longer attend to the cut tokens: all later ones (after), or those of the answer (answer)."""
-    conditions: Annotated[
-        list[Literal["knockout", "control_question", "control_random", "matched_question", "matched_random"]],
-        Field(min_length=1),
-    ] = ["knockout", "control_question"]
-    """List of conditions, each on a map of its own: the knockout, and controls."""
-    max_right: Annotated[int, Field(ge=1)] = 300
-    """Maximum number of traced samples with a right answer."""
-    max_wrong: Annotated[int, Field(ge=1)] = 300
-    """Maximum number of traced samples with a wrong answer."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> MapSpec:
-        if self.conditions[0] != "knockout" or len(set(self.conditions)) < len(self.conditions):
-            raise ValueError("conditions must begin with knockout and name each condition once")
-        return self
 
 
 class ProbeSpec(Spec):

@@ -210,6 +210,8 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
     RENAMED: ClassVar[dict[str, str]] = {}
     """Old names of fields, and the new names that the error suggests for them."""
+    REMOVED: ClassVar[dict[str, str]] = {}
+    """Fields that were removed, and what the error says of them."""
 
     if not TYPE_CHECKING:  # checkers see the fields as arguments
 

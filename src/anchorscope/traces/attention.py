@@ -124,7 +124,7 @@ class _Rows:
         count = layout.counts[layer]
         key = (layout.cut_in(layer), count, window, by_head, like.dtype, like.device, group)
         if key not in self._masks:
-            if len(self._masks) == MASKS:  # a map has one for each layer: let the old ones go
+            if len(self._masks) == MASKS:  # cuts at several layers have one for each: let the old ones go
                 self._masks.clear()
             joined = [number for number, block in enumerate(layout.blocks) if block.rows(count)]
             self._masks[key] = [self._mask(number, layer, like, heads, group) for number in joined]

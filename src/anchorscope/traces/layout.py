@@ -7,8 +7,8 @@ A condition differs from the clean pass only from its first cut query on. So a s
 
 A stream's queries see the clean keys before its start, its own keys after it, and nothing of other streams. Every
 distinct (token, condition) is computed once; nothing is approximated. A stream whose cut begins at a later layer (a
-window, a single layer) joins at that layer with copies of the clean states, which until then are its own: so the
-variants of a layer × layer map are in the same pass, each from its layer on.
+window, a single layer) joins at that layer with copies of the clean states, which until then are its own: so
+cuts at several layers are in the same pass, each from its layer on.
 """
 
 from __future__ import annotations

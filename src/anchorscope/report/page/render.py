@@ -130,7 +130,6 @@ def _about(stores: Sequence[Store], detection: Detection, pack: Pack, with_text:
         "charts": charts_for_page(stores),
         "tabs": tabs_for_page(stores),
         "curves": pack_curves(pack, curves),
-        "maps": [],
         "samples": pack_samples(pack, stores, points, detection.scores, with_text),
         "verdicts": [row for run, store in enumerate(stores) for row in _verdicts(store, run)],
         "detectors": _detectors(detection),

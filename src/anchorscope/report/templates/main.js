@@ -3,7 +3,6 @@
 const PARTS = [
   ["overview", "Overview"],
   ...about.tabs,
-  ["maps", "Maps"],
   ["detectors", "Detectors"],
   ["compare", "Compare"],
   ["explorer", "Samples"],
@@ -13,7 +12,7 @@ const PARTS = [
 const isPart = (name) => PARTS.some((part) => part[0] === name);
 function makeSections() {
   for (const [name] of about.tabs)
-    byId("tab-maps").before(
+    byId("tab-detectors").before(
       make("section", { id: `tab-${name}`, role: "tabpanel", "aria-labelledby": `t-${name}`, hidden: true }),
     );
 }
@@ -63,7 +62,6 @@ const STALE = new Set(PARTS.map(([name]) => name)); // parts to be drawn when th
 const DRAWN_BY = {
   overview: ["site", "position", "split", "correction", "stratum", "beside", "bands", "hide"],
   ...Object.fromEntries(about.tabs.map(([name]) => [name, ["site", "position", "bands", "hide"]])),
-  maps: ["site", "position", "cut"],
   detectors: ["detector", "measured", "model"],
   compare: ["model", "other", "site", "position"],
   about: [],
@@ -73,7 +71,6 @@ function drawPart(name) {
   if (name === "overview") {
     drawOverview();
   } else if (about.tabs.some((tab) => tab[0] === name)) drawTab(name);
-  else if (name === "maps") drawMaps();
   else if (name === "detectors") drawDetectors();
   else if (name === "compare") drawCompare();
   else if (name === "explorer") {

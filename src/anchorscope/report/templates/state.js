@@ -43,7 +43,6 @@ const DEFAULTS = {
   row: "",
   pins: "",
   other: "",
-  cut: "knockout",
   measured: "",
 };
 const state = { ...DEFAULTS };
