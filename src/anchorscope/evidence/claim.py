@@ -9,13 +9,13 @@ that it rests on, and names the keys of its numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from anchorscope.pathways.intervals import FloatArray
 from anchorscope.pathways.lookup import Lines
-from anchorscope.pathways.record import ANY, Key
+from anchorscope.pathways.record import Key
 
 ThresholdSide = Literal["above", "below"]
 HALF = 0.5
@@ -54,12 +54,7 @@ class Measure:
         return self.of(*({name: self._named(lines) for name, lines in sets.items()} for sets in models))
 
     def _named(self, lines: Lines) -> Lines:
-        return {key: line for key, line in lines.items() if among(key, self.keys)}
-
-
-def among(key: Key, keys: Collection[Key]) -> bool:
-    """Whether a key is one of some keys, which may stand for every condition."""
-    return key in keys or key._replace(condition=ANY) in keys
+        return {key: line for key, line in lines.items() if key.among(self.keys)}
 
 
 @dataclass(frozen=True)

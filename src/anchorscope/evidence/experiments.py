@@ -31,6 +31,11 @@ def experiments() -> list[Experiment]:
     return [*EXPERIMENTS, *_registered]
 
 
+def registered() -> list[str]:
+    """The names of those that do not come with the package."""
+    return [experiment.name for experiment in _registered]
+
+
 def experiments_of(study: Study) -> list[Experiment]:
     """The experiments that a run of a study makes."""
     return [experiment for experiment in experiments() if experiment.wanted(study)]

@@ -88,6 +88,6 @@ STAGES = (
     StageDef(
         "numbers", (NUMBERS,), "anchorscope.evidence.stage:stage_of",
         after=("traces", "mass", "text_only", "readouts", "left_out", "sampled", "within", "saliency"),
-        scope="study", whole=True, per_point=True,
+        scope="study", whole=True, per_point=True, grows=True,
     ),
 )  # fmt: skip

@@ -20,8 +20,10 @@ from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
 from anchorscope.pathways.record import Key
 from anchorscope.pathways.series import Series
 from anchorscope.questions.record import QUESTIONS
+from anchorscope.study.terms import Condition
 
-CUT = ("knockout", "knockout_context")
+CUT: tuple[Condition, ...] = ("knockout", "knockout_context")
+CLEAN: Condition = "clean"
 AUROC, DIFFERENCE = "source_auroc", "knockout_context-knockout"
 
 
@@ -68,9 +70,7 @@ def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     taken, rows = sources(cell)
     if not len(rows):
         return
-    support: dict[str, FloatArray] = {
-        name: cell.activations.support(name).astype(np.float64) for name in ("clean", *CUT)
-    }
+    support: dict[str, FloatArray] = {name: cell.activations.support(name).astype(np.float64) for name in (CLEAN, *CUT)}
     yield from source_series(taken, rows, support, cell.drawn)
 
 

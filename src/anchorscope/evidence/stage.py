@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any
 
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.experiments import experiments_of, keys_of
 from anchorscope.evidence.record import EXPERIMENT_STAGES
 from anchorscope.evidence.transfer import cells_with_readouts
-from anchorscope.pathways.record import NUMBERS, Key, NumberLine
+from anchorscope.pathways.record import NUMBERS, NumberLine
 from anchorscope.pathways.series import to_lines
 from anchorscope.probes.record import LEFT_OUT, READOUTS, SALIENCY, WITHIN
 from anchorscope.progress import Advance
@@ -30,7 +29,7 @@ def numbers_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> W
     """
     cell = CellData(store, model, dataset, point)
     chosen = experiments_of(store.study)
-    names = {experiment.name: _digest(keys_of(experiment)) for experiment in chosen}
+    names = {experiment.name: _digest(experiment) for experiment in chosen}
 
     def compute(advance: Advance) -> list[NumberLine]:
         before = _lines_before(cell, names)
@@ -71,7 +70,9 @@ def _lines_before(cell: CellData, names: dict[str, str]) -> dict[str, list[Numbe
     return lines
 
 
-def _digest(keys: Sequence[Key]) -> str:
+def _digest(experiment: Experiment) -> str:
+    """A hash of the keys that an experiment makes, and of those whose resamples are kept."""
+    keys = [*keys_of(experiment), *keys_of(experiment, claimed=True)]
     return hashlib.sha256("\n".join("|".join(key) for key in keys).encode()).hexdigest()
 
 

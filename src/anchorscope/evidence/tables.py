@@ -73,6 +73,7 @@ CONTROLS: dict[str, dict[str, Key]] = {
 
 SPLITS: tuple[SplitName, ...] = ("layer", "anchor", "layer_half", "anchor_half")
 STRATA = ("all", "predicted_correct", "predicted_wrong", "label_correct", "label_wrong")
+_Q_AND_A: tuple[Group, ...] = ("Q", "A")
 CORRECTIONS: tuple[Correction, ...] = ("none", "drift")
 BESIDE = {
     "knockout": STRATA,
@@ -95,12 +96,13 @@ def switched(condition: str, split: SplitName, correction: Correction, group: Gr
     return Key("delta_p", condition, split, anchor, "none" if null else correction, group, stratum)
 
 
-_SWITCHES = [
-    switched(condition, split, correction, group, stratum)
-    for condition, strata in BESIDE.items()
-    for split, correction, group, stratum in product(SPLITS, CORRECTIONS, ("Q", "A"), strata)
-]
-SWITCHES: tuple[Key, ...] = tuple(dict.fromkeys(_SWITCHES))  # type: ignore[arg-type]
+SWITCHES: tuple[Key, ...] = tuple(
+    dict.fromkeys(
+        switched(condition, split, correction, group, stratum)
+        for condition, strata in BESIDE.items()
+        for split, correction, group, stratum in product(SPLITS, CORRECTIONS, _Q_AND_A, strata)
+    )
+)
 
 KEYS: tuple[Key, ...] = tuple(
     dict.fromkeys([*sorted(HEADLINES), *SWITCHES, *(key for columns in CONTROLS.values() for key in columns.values())])

@@ -58,7 +58,7 @@ MATCHED, BEYOND = "matched_question-control_question", "knockout-permuted"
 
 
 def within_series(answered: SampledReadouts, drawn: Resamples, seed: int = 0) -> Iterator[Series]:
-    """W by condition, what the knockout loses, the baselines, and what the probe adds to log-probabilities and length."""
+    """W by condition, what the knockout loses, W of simple scores, and what the probe adds to them."""
     pairs = Pairs(answered.question, answered.correct)
     n = len(pairs.questions)
     # 1. under each condition, and with the shift of an answer to another question

@@ -1,7 +1,8 @@
 """The declaration of a chart: its rows of panels, and the numbers that make the lines of each row. Nothing here draws.
 
 A panel is one row for one model, and a curve is drawn once per dataset. The declaration also holds the chart's title
-and its part of the report, so that each chart is declared in one place. Each experiment (evidence/) declares its own charts.
+and its part of the report, so that each chart is declared in one place. Each experiment
+(evidence/) declares its own charts.
 """
 
 from __future__ import annotations

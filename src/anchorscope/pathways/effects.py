@@ -79,7 +79,7 @@ def effects(readouts: Readouts, drawn: Resamples, keys: Collection[Key], seed: i
         names = dict.fromkeys(name for key in of for name in sides(key.condition) if name != "clean")
         deals = {name: donors if name in NULLS else [None] for name in names}
         return {
-            name: [shift_of(readouts, base, NULLS.get(name, name), correction, deal) for deal in deals[name]]  # type: ignore[attr-defined]
+            name: [shift_of(readouts, base, NULLS.get(name, name), correction, deal) for deal in deals[name]]
             for name in names
         }
 

@@ -77,9 +77,8 @@ def read_lines(cell: Cell, point: ReadPoint, replicates: bool = True) -> dict[Ke
     """All lines of a cell; without their resamples, which take most of the table, where these are not needed."""
     names = [field.name for field in fields(NumberLine)]
     columns = names if replicates else names[:-1]
-    nothing = {} if replicates else {"replicates": []}
     batches = cell.table(NUMBERS.at(point)).batches(columns)
-    lines = [Line.read(NumberLine(**row, **nothing)) for batch in batches for row in batch.to_pylist()]
+    lines = [Line.read(NumberLine(**{"replicates": [], **row})) for batch in batches for row in batch.to_pylist()]
     return {line.key: line for line in lines}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -47,6 +48,10 @@ class Key(NamedTuple):
     """Group of answers: Q, A, all or Q-A."""
     stratum: str = "all"
     """Part of the samples."""
+
+    def among(self, keys: Collection[Key]) -> bool:
+        """Whether it is one of some keys, which may stand for every condition."""
+        return self in keys or self._replace(condition=ANY) in keys
 
 
 @dataclass(frozen=True, slots=True)

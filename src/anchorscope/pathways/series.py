@@ -56,12 +56,12 @@ def to_lines(experiment: str, series: Iterable[Series], claimed: Collection[Key]
 def _together(experiment: str, every: Sequence[Series], claimed: Collection[Key]) -> list[NumberLine]:
     """Series of as many layers are computed side by side, which is faster."""
     # 1. which can stand side by side
-    alike: defaultdict[tuple[int, bool, str], list[int]] = defaultdict(list)
+    alike: defaultdict[tuple[int, int, bool, str], list[int]] = defaultdict(list)
     for number, one in enumerate(every):
-        alike[len(one.size), one.by_layer, one.replicates.dtype.str].append(number)
+        alike[len(one.replicates), len(one.size), one.by_layer, one.replicates.dtype.str].append(number)
     # 2. their numbers: the value and the ends of its interval and band, each (series, layer)
     columns_of: dict[int, list[FloatArray]] = {}
-    for (layers, by_layer, _), numbers in alike.items():
+    for (_, layers, by_layer, _), numbers in alike.items():
         together = np.concatenate([every[number].replicates for number in numbers], axis=1)
         factors = np.repeat([every[number].widened for number in numbers], layers).astype(together.dtype)
         moved, shape = centred(together, factors), (len(numbers), layers)
@@ -73,7 +73,7 @@ def _together(experiment: str, every: Sequence[Series], claimed: Collection[Key]
             columns += [np.full(shape, np.nan)] * 2
         columns_of |= {number: [column[row] for column in columns] for row, number in enumerate(numbers)}
     # 3. written down in order
-    return [_line(experiment, one, columns_of[number], one.key in claimed) for number, one in enumerate(every)]
+    return [_line(experiment, one, columns_of[number], one.key.among(claimed)) for number, one in enumerate(every)]
 
 
 def _line(experiment: str, one: Series, columns: Sequence[FloatArray], claimed: bool) -> NumberLine:
@@ -82,9 +82,12 @@ def _line(experiment: str, one: Series, columns: Sequence[FloatArray], claimed: 
     numbers: list[Any] = [np.where(small | ~np.isfinite(column), np.nan, column).astype(float) for column in columns]
     replicates: Any = one.replicates.astype(np.float32).ravel() if claimed else np.empty(0, np.float32)
     # the size is rounded down: a group of 29.6 is too small, and says 29
+    value, low, high, band_low, band_high = numbers
     return NumberLine(
-        experiment, *one.key, one.by_layer, *numbers, one.size.astype(int).tolist(), one.widened, replicates
-    )
+        experiment=experiment, **one.key._asdict(), by_layer=one.by_layer, value=value, low=low, high=high,
+        band_low=band_low, band_high=band_high, n=one.size.astype(int).tolist(), widened=one.widened,
+        replicates=replicates,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anchorscope.pathways.intervals import FloatArray, average
+from anchorscope.pathways.record import Group
 from anchorscope.pathways.shifts import WHOLE, BoolArray, IntArray, Resampled, Shift
 
 STRATA = ("all", "predicted_correct", "predicted_wrong", "label_correct", "label_wrong")
-GROUPS = ("Q", "A", "all")
+GROUPS: tuple[Group, ...] = ("Q", "A", "all")
 HALVES = (1, 2)
 
 
@@ -103,7 +104,7 @@ class Split:
 
 
 def split(base: Resampled, shift: Shift, anchor: str | None, halves: bool, strata: tuple[str, ...]) -> Split:
-    """Split by one condition's flips: at each layer (`anchor` None) or at an anchor layer, by whole probes or halves."""
+    """Split by one condition's flips, at each layer (`anchor` None) or at an anchor layer."""
     chosen = base.half_anchors if halves else base.anchors
     anchors = None if anchor is None else chosen[anchor]
     total = _Total()

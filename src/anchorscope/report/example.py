@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from anchorscope.evidence.chart_figures import DELTA_P
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import DELTA_P
 from anchorscope.report.csv import from_csv
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.figures import figure_with_panels

@@ -87,6 +87,8 @@ class StageDef:
     """A stage whose shards have the same rows: a shard can go through both before the next shard is begun."""
     repeatable: bool = True
     """Whether a shard that is made again has the same bytes. Where it may not, what was made of it is outdated."""
+    grows: bool = False
+    """Whether a finished table may get further rows, such as those of a new experiment. It is then always checked."""
     told_as: str = ""
     """The name under which its time is told; empty: its own."""
     wanted: Callable[[Study], bool] = always

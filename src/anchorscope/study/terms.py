@@ -128,7 +128,7 @@ QUESTION_ONLY: Position = "prompt_last"
 
 def _before_controls(names: list[Condition]) -> tuple[Condition, ...]:
     """Names in the order of tables that earlier versions wrote: each `matched_…` directly before its control."""
-    places = {name: CONDITIONS.index(name.replace("matched_", "control_")) for name in names}  # type: ignore[arg-type]
+    places = {name: CONDITIONS.index(name.replace("matched_", "control_")) for name in names}
     return tuple(sorted(names, key=lambda name: (places[name], name.startswith("control_"))))
 
 
