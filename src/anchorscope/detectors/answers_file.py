@@ -19,7 +19,7 @@ from anchorscope.detectors.fit import fit_detector, recalibrated
 from anchorscope.detectors.inputs import Need, states_among
 from anchorscope.detectors.pass_plan import checked, sites_of
 from anchorscope.detectors.reader import Reader
-from anchorscope.detectors.record import Verdict
+from anchorscope.detectors.record import VERDICT_SCHEMA, Verdict
 from anchorscope.detectors.session import (
     Detector,
     Session,
@@ -174,5 +174,5 @@ def check_file(
 
 def verdict_line(line: AnswerLine, verdict: Verdict) -> str:
     """A verdict and its answer as a line of JSON."""
-    record = {"question": line.question, "answer": line.answer, **verdict.record()}
+    record = {"question": line.question, "answer": line.answer, "schema": VERDICT_SCHEMA, **verdict.record()}
     return json.dumps(record, ensure_ascii=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from anchorscope.serve import reasons
+from anchorscope.detectors import reasons
 
 FIELD = "anchorscope"
 HEADER = b"x-anchorscope"
