@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.detectors.answer_lines import AnswerLine, read_labelled_lines, read_lines, texts_of
+from anchorscope.answers.answer_lines import AnswerLine, read_labelled_lines, read_lines, texts_of
 from anchorscope.detectors.catalogue import entry_of
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of
 from anchorscope.detectors.drift import Drift, drift_of
