@@ -45,9 +45,10 @@ def init(
         int | None, typer.Option("--sample", metavar="N", min=1, help="Draw N questions per dataset (default: all).")
     ] = None,
     data: DataOption = None,
+    every: Annotated[bool, typer.Option("--all", help="Write every field, not only those that matter most.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
 ) -> None:
-    """Write a study file in which every field is explained."""
+    """Write a study file in which each field is explained."""
     from anchorscope.questions.definition import PUBLISHED
     from anchorscope.run.studyfile import commented, new_study
 
@@ -58,7 +59,7 @@ def init(
     models = [os.path.relpath(m, file.parent) if m and Path(m).exists() else m for m in model or [SMALL_MODEL]]
     study = new_study(name, models, datasets, sample, data, file.parent)
     try:
-        file.write_text(commented(study), encoding="utf-8")
+        file.write_text(commented(study, every), encoding="utf-8")
     except OSError as error:
         raise StudyError(f"cannot write {file}: {error.strerror or error}") from None
     out.print(f"Wrote [bold]{clean(file)}[/bold]. Next:  anchorscope validate {clean(file)}")
