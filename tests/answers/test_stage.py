@@ -171,6 +171,6 @@ def test_from_a_study_to_samples_in_colour(cli: Cli, tmp_path: Path):
 
 
 def test_the_families_are_listed(cli: Cli):
-    done = cli("models")
+    done = cli("list", "models")
     assert done.returncode == 0
     assert "gpt_neox" in done.stdout

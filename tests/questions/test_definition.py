@@ -115,13 +115,15 @@ def test_what_the_hub_refuses_is_said_in_words(hub: Hub, cli: Cli, tmp_path: Pat
 
     hub.repos["datasets/o/gated"] = Repo(repo_of("nq").files, gated=True)
     hub.repos["datasets/o/d"] = repo_of("nq")
-    assert_mendable(cli("sets", study("{id: o/none, split: test}"), hub=hub), "no dataset o/none, or it is private")
-    assert_mendable(cli("sets", study("{id: o/gated, split: test}"), hub=hub), "o/gated is gated", "HF_TOKEN")
-    assert_mendable(cli("sets", study("{id: o/d, split: tset}"), hub=hub), "tset", "validation")
-    assert_mendable(cli("sets", study("{id: o/d, config: other, split: t}"), hub=hub), "nq_open")
-    assert_mendable(cli("sets", study("{id: o/d, split: t, revision: v9}"), hub=hub), "no such revision")
-    assert_mendable(cli("sets", "popqa", process=True), "the hub is out of reach")
-    assert_mendable(cli("sets", "popqa", HF_HUB_OFFLINE="1"), "the hub is out of reach", "offline mode")
+    assert_mendable(
+        cli("list", "sets", study("{id: o/none, split: test}"), hub=hub), "no dataset o/none, or it is private"
+    )
+    assert_mendable(cli("list", "sets", study("{id: o/gated, split: test}"), hub=hub), "o/gated is gated", "HF_TOKEN")
+    assert_mendable(cli("list", "sets", study("{id: o/d, split: tset}"), hub=hub), "tset", "validation")
+    assert_mendable(cli("list", "sets", study("{id: o/d, config: other, split: t}"), hub=hub), "nq_open")
+    assert_mendable(cli("list", "sets", study("{id: o/d, split: t, revision: v9}"), hub=hub), "no such revision")
+    assert_mendable(cli("list", "sets", "popqa", process=True), "the hub is out of reach")
+    assert_mendable(cli("list", "sets", "popqa", HF_HUB_OFFLINE="1"), "the hub is out of reach", "offline mode")
 
 
 def test_csv_on_the_hub_is_read_as_text(hub: Hub, cli: Cli, tmp_path: Path):
@@ -132,7 +134,7 @@ def test_csv_on_the_hub_is_read_as_text(hub: Hub, cli: Cli, tmp_path: Path):
     (tmp_path / "set.yaml").write_text(
         "name: x\nhub: {id: o/csv, split: test}\nfields: {question: question, answers: answer}\n"
     )
-    done = cli("sets", "set.yaml", hub=hub)
+    done = cli("list", "sets", "set.yaml", hub=hub)
     assert done.returncode == 0, done.stderr
     assert "007" in done.stdout
     assert "NA" in done.stdout
@@ -149,7 +151,7 @@ def test_a_broken_file_on_the_hub_is_a_readable_error(hub: Hub, cli: Cli, tmp_pa
         (tmp_path / "set.yaml").write_text(
             f"name: x\nhub: {{id: o/{name}, split: validation}}\nfields: {{question: question, answers: answer}}\n"
         )
-        assert_mendable(cli("sets", "set.yaml", hub=hub), f"o/{name}")
+        assert_mendable(cli("list", "sets", "set.yaml", hub=hub), f"o/{name}")
 
 
 def test_a_run_begun_at_one_commit_is_finished_at_it(hub: Hub, cli: Cli, tmp_path: Path):
@@ -163,7 +165,7 @@ def test_a_run_begun_at_one_commit_is_finished_at_it(hub: Hub, cli: Cli, tmp_pat
 def test_a_local_folder_does_not_stand_in_for_the_hub(hub: Hub, cli: Cli, tmp_path: Path):
     hub.repos["datasets/google-research-datasets/nq_open"] = repo_of("nq")
     (tmp_path / "google-research-datasets" / "nq_open").mkdir(parents=True)
-    assert_mendable(cli("sets", "nq", hub=hub), "a local folder has the same name as the dataset")
+    assert_mendable(cli("list", "sets", "nq", hub=hub), "a local folder has the same name as the dataset")
 
 
 def test_every_packaged_set_names_its_licence_and_source():

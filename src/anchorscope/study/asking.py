@@ -142,7 +142,7 @@ class ModelSpec(Spec):
     """Attention implementation of transformers. Both accept the mask of the knockout; sdpa is faster and more exact.
     auto is sdpa where the model type has it, else eager (Gemma 2)."""
     sites: Sites | None = None
-    """Module paths of a model type that `anchorscope models` does not list. `anchorscope doctor` checks them."""
+    """Module paths of a model type that `anchorscope list models` does not list. `anchorscope doctor` checks them."""
     prompt: PromptSpec | None = None
     """Prompt for this model alone. Default: the study's prompt."""
 
