@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from anchorscope import AnchorscopeError
-from anchorscope.questions.definition import PLAIN, known_sets, load_set
+from anchorscope.questions import definition
+from anchorscope.questions.definition import PLAIN, PUBLISHED, known_sets, load_set
 from anchorscope.questions.row import to_question
+from anchorscope.report.draw.palette import looks, pretty
 from conftest import Cli, assert_mendable
 from hub_server import COMMIT, Hub, Repo
 
@@ -169,13 +172,26 @@ def test_a_local_folder_does_not_stand_in_for_the_hub(hub: Hub, cli: Cli, tmp_pa
 
 
 def test_every_packaged_set_names_its_licence_and_source():
-    assert list(known_sets()) == ["popqa", "triviaqa", "hotpotqa", "nq", "squad"]
+    assert list(known_sets())[:4] == list(PUBLISHED)
     for name in known_sets():
         definition, path = load_set(name, Path())
         assert definition.name == name == path.stem
         assert definition.citation
         assert definition.licence != "unknown"
         assert len(path.read_text().splitlines()) <= 30
+
+
+def test_a_file_in_the_folder_is_a_new_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for path in known_sets().values():
+        shutil.copy(path, tmp_path)
+    text = known_sets()["nq"].read_text(encoding="utf-8").replace("name: nq", "name: rivers").replace("NQ", "Rivers", 1)
+    (tmp_path / "rivers.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(definition, "SETS", tmp_path)
+    pretty.cache_clear()
+    assert list(known_sets()) == [*PUBLISHED, "rivers", "squad"]
+    assert load_set("rivers", Path())[0].title == pretty("rivers") == "Rivers"
+    assert looks(["rivers", "squad"])["squad"].q == looks(["squad"])["squad"].q
+    pretty.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ class DatasetSpec(Spec):
     """A question set, and the number of questions drawn from it."""
 
     set: Place
-    """Name of a question set (popqa, triviaqa, hotpotqa, nq or squad), or path of your own YAML definition
+    """Name of a question set (`anchorscope list sets`), or path of your own YAML definition
     (docs/questions.md)."""
     name: Name = ""
     """Name of the dataset in figures and folders. Default: the set's name, or the file name of the definition."""
