@@ -28,8 +28,6 @@ VERDICT_SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
 
 
 class GradeFilter(str, Enum):
-    """Which answers to show."""
-
     ANY = "any"
     RIGHT = "right"
     WRONG = "wrong"

@@ -109,8 +109,6 @@ def validate(
 
 
 class Listed(str, Enum):
-    """Which names to list."""
-
     STUDIES = "studies"
     SETS = "sets"
     MODELS = "models"

@@ -71,7 +71,6 @@ class Counts:
             self.audit.put(line)
 
     def close(self) -> None:
-        """End the log."""
         if self.audit is not None:
             self.audit.close()
 

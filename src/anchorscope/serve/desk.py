@@ -29,7 +29,6 @@ class Desk(ABC):
     ids: bool
     """Whether token ids are needed."""
     logprobs: bool
-    """Whether log-probabilities are needed."""
 
     def __init__(self, counts: Counts) -> None:
         self.counts = counts
@@ -54,8 +53,7 @@ class Desk(ABC):
         return record
 
     @abstractmethod
-    def status(self) -> dict[str, Any]:
-        """The server's status."""
+    def status(self) -> dict[str, Any]: ...
 
     async def judge_with(
         self, judge: LiveJudge, request: str, read: Callable[[], ReadAnswer], rows: Rows | None = None

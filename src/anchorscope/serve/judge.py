@@ -49,7 +49,6 @@ class ReadAnswer(NamedTuple):
     reason: str
     """Reason why nothing can be said; empty otherwise."""
     sample: Sample | None = None
-    """The sample."""
 
     @property
     def tokens(self) -> int:
@@ -62,11 +61,8 @@ class LiveJudge:
     """One detector at a server."""
 
     name: str
-    """What verdicts call it."""
     detector: Detector
-    """The detector."""
     tokenizer: Any
-    """The model's tokenizer."""
     version: str = ""
     """A hash of its files."""
     promised: bool = True
@@ -74,7 +70,6 @@ class LiveJudge:
 
     @classmethod
     def load(cls, name: str, path: str | Path, tokenizer: Any) -> LiveJudge:
-        """A saved detector."""
         files = [Path(f"{path}{ending}") for ending in (".json", ".safetensors")]
         detector = Detector.load(path)
         digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
@@ -106,7 +101,6 @@ class LiveJudge:
 
     @property
     def about(self) -> dict[str, Any]:
-        """For the server's status."""
         holds = self.promised and self.detector.threshold is not None
         return {"version": self.version, "promise_holds": holds, "card": str(self.detector.card)}
 

@@ -46,7 +46,6 @@ class LiveDesk(Desk):
         self.book.expect(request)
 
     def forget(self, request: str) -> None:
-        """They are no longer."""
         self.book.forget(request)
 
     async def verdict(self, api_request: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:

@@ -77,7 +77,6 @@ class TextDesk(Desk):
         return self.found(api_request, prompt, choice)
 
     def found(self, api_request: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
-        """Likewise, whoever answered."""
         characters = _characters(api_request.data.get("messages" if api_request.chat else "prompt"))
         if characters > MOST_PER_TOKEN * self.judge.detector.moments.longest_prompt:
             return ReadAnswer(f"{LONG_PROMPT}: {characters} characters")
