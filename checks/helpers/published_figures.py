@@ -25,7 +25,7 @@ from anchorscope.report.charts import DELTA_P
 from anchorscope.report.csv import from_csv, to_csv
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.lines import DPI, LEGEND_LOOK, WIDTH, ShownFigure, draw_on, drawn, style
-from anchorscope.report.draw.palette import A_COLOURS, NAMES, Q_COLOURS, looks, pretty
+from anchorscope.report.draw.palette import A_COLOURS, FIXED_COLOURS, Q_COLOURS, looks, pretty
 from anchorscope.report.text.lines import listed
 from helpers.redraw import in_order, point_of
 
@@ -302,7 +302,7 @@ def _draw_range(axes: Axes, row: Described, layers: int) -> None:
     axes.add_patch(shade)
     if row.group == "Q" and low < high:
         for place, colour in enumerate(_colours("Q")):
-            at = x[0] + (place + 0.5) / len(NAMES) * (x[1] - x[0])
+            at = x[0] + (place + 0.5) / len(FIXED_COLOURS) * (x[1] - x[0])
             axes.plot((at, at), (low, high), color=colour, linewidth=LINE, solid_capstyle="butt", zorder=2)
         return
     for y in {low, high}:
@@ -326,12 +326,12 @@ def _sides(row: Described, layers: int) -> tuple[float, float]:
 
 def _colours(group: str) -> tuple[str, ...]:
     """Of the four published sets."""
-    return (Q_COLOURS if group == "Q" else A_COLOURS)[: len(NAMES)]
+    return (Q_COLOURS if group == "Q" else A_COLOURS)[: len(FIXED_COLOURS)]
 
 
 def _edge(group: str) -> list[Line2D]:
     """A line in the colours of all four sets: unbroken for Q-Anchored, dashed for A-Anchored."""
-    dash, around = STEP if group == "Q" else 0.62 * STEP, STEP * len(NAMES)
+    dash, around = STEP if group == "Q" else 0.62 * STEP, STEP * len(FIXED_COLOURS)
     look: dict[str, Any] = {"linewidth": LINE, "dash_capstyle": "butt", "zorder": 2.0}
     return [
         Line2D([], [], color=colour, linestyle=(-place * STEP % around, (dash, around - dash)), **look)

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import found
 
 from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.record import RECORDED, VERDICT_SCHEMA, Route, Verdict
+from anchorscope.detectors.record import RECORDED, Route, Verdict
 from anchorscope.evidence.experiments import experiments
 from anchorscope.pathways.chart import LETTERS
 from anchorscope.pathways.shifts import ANCHORS
@@ -165,8 +165,9 @@ def detectors() -> str:
 
 def verdict() -> str:
     """The fields of a verdict's JSON."""
-    texts = {"schema": f"The version of this record: {VERDICT_SCHEMA}."}
-    texts |= {name: field_docs(Verdict)[name] for name in (*RECORDED, "route")}
+    texts = {name: field_docs(Verdict)[name] for name in RECORDED}
+    texts |= {"code": "The reason as one word of a fixed list, for programs; empty where there is no reason."}
+    texts |= {"route": field_docs(Verdict)["route"]}
     texts |= {f"route.{name}": text for name, text in field_docs(Route).items()}
     return markdown("field | meaning", ([f"`{name}`", text] for name, text in texts.items()))
 

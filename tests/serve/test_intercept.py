@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anchorscope.detectors.reasons import OTHER_TEXT
 from anchorscope.serve.audit import AuditLog
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.intercept import Admission, Intercepted
 from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.live_desk import LiveDesk
 from anchorscope.serve.plan import plan_of
-from anchorscope.serve.reasons import OTHER_TEXT
 from anchorscope.serve.wire import RowBook, encode
 from serving import HEARD, LAYERS, WIDTH, Client, MadeUpEngine, detector_of, save
 from tiny import tiny_tokenizer
@@ -310,15 +310,15 @@ def test_verdicts_that_are_switched_off_are_marked_and_counted_and_can_be_forbid
 
 
 def test_status_and_audit_log_count_verdicts_without_texts(stand, tmp_path):
-    stand.choices()
-    stand.choices(prompt="Hello")
+    served = [stand.choices()[0]["anchorscope"], stand.choices(prompt="Hello")[0]["anchorscope"]]
     status = json.loads(stand.client.get("/anchorscope/status")[2])
     assert sum(status["verdicts"]["guard"].values()) == 2
     assert status["detectors"]["guard"]["version"] == stand.judge.version
     stand.desk.counts.audit.flush()
     assert (tmp_path / "audit.jsonl").stat().st_mode & 0o077 == 0  # its owner's alone
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["decision"] for line in lines][1] == "cannot say"
+    assert [{k: v for k, v in line.items() if k not in ("time", "request")} for line in lines] == served
+    assert served[1]["decision"] == "cannot say"
     assert not any(QUESTION in json.dumps(line) for line in lines)
 
 

@@ -118,9 +118,16 @@ def test_a_commented_file_reads_back_as_the_same_study():
         datasets=["popqa", {"set": "nq", "sample": 10}],
         prompt={"style": "chat", "system": "be\nbrief", "shots": 1, "chat_kwargs": {"enable_thinking": False}},
     )
-    text = commented(original)
+    short, text = commented(original), commented(original, every=True)
+    assert validate(Study, parse_yaml(short, Path("s.yaml"))) == original
     assert validate(Study, parse_yaml(text, Path("s.yaml"))) == original
     assert all(info.description.split()[0] in text for info in Study.model_fields.values() if info.description)
+
+
+def test_a_new_study_and_every_packaged_one_fit_on_a_screen():
+    assert len(commented(study(models=["org/a"], datasets=["popqa"])).splitlines()) < 50
+    for path in known_studies().values():
+        assert len(path.read_text(encoding="utf-8").splitlines()) < 50, path
 
 
 @given(st.text(min_size=1, max_size=40), st.text(max_size=40))

@@ -94,13 +94,11 @@ class Run:
     def pandas(self, name: str, *where: Any, **more: Any) -> pd.DataFrame:
         """The same table as a pandas DataFrame (needs pandas)."""
         doors.library("pandas", "run.pandas")
-        frame: pd.DataFrame = self.table(name, *where, **more).to_pandas()
-        return frame
+        return self.table(name, *where, **more).to_pandas()
 
     def polars(self, name: str, *where: Any, **more: Any) -> pl.DataFrame:
         """The same table as a polars DataFrame (needs polars)."""
-        frame: pl.DataFrame = doors.library("polars", "run.polars").from_arrow(self.table(name, *where, **more))
-        return frame
+        return doors.library("polars", "run.polars").from_arrow(self.table(name, *where, **more))
 
     def _table(self, name: str) -> tuple[StageDef, Kind[Any]]:
         """The kind of table with this name, and the stage that makes it."""

@@ -86,21 +86,6 @@ def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
         )
 
 
-def models() -> None:
-    """List the model types that work without further settings."""
-    from anchorscope.models.sites import FAMILIES
-
-    table = table_of("model type", "layers", "attn", "mlp", "resid")
-    for name, parts in FAMILIES.items():
-        table.add_row(name, parts.layers, parts.attn, parts.mlp, "the layer")
-    out.print(table)
-    out.print(
-        "\nAny checkpoint of these types works, from the hub, a folder or a .gguf file. For another type, name its "
-        "modules with `sites` of a model in a study, or with doctor --sites.",
-        style="dim",
-    )
-
-
 def run(
     study: StudyArgument,
     runs: RunsOption = Path("runs"),
@@ -303,4 +288,4 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
 
 
-COMMANDS = (run, demo, models)
+COMMANDS = (run, demo)

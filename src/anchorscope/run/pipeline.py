@@ -27,8 +27,7 @@ Done = Callable[[str, str, str], None]
 """Called with the stage, model and dataset of what is complete. For stages that run in a chain, it is the first."""
 
 
-def _tell_nobody(stage: str, model: str, dataset: str) -> None:
-    """Do nothing."""
+def _tell_nobody(stage: str, model: str, dataset: str) -> None: ...
 
 
 class Pipeline:

@@ -13,13 +13,13 @@ import numpy as np
 
 from anchorscope.detectors.inputs import PROMPT_TOKENS, Inputs, States, confidence
 from anchorscope.detectors.reader import SEVERAL_LINES, unreadable
+from anchorscope.detectors.reasons import NO_LOGPROBS, NO_ROWS, NOT_READ, OTHER_PROMPT, OTHER_TEXT
 from anchorscope.detectors.record import Verdict
 from anchorscope.detectors.session import Detector, template_hash
 from anchorscope.errors import DetectorError
 from anchorscope.models.prompts import Prompter
 from anchorscope.questions.record import Question
 from anchorscope.serve.plan import Column, far_state, projected, wants_logprobs, wants_states
-from anchorscope.serve.reasons import NO_LOGPROBS, NO_ROWS, NOT_READ, OTHER_PROMPT, OTHER_TEXT, code_of
 from anchorscope.serve.wire import Row
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
@@ -49,7 +49,6 @@ class ReadAnswer(NamedTuple):
     reason: str
     """Reason why nothing can be said; empty otherwise."""
     sample: Sample | None = None
-    """The sample."""
 
     @property
     def tokens(self) -> int:
@@ -62,11 +61,8 @@ class LiveJudge:
     """One detector at a server."""
 
     name: str
-    """What verdicts call it."""
     detector: Detector
-    """The detector."""
     tokenizer: Any
-    """The model's tokenizer."""
     version: str = ""
     """A hash of its files."""
     promised: bool = True
@@ -74,7 +70,6 @@ class LiveJudge:
 
     @classmethod
     def load(cls, name: str, path: str | Path, tokenizer: Any) -> LiveJudge:
-        """A saved detector."""
         files = [Path(f"{path}{ending}") for ending in (".json", ".safetensors")]
         detector = Detector.load(path)
         digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
@@ -106,7 +101,6 @@ class LiveJudge:
 
     @property
     def about(self) -> dict[str, Any]:
-        """For the server's status."""
         holds = self.promised and self.detector.threshold is not None
         return {"version": self.version, "promise_holds": holds, "card": str(self.detector.card)}
 
@@ -143,10 +137,10 @@ class LiveJudge:
 
     def read(self, made: Completed) -> ReadAnswer:
         """Find the answer: its tokens, and the last exact one."""
-        asked = self.prompter.read_back(made.prompt_ids)
-        if asked is None:
+        parts = self.prompter.read_back(made.prompt_ids)
+        if parts is None:
             return ReadAnswer(OTHER_PROMPT)
-        question, context, prompt = asked
+        question, context, prompt = parts
         tokens = next((number for number, token in enumerate(made.ids) if self._is_end(token)), len(made.ids))
         if made.text is not None and "\n" in made.text.strip():
             return ReadAnswer(SEVERAL_LINES)
@@ -161,7 +155,7 @@ class LiveJudge:
             return ReadAnswer(NO_LOGPROBS)
         return ReadAnswer(unreadable(sample, self.detector.moments), sample)
 
-    def judged(self, answer: ReadAnswer, rows: Mapping[Column, Any] | None) -> Verdict:
+    def verdict(self, answer: ReadAnswer, rows: Mapping[Column, Any] | None) -> Verdict:
         """The verdict. `rows`, by column: (1 + token), the prompt's last token first; None where none arrived."""
         if answer.reason or answer.sample is None:
             return self.detector.cannot_say(answer.reason)
@@ -203,19 +197,11 @@ class LiveJudge:
         # a sum of logs of squares, as a number whose log square is their mean over layers
         return float(np.exp(0.5 * value / self.detector.about.layers)) if column.kind == "far" else value
 
-    def told(self, verdict: Verdict) -> dict[str, Any]:
-        """A verdict as responses have it."""
-        record = verdict.record()
+    def record(self, verdict: Verdict) -> dict[str, Any]:
+        """A verdict as responses and the audit log have it."""
         threshold = self.detector.threshold
         promise = str(threshold.promise) if threshold is not None and self.promised else None
-        kept = ("decision", "reason", "p_wrong", "threshold", "base_rate", "score")
-        return {
-            **{name: record[name] for name in kept},
-            "code": code_of(verdict.reason),
-            "promise": promise,
-            "detector": self.name,
-            "version": self.version,
-        }
+        return {**verdict.record(), "promise": promise, "detector": self.name, "version": self.version}
 
     def recalibrated(self, slope: float, offset: float) -> LiveJudge:
         """For an engine whose scores are a line of those at fitting: the promise is void until it is chosen again."""

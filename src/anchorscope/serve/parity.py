@@ -31,21 +31,14 @@ SLOPES = (0.8, 1.25)
 
 
 class EngineAnswer(NamedTuple):
-    """What the engine answered."""
-
     ids: list[int]
-    """Its tokens."""
     logprobs: list[float]
-    """Their log-probabilities."""
     ended: bool
     """Whether it ended by itself."""
 
 
 class Answering(Protocol):
-    """An engine that answers."""
-
-    async def answer(self, request: str, ids: list[int], most: int, stops: list[int]) -> EngineAnswer:
-        """One greedy answer."""
+    async def answer(self, request: str, ids: list[int], most: int, stops: list[int]) -> EngineAnswer: ...
 
 
 @dataclass(frozen=True)
@@ -53,9 +46,7 @@ class Passed:
     """What the gate found of a detector that may be served."""
 
     judge: LiveJudge
-    """As it is served."""
     asked: int
-    """Known questions."""
     same: int
     """Questions that the engine answered with the same tokens."""
     largest: float
@@ -80,7 +71,6 @@ class Passed:
         return found
 
     def record(self) -> dict[str, Any]:
-        """As JSON."""
         names = ("asked", "same", "largest", "slope", "offset", "left", "changed")
         return {name: getattr(self, name) for name in names}
 

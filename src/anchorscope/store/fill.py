@@ -38,7 +38,6 @@ def fill(stage: Sharded[R], progress: Progress = silent, later: Sequence[Table[A
 
 
 def fill_shard(stage: Sharded[R], shard: int, later: Sequence[Table[Any]] = ()) -> None:
-    """Make one shard."""
     by_table = stage.rows(shard)
     aside, beside = stage.aside.pop(shard, []), stage.beside.pop(shard, {})
     for table in later:

@@ -89,9 +89,7 @@ class Store:
     """One run: everything a study has produced so far."""
 
     root: Path
-    """Its folder, runs/<study>."""
     study: Study
-    """What was asked."""
 
     @classmethod
     @contextlib.contextmanager
@@ -178,7 +176,6 @@ class Cell:
     """A folder of tables with its manifest: one dataset's questions, or one model on one dataset."""
 
     folder: Path
-    """Where the tables are."""
 
     def manifest(self) -> dict[str, Any]:
         """What the folder holds, and from what it was made."""
@@ -200,8 +197,7 @@ class Cell:
 
     def entry(self, kind: Kind[R]) -> dict[str, Any] | None:
         """What the manifest says of a table: its plan, inputs and facts; None before it was begun."""
-        entry: dict[str, Any] | None = self.manifest()["tables"].get(kind.name)
-        return entry
+        return self.manifest()["tables"].get(kind.name)
 
     def table(self, kind: Kind[R]) -> Table[R]:
         """A table that was begun."""
@@ -308,8 +304,7 @@ def _described(kind: Kind[Any], plan: Plan, inputs: dict[str, Any]) -> dict[str,
     """What a manifest says of a table, as it will be read back."""
     columns = {field.name: str(field.type) for field in schema_of(kind.record)}
     entry = {"rows": plan.rows, "shard_rows": plan.shard_rows, "inputs": inputs, "columns": columns}
-    described: dict[str, Any] = json.loads(json.dumps(entry))
-    return described
+    return json.loads(json.dumps(entry))
 
 
 def _origin(inputs: dict[str, Any]) -> str:

@@ -50,8 +50,7 @@ class Context(Protocol):
     """What every stage is made with. Stages that need a model take a `ModelContext` (models/context.py)."""
 
     @property
-    def store(self) -> Store:
-        """The run."""
+    def store(self) -> Store: ...
 
     @property
     def progress(self) -> Progress:
@@ -76,7 +75,6 @@ class StageDef:
     after: tuple[str, ...] = ()
     """The stages whose tables it reads. They come before it, and where they change, its tables are outdated."""
     needs: Needs = "nothing"
-    """What it computes with."""
     scope: Scope = "cell"
     """What one of its tables is about."""
     whole: bool = False
@@ -109,8 +107,7 @@ class StageDef:
         if not isinstance(self.make, str):
             return self.make(context, job)
         module, function = self.make.split(":")
-        stage: Stage = getattr(import_module(module), function)(context, job)
-        return stage
+        return getattr(import_module(module), function)(context, job)
 
     def kinds(self, study: Study) -> list[Kind[Any]]:
         """Its tables in one cell: one of each kind, or one of each kind for every read point."""
@@ -124,7 +121,6 @@ class Job:
     """One stage of one dataset, or of one model on it."""
 
     stage: StageDef
-    """What is made."""
     dataset: str
     """The name of the dataset."""
     model: str = ""
@@ -145,7 +141,6 @@ class Job:
         return self.point
 
     def cell(self, store: Store) -> Cell:
-        """Where its tables are."""
         return store.results(self.model, self.dataset) if self.model else store.questions(self.dataset)
 
     def complete(self, store: Store) -> bool:
@@ -158,7 +153,6 @@ class Sharded(Generic[R]):
     """A stage whose shards can be made one by one, in any order, anywhere."""
 
     title: str
-    """What progress calls it."""
     tables: tuple[Table[R], ...]
     """What it fills, side by side; all have the same plan."""
     rows: Callable[[int], Sequence[Sequence[R]]]
@@ -189,15 +183,11 @@ class Whole(Generic[R]):
     """A stage that needs all samples at once: probes, and numbers with intervals."""
 
     title: str
-    """What progress calls it."""
     cell: Cell
-    """Where its table goes."""
     kind: Kind[R]
-    """What it makes."""
     inputs: dict[str, Any]
     """What the table is a function of."""
     compute: Callable[[Advance], Sequence[R]]
-    """All rows."""
     steps: Callable[[], int] | None = None
     """The number of steps that progress counts; None where there is nothing to count."""
     shard_rows: int | None = None

@@ -142,7 +142,7 @@ class ModelSpec(Spec):
     """Attention implementation of transformers. Both accept the mask of the knockout; sdpa is faster and more exact.
     auto is sdpa where the model type has it, else eager (Gemma 2)."""
     sites: Sites | None = None
-    """Module paths of a model type that `anchorscope models` does not list. `anchorscope doctor` checks them."""
+    """Module paths of a model type that `anchorscope list models` does not list. `anchorscope doctor` checks them."""
     prompt: PromptSpec | None = None
     """Prompt for this model alone. Default: the study's prompt."""
 
@@ -179,7 +179,7 @@ class DatasetSpec(Spec):
     """A question set, and the number of questions drawn from it."""
 
     set: Place
-    """Name of a question set (popqa, triviaqa, hotpotqa, nq or squad), or path of your own YAML definition
+    """Name of a question set (`anchorscope list sets`), or path of your own YAML definition
     (docs/questions.md)."""
     name: Name = ""
     """Name of the dataset in figures and folders. Default: the set's name, or the file name of the definition."""

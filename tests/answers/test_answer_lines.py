@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anchorscope.detectors.answer_lines import read_labelled_lines, read_lines
-from anchorscope.errors import DetectorError
+from anchorscope.answers.answer_lines import read_labelled_lines, read_lines
+from anchorscope.errors import QuestionsError
 from conftest import write_jsonl
 
 
@@ -27,7 +27,7 @@ def test_labels_in_csv_are_spelt_as_other_programs_write_them(tmp_path: Path) ->
     for right, wrong in pairs:
         assert [line.label for line in read_lines(csv(tmp_path, [right, wrong, ""]))] == [True, False, None]
     for label in ("yes", "2", "right", "-1"):
-        with pytest.raises(DetectorError, match=rf"row 3: label is '{label}'"):
+        with pytest.raises(QuestionsError, match=rf"answers.csv:3: label is '{label}'"):
             read_lines(csv(tmp_path, ["1", label]))
 
 
@@ -38,7 +38,7 @@ def test_labels_in_json_and_parquet_are_true_false_1_or_0(tmp_path: Path) -> Non
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert [line.label for line in read_lines(path)] == [True, False] * 3 + [None, None, True, False]
     for bad in (2, 0.5, [], {}):
-        with pytest.raises(DetectorError, match="row 1: label is"):
+        with pytest.raises(QuestionsError, match=r"bad\.jsonl:1: label is"):
             read_lines(write_jsonl(tmp_path / "bad.jsonl", [{"question": "Who?", "answer": "A", "label": bad}]))
     # a column of 1, 0 and nothing is a column of floats in pandas
     table = pa.table({"question": ["a?"] * 3, "answer": ["A"] * 3, "label": pa.array([1.0, 0.0, None])})
@@ -48,7 +48,7 @@ def test_labels_in_json_and_parquet_are_true_false_1_or_0(tmp_path: Path) -> Non
 
 def test_a_label_under_another_name_is_noticed_before_torch_is_imported(tmp_path: Path) -> None:
     path = csv(tmp_path, ["True", "False"], "correct")
-    with pytest.raises(DetectorError, match=r"no answer has a label \(columns: question, answer, correct\)") as caught:
+    with pytest.raises(QuestionsError, match=r"no answer has a label \(columns: question, answer, correct\)") as caught:
         read_labelled_lines(path)
     assert "must be called label" in caught.value.hint
     command = f"""
@@ -64,7 +64,7 @@ assert "torch" not in sys.modules
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "columns: question, answer, correct" in done.stderr
-    with pytest.raises(DetectorError, match="no answer has a label") as caught:
+    with pytest.raises(QuestionsError, match="no answer has a label") as caught:
         read_labelled_lines(csv(tmp_path, ["", ""]))
     assert "in the column label" in caught.value.hint
 
@@ -79,11 +79,13 @@ def test_a_missing_text_is_empty_and_other_rows_stay(tmp_path: Path) -> None:
         ("d?", ""),
     ]
     path = write_jsonl(tmp_path / "answers.jsonl", [{"question": "a?", "reply": "A"}])
-    with pytest.raises(DetectorError, match=r"has no column answer \(columns: question, reply\)"):
+    with pytest.raises(QuestionsError, match=r"has no column answer \(columns: question, reply\)"):
         read_lines(path)
 
 
-def test_all_rows_that_are_not_texts_are_named(tmp_path: Path) -> None:
+def test_rows_that_are_not_texts_are_named(tmp_path: Path) -> None:
     rows = [{"question": "a?", "answer": value} for value in ("A", 1969, "B", ["C"])]
-    with pytest.raises(DetectorError, match=r"not a text in row 2 \(1969\), 4 \(\['C'\]\)"):
+    with pytest.raises(
+        QuestionsError, match=r"jsonl:2: 'answer' should be text, not 1969 \(the next of 1 more: .*jsonl:4\)"
+    ):
         read_lines(write_jsonl(tmp_path / "answers.jsonl", rows))
