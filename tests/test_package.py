@@ -79,16 +79,16 @@ def records(tree: ast.Module) -> Iterator[ast.ClassDef]:
                 yield node
 
 
-def test_every_field_is_documented_by_the_text_under_it():
+def test_every_field_of_a_table_is_documented_by_the_text_under_it():
     fields = 0
-    for path in SOURCE.rglob("*.py"):
+    for path in SOURCE.rglob("record.py"):
         for record in records(ast.parse(path.read_text(encoding="utf-8"))):
             for field, below in zip(record.body, [*record.body[1:], None], strict=True):
                 if isinstance(field, ast.AnnAssign):
                     fields += 1
                     said = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
                     assert said, f"{path}: {record.name}.{ast.unparse(field.target)}"
-    assert fields > 250
+    assert fields > 150
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@
 It makes the file READY when it listens and CALLS when somebody calls. Unpickling the error makes the file EXECUTED.
 """
 
-# ruff: noqa: D102, N802  the names are those of the protocol
+# ruff: noqa: N802  the names are those of the protocol
 from __future__ import annotations
 
 import sys
