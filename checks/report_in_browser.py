@@ -23,7 +23,6 @@ from anchorscope.store import Store
 from helpers.browser import Browser, BrowserError
 from helpers.made_up_run import made_up_run
 from helpers.report_page import Checks, Numbers
-from helpers.report_slices import numbers as numbers_of
 from helpers.steps import CACHE, COMMAND, add_needs, new_parser, print_json
 
 SIZES = (1000, 20_000)
@@ -132,10 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     for step in chosen
                     if step not in ("escaping", "foreign") or name == first
                 }
-                if not options.steps:
-                    acts["numbers"] = lambda checks=checks, run=runs[name]: _numbers(checks, run)  # type: ignore[misc]
             elif name == "two-runs":
-                acts = {"compared": checks.compared, "loads": checks.loads}
+                acts = {"loads": checks.loads}
             else:
                 store = Store.open(wanted[name][0][0])
                 acts = {"without_text": lambda checks=checks, store=store: checks.without_text(store)}  # type: ignore[misc]
@@ -152,12 +149,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     told(f"screenshots: {out / 'shots'}")
     print_json(numbers)
     sys.exit(0 if numbers["ok"] else 1)
-
-
-def _numbers(checks: Checks, run: Path) -> Numbers:
-    """Compare what the page measures of a slice with what Python measures."""
-    checks.open()
-    return numbers_of(checks.browser, Store.open(run))
 
 
 def _carried_out(title: str, act: Callable[[], Numbers]) -> Numbers:

@@ -69,6 +69,27 @@ def test_the_versions_of_transformers_are_the_same_in_all_texts():
     assert f"Tested at {bounds[1]}," in (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
 
 
+def records(tree: ast.Module) -> Iterator[ast.ClassDef]:
+    """Dataclasses and named tuples."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            made = [ast.unparse(each) for each in (*node.decorator_list, *node.bases)]
+            if any(name.startswith(("dataclass", "NamedTuple")) for name in made):
+                yield node
+
+
+def test_every_field_of_a_table_is_documented_by_the_text_under_it():
+    fields = 0
+    for path in SOURCE.rglob("record.py"):
+        for record in records(ast.parse(path.read_text(encoding="utf-8"))):
+            for field, below in zip(record.body, [*record.body[1:], None], strict=True):
+                if isinstance(field, ast.AnnAssign):
+                    fields += 1
+                    said = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+                    assert said, f"{path}: {record.name}.{ast.unparse(field.target)}"
+    assert fields > 150
+
+
 @pytest.mark.parametrize(
     "module", ["anchorscope", "anchorscope.cli", "anchorscope.run.status", "anchorscope.report.figures"]
 )

@@ -377,17 +377,3 @@ class Checks:
         self.browser("type", selector=SEARCH, text=max(row.question.split(), key=len))
         by_text = self.browser.run(COUNT)
         return {"found by id": found, "found by text": by_text, "ok": found > 0 and not held and not by_text}
-
-    def compared(self) -> Numbers:
-        """Whether a report of two runs compares them and opens samples."""
-        self.open(fresh=True)
-        self.tab("compare")
-        self.shot("compare", full=True)
-        at = "#tab-compare button.number"
-        buttons = self.browser.run(f"document.querySelectorAll('{at}').length")
-        counts = []
-        for i in range(min(4, buttons)):
-            self.tab("compare")
-            self.browser("click", selector=at, index=i)
-            counts.append(self.browser.run(COUNT))
-        return {"numbers": buttons, "opened": counts, "ok": buttons > 0 and any(counts), "quiet": self.quiet()}

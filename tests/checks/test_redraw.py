@@ -38,7 +38,6 @@ def charts_of(folder: Path) -> list[str]:
 
 def tables() -> list[object]:
     names = [(folder, name) for folder in FOLDERS for name in charts_of(folder)]
-    names += [(folder, table.stem) for folder in FOLDERS for table in sorted(folder.glob("map-*.csv"))]
     return [pytest.param(folder, name, id=f"{folder.name}-{name}") for folder, name in names]
 
 

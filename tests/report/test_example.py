@@ -96,9 +96,9 @@ def test_the_picture_shows_the_heading_above_the_panels(monkeypatch, tmp_path: P
 
     monkeypatch.setattr("anchorscope.report.example.figure_with_panels", kept)
     write_example(tmp_path)
-    ((figure, panels),) = seen
+    ((figure, _),) = seen
     assert figure.get_suptitle().replace("\n", " ") == HEADING
-    names = [panel.axes.get_tightbbox() for panel in panels]
+    names = [axes.get_tightbbox() for axes in figure.axes]
     assert all(box.y1 <= figure._suptitle.get_window_extent().y0 for box in names)
     assert figure._suptitle.get_window_extent().y1 <= figure.bbox.y1
 

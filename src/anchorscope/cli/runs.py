@@ -53,12 +53,6 @@ DryRunOption = Annotated[
     ),
 ]
 
-OnOption = Annotated[
-    str | None,
-    typer.Option(
-        "--on", metavar="MACHINE", help="With --dry-run, estimate the time on MACHINE (h100) instead of this one."
-    ),
-]
 UntilOption = Annotated[
     str | None,
     typer.Option(
@@ -93,23 +87,15 @@ def run(
     until: UntilOption = None,
     log: LogOption = None,
     dry_run: DryRunOption = False,
-    on: OnOption = None,
     ray_address: RayAddressOption = None,
 ) -> None:
     """Run a study from its questions to its charts. The same command resumes a stopped run."""
-    if on is not None:
-        from anchorscope.cost.machine import ELSEWHERE
-
-        if not dry_run or on not in ELSEWHERE:
-            raise typer.BadParameter(
-                f"needs --dry-run, and MACHINE must be one of: {', '.join(ELSEWHERE)}", param_hint="--on"
-            )
     loaded = load(study, data)
     if dry_run:
         from anchorscope.cli.cost import print_cost
 
         stages = _preflight(loaded, runs / loaded.name, until, notice)
-        print_cost(loaded, stages if until else None, on)
+        print_cost(loaded, stages if until else None)
         return
     _carry_out(loaded, runs, log, until, ray_address)
 

@@ -19,8 +19,7 @@ from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.ledger import draw_ledger
 from anchorscope.report.draw.lines import draw_chart, draw_on, drawn_rows, figure_under, rows_with_numbers, style
 from anchorscope.report.text.caption import caption_of
-from anchorscope.report.text.describe import alt_text, page
-from anchorscope.report.text.panels import DescribedPanel, panels_of
+from anchorscope.report.text.describe import DescribedPanel, alt_text, page, panels_of
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
 
@@ -61,7 +60,7 @@ def draw(
             continue
         with style():
             figure = draw_chart(chart, numbers, models, datasets, layers)
-            contents = saved_as(figure, alt_text(chart, panels_of(chart, numbers, models, datasets, figure)))
+            contents = saved_as(figure, alt_text(chart, panels_of(chart, numbers, models, datasets)))
         contents["csv"] = to_csv(row for _, row in drawn_rows(chart, numbers, models, datasets))
         contents["txt"] = caption_of(chart, numbers, models, datasets, point).encode()
         written += write_contents(folder, name, contents)
@@ -79,7 +78,8 @@ def described(store: Store, point: ReadPoint, name: str = "delta_p", alt: bool =
     """One chart of a run in words: a page of Markdown with what the ledger says, or the alt text of its files."""
     chart = _chart(name)
     models, datasets = [m.name for m in store.study.models], [d.name for d in store.study.datasets]
-    _, panels = figure_with_panels(chart, read_statistics(store, point), models, datasets, point)
+    numbers = collect(read_statistics(store, point), chart.keys, models, datasets, point)
+    panels = panels_of(chart, numbers, models, datasets)
     return alt_text(chart, panels) if alt else page(chart, panels, point, kept_ledger(store.root))
 
 
@@ -90,7 +90,7 @@ def figure_with_panels(
     numbers = collect(rows, chart.keys, models, datasets, point)
     with style():
         figure = draw_chart(chart, numbers, models, datasets, {model: _layers(numbers, model) for model in models})
-        return figure, panels_of(chart, numbers, models, datasets, figure)
+    return figure, panels_of(chart, numbers, models, datasets)
 
 
 def panel_on(

@@ -50,8 +50,8 @@ MEASURES = (
 )  # fmt: skip
 """Measures of detectors that the page shows."""
 SCRIPTS = (
-    "packed", "state", "pen", "charts", "overview", "ledger", "samples", "measures", "filters", "explorer", "detail",
-    "detectors", "compare", "main",
+    "packed", "state", "pen", "charts", "overview", "ledger", "samples", "filters", "explorer", "detail", "detectors",
+    "main",
 )  # fmt: skip
 """The page's own code, in this order."""
 

@@ -166,7 +166,6 @@ def _fill(
     sampled = _sampled(one, dataset)
     right = np.array([row.correct for row in rows])
     errors = kinds_of_error([row.answer for row in rows], right, [row.kind for row in rows])
-    offset = 1 + max(columns.number["cluster"], default=-1)
     for row, error in zip(rows, errors, strict=True):
         sample = samples[row.id]
         columns.text["id"].append(row.id)
@@ -185,7 +184,6 @@ def _fill(
         columns.number["right"].append(row.correct)
         columns.number["popularity"].append(np.nan if row.popularity is None else row.popularity)
         columns.number["probability"].append(row.probability)
-        columns.number["cluster"].append(offset + row.cluster)
         columns.number["logprob"].append(sum(row.logprobs))
         columns.number["tokens"].append(len(row.logprobs))
         columns.number["cut"].append(row.cut_tokens)
@@ -272,7 +270,7 @@ def _as_javascript(text: str, places: Sequence[int]) -> list[int]:
 _TYPES: dict[str, Any] = {
     "by": np.uint16, "kind": np.uint16, "error": np.uint16, "relation": np.uint16, "second": np.uint16,
     "second_says": np.uint8, "right": np.uint8, "popularity": np.float32, "probability": np.float32,
-    "cluster": np.uint32, "logprob": np.float32, "tokens": np.uint16, "cut": np.uint16, "sampled_right": np.uint8,
+    "logprob": np.float32, "tokens": np.uint16, "cut": np.uint16, "sampled_right": np.uint8,
     "sampled_times": np.uint16, "sampled_logprob": np.float32, "sampled_end": np.uint32,
 }  # fmt: skip
 _PRIVATE = ("question", "answer", "accepted", "alias", "context")  # texts of a sample; not everyone's to pass on

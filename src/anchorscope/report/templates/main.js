@@ -4,10 +4,9 @@ const PARTS = [
   ["overview", "Overview"],
   ...about.tabs,
   ["detectors", "Detectors"],
-  ["compare", "Compare"],
   ["explorer", "Samples"],
   ["about", "About"],
-].filter(([name]) => name !== "compare" || about.models.length > 1);
+];
 
 const isPart = (name) => PARTS.some((part) => part[0] === name);
 function makeSections() {
@@ -63,7 +62,6 @@ const DRAWN_BY = {
   overview: ["site", "position", "split", "correction", "stratum", "beside", "bands", "hide"],
   ...Object.fromEntries(about.tabs.map(([name]) => [name, ["site", "position", "bands", "hide"]])),
   detectors: ["detector", "measured", "model"],
-  compare: ["model", "other", "site", "position"],
   about: [],
 };
 function drawPart(name) {
@@ -72,7 +70,6 @@ function drawPart(name) {
     drawOverview();
   } else if (about.tabs.some((tab) => tab[0] === name)) drawTab(name);
   else if (name === "detectors") drawDetectors();
-  else if (name === "compare") drawCompare();
   else if (name === "explorer") {
     drawFilters();
     refreshExplorer(null);
@@ -255,5 +252,4 @@ window.anchorscope = {
   openPoint,
   showSamples,
   change,
-  measuredSlice: () => measuredCells().map(({ cell, ...m }) => ({ model: cell.model, set: cell.set, ...m })),
 };

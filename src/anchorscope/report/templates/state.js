@@ -11,7 +11,6 @@ const FILTERS = {
   kind: "",
   disputed: "",
   sampled: "",
-  joint: "",
   range: "",
   search: "",
   sort: "",
@@ -42,7 +41,6 @@ const DEFAULTS = {
   detector: "",
   row: "",
   pins: "",
-  other: "",
   measured: "",
 };
 const state = { ...DEFAULTS };
