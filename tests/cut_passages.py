@@ -1,4 +1,4 @@
-"""Samples with passages, and what each cut of a passage is by definition: for the tests, and for checks/context.py."""
+"""Samples with passages, and what each cut of a passage is by definition."""
 
 from __future__ import annotations
 

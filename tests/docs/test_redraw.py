@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from published_figures import Compared
+from redraw import in_order, point_of, redraw, statistics_of, studies_in
 
 import anchorscope.report.draw.files as saved
 from anchorscope.errors import AnchorscopeError
@@ -22,8 +24,6 @@ from anchorscope.report.charts import CHARTS, evidence_charts
 from anchorscope.report.csv import from_csv, to_csv
 from anchorscope.report.figures import draw
 from figure_rows import numbers
-from helpers.published_figures import Compared
-from helpers.redraw import in_order, point_of, redraw, statistics_of, studies_in
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = studies_in(RESULTS)

@@ -27,7 +27,7 @@ from anchorscope.traces.passes import Passes, Patch
 from anchorscope.traces.saliency import saliencies
 from anchorscope.traces.sweep import budget_of, trace_samples
 from anchorscope.traces.tracer import Read, Tracer
-from helpers.fake import Alive, PromptSize
+from devices.fake import Alive, PromptSize
 
 EXACT = 5
 LONGEST = 24

@@ -1,6 +1,6 @@
 """Is the installed package complete? To be run with a Python that has the wheel and only what the wheel requires.
 
-    python -I checks/installed.py
+    python -I .ci/installed.py
 
 The check imports every module, which finds a requirement that the wheel does not name (packages of an extra may be
 absent). Then it runs four commands in an empty folder, which need the files that come with the package. The last line

@@ -1,82 +1,83 @@
-"""Requests that try to get an answer without a verdict, and what became of each."""
+"""Random requests to the proxy before an endpoint that misbehaves in every way: no answer leaves without its verdict.
+
+`pytest tests/serve/test_misbehaving.py --requests 20000` sends more of them than a test on every change can.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import random
 import re
-import socket
+import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
+import pytest
+import uvicorn
 
-from helpers.misbehaving import BEHAVIOURS, DIALECTS, marked_logprobs
+from anchorscope.detectors.detector import KnownAnswer
+from anchorscope.detectors.inputs import confidence
+from anchorscope.models.prompts import answer_ids
+from anchorscope.serve.counts import Counts
+from anchorscope.serve.intercept import Admission
+from anchorscope.serve.judge import LiveJudge
+from anchorscope.serve.proxy import Proxy, TextDesk
+from misbehaving import BEHAVIOURS, DIALECTS, QUESTIONS, Misbehaving, logprobs_of, marked_logprobs
+from serving import NUMBERS, detector_of
+from tiny import tiny_tokenizer
 
-PATHS = (
-    "/v1/completions/", "//v1/completions", "//any.host/v1/completions", "/v1//completions", "/v1/./completions",
-    "/x/../v1/completions", "/v1/completions%3Fa=b", "/v1/completions%23x", "/v1/completions;x", "/v1%2Fcompletions",
-    "/V1/Completions", "/v1/completions?x=1", "/v1/completions%00", "/v1/completions%20", "/v1/%63ompletions",
-    "/v1/completions%2F", "http://any.host/v1/completions", "/anchorscope/status/../../v1/completions",
-    "/v1/completions\\", "/v1/responses", "/v1/messages", "/invocations", "/inference/v1/generate",
-)  # fmt: skip
-METHODS = ("post", "Post", "PUT", "PATCH")
-
-
-def bodies(request: Mapping[str, Any]) -> dict[str, tuple[bytes, dict[str, str]]]:
-    """Spellings of a request's body, with headers."""
-    plain = json.dumps(request).encode()
-    return {
-        "gzip": (gzip.compress(plain), {"content-encoding": "gzip"}),
-        "a number of 5,000 digits": (plain[:-1] + b', "seed": ' + b"1" * 5000 + b"}", {}),
-        "bytes behind the end": (plain + b"}", {}),
-        "UTF-16": (json.dumps(request).encode("utf-16"), {}),
-        "a byte that is not UTF-8": (plain[:-1] + b', "user": "\xff"}', {}),
-        "nested 200,000 deep": (plain[:-1] + b', "x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", {}),
-        "a list": (json.dumps([request]).encode(), {}),
-        "65 MiB": (json.dumps({**request, "user": "a" * (65 << 20)}).encode(), {}),
-    }
+AT_ONCE = 50
 
 
-def raw_ask(
-    port: int, method: str, path: str, body: bytes, headers: Mapping[str, str] | None = None
-) -> tuple[int, str, bytes]:
-    """Ask byte by byte as given; the status, the mark in the header and the body. 0: the connection was closed."""
-    named = {"host": "x", "content-type": "application/json", "connection": "close", **(headers or {})}
-    head = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items())]
-    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
-        data = bytearray()
-        with suppress(BrokenPipeError, ConnectionResetError):  # refused before the body was read
-            connection.sendall("\r\n".join([*head, f"content-length: {len(body)}", "", ""]).encode("latin-1") + body)
-        with suppress(ConnectionResetError):
-            while part := connection.recv(65536):
-                data += part
-    lines, _, rest = bytes(data).partition(b"\r\n\r\n")
-    mark = re.search(rb"(?im)^x-anchorscope: *([^\r\n]*)", lines)
-    status = int(lines.split(b" ", 2)[1]) if lines.startswith(b"HTTP") else 0
-    return status, mark[1].decode() if mark else "", rest
+def score_of(logprobs: list[float]) -> float:
+    """The made-up detector's score of an answer with these log-probabilities, written out."""
+    numbers, fitted = confidence([logprobs]), detector_of([], NUMBERS).fitted
+    return -float(fitted.bias + sum(weight * numbers[name][0] for name, weight in fitted.numbers.items()))
 
 
-def spellings(port: int, request: Mapping[str, Any], text: bytes) -> Counter[str]:
-    """Try all spellings of a request for an answer that contains `text`; outcomes."""
-    plain, found = json.dumps(request).encode(), Counter[str]()
-    tries: list[tuple[str, str, str, bytes, dict[str, str]]]
-    tries = [(f"path {path}", "POST", path, plain, {}) for path in PATHS]
-    tries += [(f"method {method}", method, "/v1/completions", plain, {}) for method in METHODS]
-    tries += [(f"body: {name}", "POST", "/v1/completions", *body) for name, body in bodies(request).items()]
-    for name, method, path, body, headers in tries:
-        status, mark, rest = raw_ask(port, method, path, body, headers)
-        answered = 200 <= status < 300 and text in rest
-        judged = b'"anchorscope":{"decision"' in rest and mark in ("flag", "pass", "cannot say")
-        outcome = "judged" if answered and judged else "SILENT" if answered else f"refused {status}"
-        found[outcome] += 1
-        if outcome == "SILENT" or (not answered and mark != "not judged" and status not in (0, 400)):
-            print("  ", outcome, name, status, repr(mark), rest[:80], flush=True)
-    return found
+def made_up_judge() -> LiveJudge:
+    """A detector whose known answers are those of the endpoint."""
+    judge = LiveJudge("it", detector_of([], NUMBERS), tiny_tokenizer())
+    ids = answer_ids(judge.prompter, judge.prompter(QUESTIONS[0]), "Danube")
+    known = [KnownAnswer(question, list(ids), score_of(logprobs_of(question))) for question in QUESTIONS]
+    return replace(judge, detector=replace(judge.detector, known_answers=known))
+
+
+def test_no_answer_is_silent_or_has_the_verdict_of_another(pytestconfig: pytest.Config):
+    requests = pytestconfig.getoption("--requests")
+    judge = made_up_judge()
+    fuzz = Fuzz([judge.prompter(question).text for question in QUESTIONS], score_of)
+
+    async def act() -> None:
+        endpoint = await Misbehaving().start(0)
+        behind = endpoint.sockets[0].getsockname()[1]
+        admission = Admission(at_once=512)
+        proxy = Proxy(f"http://127.0.0.1:{behind}/v1", TextDesk(judge, Counts()), admission=admission)
+        config = uvicorn.Config(proxy, port=0, log_level="critical", lifespan="on", http="h11", interface="asgi3")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        while not server.started:
+            await asyncio.sleep(0.01)  # the endpoint answers the known questions meanwhile
+        try:
+            await fuzz.run(server.servers[0].sockets[0].getsockname()[1], requests, AT_ONCE)
+        finally:
+            server.should_exit = True
+            endpoint.close()
+        while thread.is_alive():
+            await asyncio.sleep(0.01)
+
+    asyncio.run(act())
+    counts = fuzz.counts
+    assert {name: counts[name] for name in ("SILENT", "CROSSED", "HANG", "NO MARK")} == {
+        "SILENT": 0, "CROSSED": 0, "HANG": 0, "NO MARK": 0,
+    }, fuzz.odd  # fmt: skip
+    assert counts["requests"] == requests
+    assert counts["pass"] + counts["flag"] > 0.3 * requests
 
 
 class Fuzz:

@@ -1,7 +1,7 @@
 """Does anchorscope work with the lowest version of every package that pyproject.toml admits?
 
-    python checks/lowest_versions.py           make an environment with these versions and run the tests in it
-    python checks/lowest_versions.py --list    print the versions as requirements (this Python needs uv)
+    python .ci/lowest_versions.py           make an environment with these versions and run the tests in it
+    python .ci/lowest_versions.py --list    print the versions as requirements (this Python needs uv)
 
 uv chooses the versions (`--resolution lowest-direct`) for the package and its extras hub, gguf, proxy, ray and s3,
 among those that have a wheel for this Python. A package can have a higher version than pyproject.toml says, if another
@@ -11,15 +11,17 @@ here. torch is the build that CI uses. The last line is one JSON object.
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from helpers.steps import ROOT, Figures, new_parser, print_json
-
+ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ("hub", "gguf", "proxy", "ray", "s3")
 TORCH = "torch==2.13.0"
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "msgspec", "pandas", "polars", "moto[server]", "import-linter")
@@ -53,7 +55,7 @@ def lowest(python: Path) -> list[str]:
     return [each for each in named if not each.startswith("torch==")]
 
 
-def measured(folder: Path) -> Figures:
+def measured(folder: Path) -> dict[str, Any]:
     """Make the environment in a folder and run the tests in it."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = folder / "bin" / "python"
@@ -74,14 +76,14 @@ def measured(folder: Path) -> Figures:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the versions, or run the tests with them."""
-    parser = new_parser(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="Print the versions and run no test.")
     if parser.parse_args(arguments).list:
         print("\n".join(lowest(Path(sys.executable))))
         return
     with tempfile.TemporaryDirectory() as folder:
         figures = measured(Path(folder))
-    print_json(figures)
+    print(json.dumps(figures))
     sys.exit(0 if figures["ok"] else 1)
 
 

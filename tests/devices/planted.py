@@ -24,7 +24,7 @@ def planted(function: Callable[..., Any], right: str, wrong: str) -> Iterator[No
     definition.decorator_list = []
     flags = __future__.annotations.compiler_flag
     scope: dict[str, Any] = {}
-    exec(compile(tree, "planted", "exec", flags), function.__globals__, scope)  # noqa: S102 its own text
+    exec(compile(tree, "planted", "exec", flags), function.__globals__, scope)
     before = function.__code__
     function.__code__ = scope[definition.name].__code__
     try:

@@ -35,7 +35,7 @@ from anchorscope.models.sites import sites_of
 from anchorscope.models.source import ModelSource
 from anchorscope.study import ModelSpec
 from anchorscope.traces import attention
-from helpers.compiled import compiled
+from devices.compiled import compiled
 
 ALIGNED = 16  # numbers
 BLOCK = 512  # bytes: CUDA's allocator gives memory in multiples of these

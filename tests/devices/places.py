@@ -14,8 +14,8 @@ import anchorscope.traces.saliency as saliency
 import anchorscope.traces.tracer as tracer
 from anchorscope.models.load import Model, load_model
 from anchorscope.study import ModelSpec
-from helpers.device_operations import OPERATIONS, Arrays, Patient, largest_difference
-from helpers.planted import planted
+from devices.operations import OPERATIONS, Arrays, Patient, largest_difference
+from devices.planted import planted
 
 CPU, ONE, TWO = "CPU", "pretend", "two pretend devices"
 

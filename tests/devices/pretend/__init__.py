@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import backend_registration as backend
 
-from helpers.compiled import compiled
+from devices.compiled import compiled
 
 NAME = "pretend"
 SOURCE = Path(__file__).with_name("device.cpp")

@@ -1,6 +1,6 @@
 """Write the table behind `anchorscope demo`, the example that comes with the package.
 
-    python checks/helpers/example.py RUN_OR_RESULTS
+    python docs/tools/example.py RUN_OR_RESULTS
 
 RUN_OR_RESULTS is a run directory, or a folder with its delta_p.csv, such as results/small-models. Numbers are
 rounded to a thousandth of a percentage point. tests/report/test_example.py holds the table to that folder.

@@ -1,21 +1,21 @@
-"""Do the pictures in results/ follow from the tables beside them? Draw all of them again.
+"""Draw the pictures in results/ again from the tables beside them.
 
-    python checks/results_redrawn.py            every results/*/ with a delta_p.csv, in place, and results/published
-    python checks/results_redrawn.py FOLDER …   only these folders
+    python docs/tools/results_redrawn.py            every results/*/ with a delta_p.csv, in place, and results/published
+    python docs/tools/results_redrawn.py FOLDER …   only these folders
 
-No run and no model is needed. tests/checks/test_redraw.py holds the pictures to their tables.
+No run and no model is needed. tests/docs/test_redraw.py holds the pictures to their tables.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from helpers.published_figures import read_described, write_published
-from helpers.redraw import FIRST, redraw, statistics_of, studies_in
-from helpers.steps import ROOT, new_parser, print_json
+from published_figures import read_described, write_published
+from redraw import FIRST, redraw, statistics_of, studies_in
 
-RESULTS = ROOT / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 DESCRIBED = RESULTS / "published" / "described.csv"
 # what a reader must know beside a model's name
 QUANTISED = dict.fromkeys(("SmolLM2-135M", "Gemma-3-270m", "Qwen2.5-Coder-0.5B", "Qwen2.5-Coder-1.5B"), "4-bit")
@@ -29,14 +29,14 @@ def redraw_published() -> list[Path]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw, and print how many files each folder got."""
-    parser = new_parser(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     which = "Draw only the figures of FOLDER (default: all folders of results/, and results/published)."
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help=which)
     folders: list[Path] = parser.parse_args(arguments).folders
     written = {str(folder): len(redraw(folder)) for folder in folders or studies_in(RESULTS)}
     if not folders:
         written[str(DESCRIBED.parent)] = len(redraw_published())
-    print_json(written)
+    print(written)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator
+from redraw import in_order, point_of
 
 from anchorscope.pathways.lookup import ChartNumbers, collect
 from anchorscope.pathways.record import Statistic
@@ -27,7 +28,6 @@ from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.lines import DPI, LEGEND_LOOK, WIDTH, ShownFigure, draw_on, drawn, style
 from anchorscope.report.draw.palette import A_COLOURS, NAMES, Q_COLOURS, looks, pretty
 from anchorscope.report.text.lines import listed
-from helpers.redraw import in_order, point_of
 
 LOWEST, HIGHEST = -103.0, 13.0  # points: one scale for all panels
 ROW_HEIGHT = 2.05  # inches
