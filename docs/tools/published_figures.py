@@ -129,7 +129,7 @@ def read_described(path: Path) -> list[Described]:
 def write_published(
     described: Sequence[Described], ours: Sequence[Statistic], folder: Path, made: Mapping[str, str] | None = None
 ) -> list[Path]:
-    """Draw both: `published.png`, `.svg`, `.pdf`, `.txt` (the caption); and `compared.csv`, our lines in few numbers.
+    """Draw both as `published.png`, which carries its caption; and write `compared.csv`, our lines in few numbers.
 
     `made` says of a model of ours what a reader must know beside its name, such as "4-bit".
     """
@@ -138,7 +138,7 @@ def write_published(
     with style():
         figure = draw_published(described, numbers, models, datasets, made or {})
         words = caption(described, models, made or {})
-        contents = {**saved_as(figure, words.strip()), "txt": words.encode()}
+        contents = saved_as(figure, words.strip(), only=["png"])
     compared = write_contents(folder, "compared", {"csv": to_csv(compare(numbers, models, datasets), Compared)})
     return [*write_contents(folder, "published", contents), *compared]
 

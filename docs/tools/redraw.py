@@ -1,26 +1,29 @@
-"""Draw the charts of a results folder again from the tables beside them.
+"""Draw the charts of a results folder again from the tables beside them, as PNG.
 
-A chart's CSV holds every number that is drawn. So pictures can be drawn again when the drawing changes, and a reader
-can check that a picture belongs to its table.
+A chart's CSV holds every number that is drawn. So pictures can be drawn again when the drawing changes. A PNG carries
+the SHA-256 of its table (`Table`), so that anybody can check that the picture belongs to the table.
 """
 
 from __future__ import annotations
 
+import hashlib
+import struct
 import tempfile
+import zlib
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import TypeVar, cast
 
 from anchorscope.errors import AnchorscopeError
-from anchorscope.pathways.record import MapStatistic, Statistic
+from anchorscope.pathways.record import Statistic
 from anchorscope.report.charts import CHARTS, evidence_charts
 from anchorscope.report.csv import from_csv
-from anchorscope.report.draw.heatmap import draw_maps
 from anchorscope.report.figures import draw
 from anchorscope.store.files import write_bytes
 from anchorscope.study.terms import Position, ReadPoint, Site
 
 Thing = TypeVar("Thing", bound=Hashable)
+END = 12  # bytes of the last chunk of a PNG
 
 FIRST = "delta_p"
 """The chart that every study has: its table says which models and sets there are, and in which order."""
@@ -31,20 +34,41 @@ def studies_in(results: Path) -> list[Path]:
     return sorted(table.parent for table in results.glob(f"*/{FIRST}.csv"))
 
 
-def redraw(folder: Path, to: Path | None = None) -> list[Path]:
-    """Draw every chart and map of a results folder from its table, into the same folder unless `to` is another."""
+def redraw(folder: Path, to: Path | None = None, all_formats: bool = False) -> list[Path]:
+    """Draw every chart of a results folder from its table, into the same folder unless `to` is another.
+
+    `all_formats` also writes SVG, PDF and the caption, which results/ does not keep.
+    """
     place = to or folder
     first = statistics_of(folder / f"{FIRST}.csv")
     models, datasets = in_order(row.model for row in first), in_order(row.dataset for row in first)
     point = point_of(first)
-    written = []
+    written: list[Path] = []
     for name, chart in {**CHARTS, **evidence_charts()}.items():
         table = folder / f"{name}.csv"
         if table.exists():
-            written += draw(statistics_of(table), models, datasets, place, point, charts={name: chart})
-    for table in sorted(folder.glob("map-*.csv")):
-        written += _redraw_map(table, models, datasets, place, point)
+            with tempfile.TemporaryDirectory() as scratch:
+                drawn = draw(statistics_of(table), models, datasets, Path(scratch), point, charts={name: chart})
+                written += write_pictures(drawn, Path(scratch) / table.name, place, all_formats)
     return written
+
+
+def write_pictures(drawn: Iterable[Path], table: Path, place: Path, all_formats: bool) -> list[Path]:
+    """Copy a table and the PNG that was drawn of it into a folder, and other formats on demand."""
+    written = []
+    for path in drawn:
+        if all_formats or path.suffix in (".png", ".csv"):
+            content = path.read_bytes()
+            write_bytes(place / path.name, stamped(content, table) if path.suffix == ".png" else content)
+            written.append(place / path.name)
+    return written
+
+
+def stamped(png: bytes, table: Path) -> bytes:
+    """The picture with the SHA-256 of its table before its last chunk."""
+    text = b"Table\0" + hashlib.sha256(table.read_bytes()).hexdigest().encode()
+    chunk = struct.pack(">I", len(text)) + b"tEXt" + text + struct.pack(">I", zlib.crc32(b"tEXt" + text))
+    return png[:-END] + chunk + png[-END:]
 
 
 def statistics_of(table: Path) -> list[Statistic]:
@@ -64,13 +88,3 @@ def point_of(rows: Iterable[Statistic]) -> ReadPoint:
 def in_order(things: Iterable[Thing]) -> list[Thing]:
     """Each thing once, in the order of first appearance."""
     return list(dict.fromkeys(things))
-
-
-def _redraw_map(table: Path, models: list[str], datasets: list[str], place: Path, point: ReadPoint) -> list[Path]:
-    """Draw a map without its caption, which names the layers of the cut and so needs the study."""
-    with tempfile.TemporaryDirectory() as scratch:
-        drawn = draw_maps(from_csv(table, MapStatistic), models, datasets, Path(scratch), point, "")
-        written = [place / path.name for path in drawn if path.suffix != ".txt"]
-        for path in written:
-            write_bytes(path, (Path(scratch) / path.name).read_bytes())
-    return written

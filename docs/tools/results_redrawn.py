@@ -32,9 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     which = "Draw only the figures of FOLDER (default: all folders of results/, and results/published)."
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help=which)
-    folders: list[Path] = parser.parse_args(arguments).folders
-    written = {str(folder): len(redraw(folder)) for folder in folders or studies_in(RESULTS)}
-    if not folders:
+    other = "Draw into DIR instead, also as SVG and PDF and with captions."
+    parser.add_argument("--all-formats", type=Path, metavar="DIR", help=other)
+    options = parser.parse_args(arguments)
+    folders: list[Path] = options.folders or studies_in(RESULTS)
+    place: Path | None = options.all_formats
+    written = {
+        str(folder): len(redraw(folder, place / folder.name if place else None, place is not None))
+        for folder in folders
+    }
+    if not options.folders and not place:
         written[str(DESCRIBED.parent)] = len(redraw_published())
     print(written)
 
