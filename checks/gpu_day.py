@@ -1,18 +1,16 @@
 """What only a real GPU can show: does it give the CPU's numbers, how fast is it, and what does it take?
 
-    python checks/gpu_day.py --device cuda --data DIR --models DIR --study-model meta-llama/Llama-3.2-1B --page PAGE
+    python checks/gpu_day.py --device cuda --data DIR --models DIR --study-model meta-llama/Llama-3.2-1B
 
 checks/gpu_day.md says how to spend an hour with a rented GPU. With `--device cpu` everything runs without one. Steps:
 `examined` lets the doctor look at SmolLM2-135M on the device, in float32 and bfloat16; `same_numbers` runs the tests
 that compare whatever touches a model with the CPU; `speed` times a sweep over all conditions beside one plain pass;
 `memory` compares the peak of a batch with what the plan of batches assumes; `vllm` compares greedy answers with vLLM's,
-as it is written and compiled; `study` carries out a small study. `--page` writes the figures as a page to commit.
+as it is written and compiled; `study` carries out a small study.
 """
 
 from __future__ import annotations
 
-import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -20,7 +18,7 @@ import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 
@@ -186,32 +184,7 @@ check.option("--device", "Use this device", "cuda")
 check.option("--study-model", "Carry out the small study with this model, by its id on the hub", SMALLEST)
 check.option("--dtype", "Use this dtype for speed, memory, vLLM and the study", "bfloat16")
 check.option("--questions", "Ask this many questions in the small study", 400)
-check.option("--page", "Write the figures to this page", metavar="FILE", type=Path)
-
-
-def page(figures: Figures, device: str) -> str:
-    """The figures as a page."""
-    here = f"with {torch.cuda.get_device_name()}" if device.startswith("cuda") else "without a GPU: nothing to commit"
-    lines = [
-        f"# A day {here}",
-        "",
-        f"torch {torch.__version__}, Python {platform.python_version()}. Made by `make verify CHECK=gpu_day`.",
-        "",
-    ]
-    for name, values in figures.items():
-        lines += [
-            f"## {name.replace('_', ' ').capitalize()}",
-            "",
-            "```json",
-            json.dumps(values, indent=1, ensure_ascii=False),
-            "```",
-            "",
-        ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    options: Any = check._parsed(None)[0]
-    if options.page:
-        check.judge(lambda figures: options.page.write_text(page(figures, options.device), encoding="utf-8") and None)
     check()

@@ -7,7 +7,7 @@ Steps: `agreement` asks the same questions of the server and of `Detector.answer
 speculative decoding and in bfloat16; `cost` loads a server with and without verdicts in turns; `mixed` sends requests
 that try to get around the verdict, and requests of every kind, some of them aborted; `refused` starts servers whose
 model is not the detector's; `failures` kills the engine and lets clients vanish; `client` uses the official client;
-`chat` serves `--chat`, fitted with a chat prompt; `proxy` puts the proxy before a plain server.
+`proxy` puts the proxy before a plain server.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def compared(expected: Sequence[JudgedAnswer], replies: Sequence[Reply]) -> Figu
         choice = reply.body["choices"][0]
         told, verdict = choice["anchorscope"], own.verdict
         counts["asked"] += 1
-        text = choice["message"]["content"] if "message" in choice else choice["text"]
+        text = choice["text"]
         same = text.strip() == own.answer
         counts["same answer"] += same
         counts["decided alike"] += told["decision"] == verdict.decision
@@ -164,25 +164,6 @@ def compared(expected: Sequence[JudgedAnswer], replies: Sequence[Reply]) -> Figu
     if apart:
         figures |= {"score, largest difference": max(apart), "score, median difference": statistics.median(apart)}
     return figures
-
-
-@check.step("data", "models", "vllm_python")
-def chat(options: Options, work: Path) -> Figures:
-    """A detector with a chat prompt and a system prompt: the server's chats beside `Detector.answer`, streamed too."""
-    if options.chat is None:
-        return {"left out": "no detector was given by --chat"}
-    detector, model = Detector.load(options.chat), model_of(options)
-    questions = questions_of(options, options.questions // 5)
-    expected = detector.answer(open_model(str(model), dtype="float32"), questions)
-    prompter = prompter_of(detector, options)
-    with VllmServer(options.vllm_python, model, work / "log", [options.chat], EAGER) as server:
-        asked = [
-            {"path": "/v1/chat/completions", "model": str(model), "messages": prompter.turns(question),
-             "temperature": 0, "max_tokens": 25, "stop": ["\n"]} for question in questions
-        ]  # fmt: skip
-        replies = asyncio.run(load(server.url, asked, 8))
-        streamed = asyncio.run(load(server.url, [{**data, "stream": True} for data in asked[:40]], 8))
-    return {"whole": compared(expected, replies), "streamed": compared(expected[:40], streamed)}
 
 
 @check.step("data", "models", "vllm_python", by_default=False)
@@ -349,7 +330,6 @@ check.option("--detector", "Serve this detector, fitted on SmolLM2-135M in float
              metavar="PATH", type=Path)  # fmt: skip
 check.option("--confidence", "Serve this one, of log-probabilities alone, by the proxy", f"{PUBLISHED}-confidence",
              metavar="PATH", type=Path)  # fmt: skip
-check.option("--chat", "Serve this one, fitted with a chat prompt", metavar="PATH", type=Path)
 check.option("--questions", "Ask this many questions", 1_000)
 check.option("--requests", "Send this many mixed requests", 2_000)
 check.option("--settings", "Compare in these settings, such as bfloat16 (all)", "")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = Path.home() / ".cache" / "anchorscope-checks"
 SETS = ("popqa", "triviaqa", "hotpotqa", "nq")
 COMMAND = [sys.executable, "-m", "anchorscope.cli"]
 
