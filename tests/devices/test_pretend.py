@@ -15,10 +15,10 @@ from anchorscope.models.load import load_model
 from anchorscope.probes import solver
 from anchorscope.progress import silent
 from anchorscope.store import Store
-from helpers import pretend
-from helpers.compiled import NoCompilerError
-from helpers.device_operations import ASKED, OPERATIONS, Patient
-from helpers.devices import MISTAKES, TWO, Mistake, differences, noticed, patients
+from devices import pretend
+from devices.compiled import NoCompilerError
+from devices.operations import ASKED, OPERATIONS, Patient
+from devices.places import MISTAKES, TWO, Mistake, differences, noticed, patients
 from tiny import FAMILIES, save_tiny
 from tiny_study import write_study
 from whole import only_svg
@@ -78,7 +78,9 @@ def test_every_operation_gives_what_the_cpu_gives(family, name: str):
     assert max(differences(by_place, OPERATIONS[name]).values()) < NEAR
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text"])
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "gemma3_text" else pytest.param(kind, marks=pytest.mark.long) for kind in FAMILIES]
+)
 def test_the_doctor_finds_models_healthy_there(kind: str, tmp_path: Path):
     assert differences(patients(save_tiny(kind, tmp_path)), OPERATIONS["doctor"]) == {"pretend": 0, TWO: 0}
 

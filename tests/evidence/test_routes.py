@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -10,14 +12,19 @@ from anchorscope.evidence.lines import LineName, curves_of
 from anchorscope.evidence.routes import CLAIMS, route_lines
 from anchorscope.pathways.intervals import mean_auroc, resample
 from anchorscope.probes.readouts import Readouts
-from helpers.route_worlds import CONDITIONS, KINDS, TRUE, verdicts_in
+from route_worlds import CONDITIONS, KINDS, TRUE, verdicts_in
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_claims_hold_where_they_are_true(kind):
-    for seed in range(3):
-        held = {claim for claim, verdict in verdicts_in(kind, seed).items() if verdict == "holds"}
-        assert held == set(TRUE[kind])
+def test_claims_hold_where_they_are_true(kind, pytestconfig):
+    draws = pytestconfig.getoption("--draws")
+    wrong = Counter(
+        claim
+        for seed in range(draws)
+        for claim, verdict in verdicts_in(kind, seed).items()
+        if (verdict == "holds") != (claim in TRUE[kind])
+    )
+    assert all(count <= 0.05 * draws for count in wrong.values()), wrong
 
 
 def readouts(conditions=CONDITIONS) -> Readouts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -229,7 +230,9 @@ def test_requests_that_are_not_understood_are_refused(stand, body):
     ("method", "path"),
     [("POST", path) for path in ("/v1/completions/", "//v1/completions", "/v1/./completions", "/x/../v1/completions",
                                  "/v1/completions?a", "/V1/Completions", "/v1/completions ", "/v1/completions;x",
-                                 "/v1/completions\x00", "/anchorscope/status/../../v1/completions")]
+                                 "/v1/completions\x00", "/anchorscope/status/../../v1/completions",
+                                 "//any.host/v1/completions", "/v1//completions", "/v1/completions#x",
+                                 "/v1/completions\\", "/v1/completions%2F", "/v1%2Fcompletions", "/v1/%63ompletions")]
     + [(method, "/v1/completions") for method in ("post", "Post", "PUT", "PATCH", "GET")],
 )  # fmt: skip
 def test_no_spelling_leads_around_the_verdict(stand, method, path, other_paths):
@@ -320,6 +323,14 @@ def test_status_and_audit_log_count_verdicts_without_texts(stand, tmp_path):
     assert [{k: v for k, v in line.items() if k not in ("time", "request")} for line in lines] == served
     assert served[1]["decision"] == "cannot say"
     assert not any(QUESTION in json.dumps(line) for line in lines)
+
+
+def test_a_full_disk_under_the_audit_log_costs_no_verdict(stand):
+    stand.desk.counts.audit = AuditLog(Path("/dev/full"))
+    (choice,) = stand.choices()
+    stand.desk.counts.audit.flush()
+    assert choice["anchorscope"]["decision"] in ("pass", "flag")
+    assert json.loads(stand.client.get("/anchorscope/status")[2])["incidents"]["audit failed"] == 1
 
 
 def test_a_detector_with_the_same_weights_is_loaded_again_and_another_is_not(stand, tmp_path, monkeypatch):

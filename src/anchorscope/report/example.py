@@ -1,6 +1,6 @@
 """An example of the ΔP chart, drawn from a table that comes with the package. It needs no model and no network.
 
-The table holds the numbers behind the chart in results/small-models. checks/helpers/example.py writes it.
+The table holds the numbers behind the chart in results/small-models. docs/tools/example.py writes it.
 """
 
 from __future__ import annotations
