@@ -5,7 +5,7 @@
 Steps: `table` compares the detectors of a run with the single-layer probe and with what the question alone tells;
 `null` gives AUROC with shuffled labels; `transfer` fits on one set, or on three, and tests on another; `labels` fits on
 fewer and fewer labels; `errors` gives AUROC by kind of error. RUN is a run that `anchorscope detect eval` has compared.
-By default `table` and `null`, which take minutes; the others fit detectors again, which takes hours.
+By default `table`, which takes minutes; the others fit detectors again, which takes hours.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from anchorscope.detectors.catalogue import ScorerFitter, catalogue
 from anchorscope.detectors.compare import MEAN, by_error, compared, kinds_of_error, lookup
-from anchorscope.detectors.crossfit import Labelled, folds_for, pooled
+from anchorscope.detectors.crossfit import FOLDS, Labelled, cross_scored, folds_for, pooled, possible, shuffled
 from anchorscope.detectors.inputs import Floats
 from anchorscope.detectors.scored import measured, read_scores
 from anchorscope.detectors.tables import read_labelled
@@ -32,7 +32,6 @@ from helpers.tables import cells_of
 
 check = Check(__doc__)
 
-SHUFFLED = "scores_shuffled"
 CARRIED = ("confidence", "question_only", "single_layer", "joint", "combined")
 LABELS = (100, 200, 500, 1000, 1900)
 RESAMPLES = 500
@@ -59,12 +58,14 @@ def table(options: Options, work: Path) -> Figures:
     return out
 
 
-@check.step("run")
+@check.step("run", by_default=False)
 def null(options: Options, work: Path) -> Figures:
     """AUROC of every detector with shuffled labels: the mean over cells, with its interval."""
     store, by_name = Store.open(options.run), dict[str, list[float]]()
-    for cell in cells_of(store, SHUFFLED, options.model):
-        samples, scores = read_scores(store, *cell, shuffled=True)
+    for cell in cells_of(store, "scores", options.model):
+        samples = shuffled(read_labelled(store, *cell), store.study.seed)
+        fitters, _ = possible(samples.inputs, {name: entry.fitter for name, entry in catalogue().items()})
+        scores = cross_scored(samples, fitters, folds_for(samples, 2, FOLDS, store.study.seed), store.study.seed)
         for name, each in scores.items():
             by_name.setdefault(name, []).append(float(np.mean([area(row, samples.right) for row in each])))
     out = {}

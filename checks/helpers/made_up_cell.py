@@ -63,9 +63,8 @@ LARGE, SMALL = 4000, 1000
 ASKED = 1.5  # questions for each sample that is traced
 RIGHT = 0.45  # share of right answers
 DETECTORS = {
-    "logprob_mean": 0.35, "confidence": 0.4, "question_text": 0.25, "question_only": 0.5, "text_only": 0.35,
-    "answer_only": 0.5, "single_layer": 0.8, "stack": 0.95, "joint": 0.95, "mixture": 0.85, "causal": 1.0,
-    "combined": 1.0,
+    "logprob_min": 0.35, "confidence": 0.4, "question_only": 0.5, "single_layer": 0.8,
+    "single_layer_confidence": 0.9, "stack": 0.95, "joint": 0.95, "combined": 1.0,
 }  # fmt: skip
 """Detectors that are compared, and how much of the truth each has."""
 KEPT = {

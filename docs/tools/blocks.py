@@ -159,8 +159,8 @@ def claims() -> str:
 
 def detectors() -> str:
     """Every detector."""
-    rows = ([f"`{each.name}`", each.title, LOOKS[each.side], each.passes] for each in catalogue().values())
-    return markdown("detector | called in tables | looks at | takes beside generating", rows)
+    rows = ([f"`{each.name}`", each.title, LOOKS[each.side]] for each in catalogue().values())
+    return markdown("detector | called in tables | looks at", rows)
 
 
 def verdict() -> str:

@@ -20,15 +20,9 @@ from anchorscope.report.draw.lines import INK, WIDTH, style
 from anchorscope.report.draw.palette import looks, pretty
 from anchorscope.store.files import write_text
 
-SIDES = {
-    "question": "#949494", "text": "#cfa883", "confidence": "#45a846", "samples": "#f5a03a", "answer": "#d12d2c",
-    "states": "#125ea8",
-}  # fmt: skip
+SIDES = {"question": "#949494", "confidence": "#45a846", "states": "#125ea8"}
 """Colour of each kind of input that a detector uses."""
-LOOKS = {
-    "question": "the question alone", "text": "text, or another model", "confidence": "token probabilities",
-    "samples": "more answers", "answer": "the answer alone", "states": "the model's own states",
-}  # fmt: skip
+LOOKS = {"question": "the question alone", "confidence": "token probabilities", "states": "the model's own states"}
 """Words of the legend for each kind of input."""
 AGAINST = f"auroc_minus_{BASELINE}"
 TITLES = {
