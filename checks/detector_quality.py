@@ -2,7 +2,7 @@
 
     python checks/detector_quality.py --run RUN
 
-Steps: `table` compares the detectors of a run with the single-layer probe and with what the question alone tells;
+Steps: `table` compares the detectors of a run with the best simple one and with what the question alone tells;
 `null` gives AUROC with shuffled labels; `transfer` fits on one set, or on three, and tests on another; `labels` fits on
 fewer and fewer labels; `errors` gives AUROC by kind of error. RUN is a run that `anchorscope detect eval` has compared.
 By default `table`, which takes minutes; the others fit detectors again, which takes hours.
@@ -39,7 +39,7 @@ RESAMPLES = 500
 
 @check.step("run")
 def table(options: Options, work: Path) -> Figures:
-    """AUROC of every detector, its gain over the single-layer probe, and its gain over the question alone."""
+    """AUROC of every detector, its gain over the best simple one, and its gain over the question alone."""
     store = Store.open(options.run)
     cells = [measured(store, *cell) for cell in cells_of(store, "scores", options.model)]
     rows = lookup(compared(cells))
@@ -49,7 +49,7 @@ def table(options: Options, work: Path) -> Figures:
             continue
         ahead = [rows[c.model, c.dataset, name, "beyond_question"] for c in cells if name in c.auroc]
         each: dict[str, Any] = {}
-        for what in ("auroc", "auroc_minus_single_layer", "beyond_question"):
+        for what in ("auroc", "beyond_baselines", "beyond_question"):
             row = rows.get(("all", MEAN, name, what))
             each[what] = [round(v, 4) for v in (row.value, row.low, row.high)] if row else None
         each["cells beyond the question"] = sum(row.low > 0 for row in ahead)

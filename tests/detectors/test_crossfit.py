@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.compare import by_error, compared, kinds_of_error, lookup, measure
+from anchorscope.detectors.catalogue import BASELINES, catalogue
+from anchorscope.detectors.compare import MEASURES, WITHIN, by_error, compared, kinds_of_error, lookup, measure
 from anchorscope.detectors.crossfit import Labelled, area_of, cross_scored, folds_for, noticed, possible, shuffled
 from anchorscope.detectors.linear import Linear, ReadoutSource, Recipe
 from anchorscope.detectors.training import Training, area, areas
@@ -97,17 +97,20 @@ def test_what_is_missing_is_said(samples: Labelled) -> None:
 def test_the_table(samples: Labelled, scores: dict[str, np.ndarray]) -> None:
     cells = [measure("m", name, samples, scores, catalogue(), resamples=100, seed=i) for i, name in enumerate("ab")]
     rows = lookup(compared(cells))
-    single, stack = (rows["m", "a", name, "auroc"].value for name in ("single_layer", "stack"))
-    assert rows["m", "a", "stack", "auroc_minus_single_layer"].value == pytest.approx(stack - single)
+    stack = rows["m", "a", "stack", "auroc"].value
+    simple = max(rows["m", "a", name, "auroc"].value for name in BASELINES)
+    assert rows["m", "a", "stack", "beyond_baselines"].value == pytest.approx(stack - simple)
+    assert {row.measure for row in rows.values()} | {"auroc_within_relation", *WITHIN} == set(MEASURES)
     asked = [name for name, entry in catalogue().items() if entry.side == "question"]
     best = max(rows["m", "a", name, "auroc"].value for name in asked)
     assert rows["m", "a", "stack", "beyond_question"].value == pytest.approx(stack - best)
     assert rows["all", "mean over cells", "stack", "auroc"].value == pytest.approx(stack)
     row = rows["m", "a", "single_layer", "auroc"]
     assert row.low < row.value < row.high
-    assert 0 <= rows["m", "a", "stack", "auroc_minus_single_layer"].p <= 1
-    for coverage, rate in ((0.2, 0.1), (0.5, 0.3), (0.8, 0.5)):
-        errors = rows["m", "a", "stack", f"errors_at_{100 * coverage:.0f}_base_{rate}"]
+    assert 0 <= rows["m", "a", "stack", "beyond_baselines"].p <= 1
+    coverage = 0.8
+    for rate in (0.1, 0.3, 0.5):
+        errors = rows["m", "a", "stack", f"errors_at_80_base_{rate}"]
         weight = np.where(samples.right, (1 - rate) / samples.right.sum(), rate / (~samples.right).sum())
         order = np.argsort(-scores["stack"].mean(axis=0))
         passed = np.cumsum(weight[order]) <= coverage

@@ -148,9 +148,9 @@ class Comparison:
     detector: str
     """the detector's name"""
     measure: str
-    """name of the measure: auroc, auprc, fpr_at_95_tpr, w (within a question), …; auroc_minus_single_layer,
-    beyond_question, beyond_baselines, w_minus_logprob and w_added are paired differences; errors_at_80_base_0.3 is the
-    share of wrong answers among the 80 % that pass, where 30 % of all answers are wrong"""
+    """name of the measure: auroc, auroc_within_relation, fpr_at_95_tpr, ece, w (within a question); beyond_question,
+    beyond_baselines, w_minus_logprob and w_added are paired differences; errors_at_80_base_0.3 is the share of wrong
+    answers among the 80 % that pass, where 30 % of all answers are wrong"""
     value: float
     """value of the measure"""
     low: float
