@@ -101,7 +101,7 @@ def grounded(options: Options, work: Path) -> Figures:
     """What tells answers from memory from answers from the passage, on the original passages."""
     if not has_sets(options.run, "originals", "conflicts"):
         return {"left out": "the run has no sets `originals` and `conflicts`"}
-    return {twins.model: compared(twins, options.embedder) for twins in read_twins(options.run, options.closed)}
+    return {twins.model: compared(twins) for twins in read_twins(options.run, options.closed)}
 
 
 @check.step("data", "run")
@@ -144,7 +144,6 @@ def _judged(asked: Sequence[Question], answers: Sequence[JudgedAnswer]) -> Figur
 
 check.option("--questions", "Time this many questions", 24)
 check.option("--closed", "The run that asked the same questions without passages", metavar="RUN", type=Path)
-check.option("--embedder", "A folder with a text-embedding model, for a baseline", metavar="DIR", type=Path)
 
 if __name__ == "__main__":
     check()

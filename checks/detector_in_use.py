@@ -65,9 +65,7 @@ def without_card(store: Store, model: Model, dataset: str, kind: str) -> FittedD
 
 def _latency(store: Store, spec: ModelSpec, dataset: str) -> Figures:
     model = load_model(spec, store.study.base)
-    lives = {
-        kind: Session(without_card(store, model, dataset, kind), model) for kind in ("stack", "combined", "causal")
-    }
+    lives = {kind: Session(without_card(store, model, dataset, kind), model) for kind in ("stack", "combined")}
     reader = lives["stack"].reader
 
     def plain(some: list[str]) -> Any:

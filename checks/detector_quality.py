@@ -2,10 +2,10 @@
 
     python checks/detector_quality.py --run RUN
 
-Steps: `table` compares the detectors of a run with the single-layer probe and with what the question alone tells;
+Steps: `table` compares the detectors of a run with the best simple one and with what the question alone tells;
 `null` gives AUROC with shuffled labels; `transfer` fits on one set, or on three, and tests on another; `labels` fits on
-fewer and fewer labels. RUN is a run that `anchorscope detect eval` has compared.
-By default `table` and `null`, which take minutes; the others fit detectors again, which takes hours.
+fewer and fewer labels; `errors` gives AUROC by kind of error. RUN is a run that `anchorscope detect eval` has compared.
+By default `table`, which takes minutes; the others fit detectors again, which takes hours.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 
 from anchorscope.detectors.catalogue import ScorerFitter, catalogue
 from anchorscope.detectors.compare import MEAN, compared, lookup
-from anchorscope.detectors.crossfit import Labelled, folds_for, pooled
+from anchorscope.detectors.crossfit import FOLDS, Labelled, cross_scored, folds_for, pooled, possible, shuffled
 from anchorscope.detectors.inputs import Floats
-from anchorscope.detectors.scored import measured, read_scores
+from anchorscope.detectors.scored import measured
 from anchorscope.detectors.tables import read_labelled
 from anchorscope.detectors.training import area
 from anchorscope.pathways.intervals import estimate, mean_auroc, resample
@@ -31,7 +31,6 @@ from helpers.tables import cells_of
 
 check = Check(__doc__)
 
-SHUFFLED = "scores_shuffled"
 CARRIED = ("confidence", "question_only", "single_layer", "joint", "combined")
 LABELS = (100, 200, 500, 1000, 1900)
 RESAMPLES = 500
@@ -39,7 +38,7 @@ RESAMPLES = 500
 
 @check.step("run")
 def table(options: Options, work: Path) -> Figures:
-    """AUROC of every detector, its gain over the single-layer probe, and its gain over the question alone."""
+    """AUROC of every detector, its gain over the best simple one, and its gain over the question alone."""
     store = Store.open(options.run)
     cells = [measured(store, *cell) for cell in cells_of(store, "scores", options.model)]
     rows = lookup(compared(cells))
@@ -49,7 +48,7 @@ def table(options: Options, work: Path) -> Figures:
             continue
         ahead = [rows[c.model, c.dataset, name, "beyond_question"] for c in cells if name in c.auroc]
         each: dict[str, Any] = {}
-        for what in ("auroc", "auroc_minus_single_layer", "beyond_question"):
+        for what in ("auroc", "beyond_baselines", "beyond_question"):
             row = rows.get(("all", MEAN, name, what))
             each[what] = [round(v, 4) for v in (row.value, row.low, row.high)] if row else None
         each["cells beyond the question"] = sum(row.low > 0 for row in ahead)
@@ -58,12 +57,14 @@ def table(options: Options, work: Path) -> Figures:
     return out
 
 
-@check.step("run")
+@check.step("run", by_default=False)
 def null(options: Options, work: Path) -> Figures:
     """AUROC of every detector with shuffled labels: the mean over cells, with its interval."""
     store, by_name = Store.open(options.run), dict[str, list[float]]()
-    for cell in cells_of(store, SHUFFLED, options.model):
-        samples, scores = read_scores(store, *cell, shuffled=True)
+    for cell in cells_of(store, "scores", options.model):
+        samples = shuffled(read_labelled(store, *cell), store.study.seed)
+        fitters, _ = possible(samples.inputs, {name: entry.fitter for name, entry in catalogue().items()})
+        scores = cross_scored(samples, fitters, folds_for(samples, 2, FOLDS, store.study.seed), store.study.seed)
         for name, each in scores.items():
             by_name.setdefault(name, []).append(float(np.mean([area(row, samples.right) for row in each])))
     out = {}

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from anchorscope.pathways.statistics import Series, series
 from threadpoolctl import threadpool_limits
 
 from anchorscope.evidence.transfer import knowing_lines
 from anchorscope.pathways.baselines import refits
 from anchorscope.pathways.intervals import Resamples, centred, interval, resample
 from anchorscope.pathways.record import Key
-from anchorscope.pathways.statistics import Series, series
 from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.fit import fit_layer
 from anchorscope.probes.folds import make_folds

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from anchorscope.pathways.statistics import DRAWS, pathways
 
 from anchorscope.pathways.lookup import measured
 from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
 from anchorscope.pathways.shifts import make_donors
-from anchorscope.pathways.statistics import DRAWS, pathways
 from anchorscope.probes.fitter import ProbeFitter
 from anchorscope.probes.folds import folds_of, make_folds
 from anchorscope.probes.probe import load_probes, probes_stem

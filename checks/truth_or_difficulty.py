@@ -38,10 +38,7 @@ from helpers.steps import Check, Figures, Options
 check = Check(__doc__)
 
 LAYERS, WIDTH, QUESTIONS, ANSWERS = 3, 12, 150, 6
-NAMES = (
-    *("logprob_mean", "logprob_min", "logprob_sum", "length", "confidence", "question_only", "question_confidence"),
-    *("single_layer", "single_layer_bagged", "single_layer_confidence", "stack", "joint", "combined"),
-)
+NAMES = tuple(catalogue())
 POSITIONS = ("prompt_last", "answer_last", "answer_mean")
 
 

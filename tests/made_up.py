@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from anchorscope.detectors.catalogue import BETAS, raised
 from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Inputs, States
 from anchorscope.study.terms import StateName
@@ -15,14 +14,7 @@ SHOWS = {
     "clean/mlp/answer_last": 0.7,
     "knockout/mlp/answer_last": 0.2,
     "clean/mlp/prompt_last": 0.3,
-    "answer_only/mlp/answer_last": 0.2,
     "clean/mlp/answer_mean": 0.6,
-    "clean/mlp/after_answer": 0.6,
-    "clean/resid/answer_last": 0.6,
-    "other/mlp/prompt_last": 0.2,
-    "other/mlp/answer_last": 0.4,
-    "text/embedding/question": 0.2,
-    "text/embedding/both": 0.3,
 }
 
 
@@ -33,18 +25,13 @@ def make_samples(
     rng = np.random.default_rng(seed)
     right = rng.random(size) < 0.45
     sign = np.where(right, 1.0, -1.0)
-    named = {StateName.parse(name): strength for name, strength in shows.items()}
-    names = {**named, **{raised(span, b, "mlp"): 0.5 for span in ("question", "answer", "control") for b in BETAS}}
     states = {}
-    for name, strength in names.items():
-        deep = 1 if name.condition == "text" else layers
-        direction = rng.normal(size=(deep, 1, width)) / np.sqrt(width)
-        noise = rng.normal(size=(deep, size, width))
-        states[name] = States.held((noise + strength * sign[None, :, None] * direction * 2 + 3).astype(np.float32))
-    numbers = {
-        name: rng.normal(size=size) + 0.4 * sign
-        for name in ("logprob_mean", "logprob_min", "logprob_sum", "p_true", "support", "agreement", "entropy")
-    }
+    for name, strength in shows.items():
+        direction = rng.normal(size=(layers, 1, width)) / np.sqrt(width)
+        noise = rng.normal(size=(layers, size, width))
+        shown = (noise + strength * sign[None, :, None] * direction * 2 + 3).astype(np.float32)
+        states[StateName.parse(name)] = States.held(shown)
+    numbers = {name: rng.normal(size=size) + 0.4 * sign for name in ("logprob_mean", "logprob_min", "logprob_sum")}
     numbers["log_tokens"] = np.log(rng.integers(1, 6, size).astype(float))
     questions = [f"Which {'river' if i % 3 else 'hill'} is near {i // 2}?" for i in range(size)]
     answers = [f"{'Paris' if good else 'sand'} {rng.integers(4)}" for good in right]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from anchorscope.pathways.statistics import PERMUTED
 
 from anchorscope.evidence.experiments import experiments
-from anchorscope.pathways.statistics import PERMUTED
 from anchorscope.study.terms import CONDITIONS, Further
 
 DOCS = Path(__file__).parents[1] / "docs"

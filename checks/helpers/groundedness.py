@@ -136,7 +136,7 @@ def _overlap(question: str, passage: str) -> float:
     return max((len(asked & bag(passage[a:b])) / max(1, len(asked)) for a, b in sentences(passage)), default=0.0)
 
 
-def compared(twins: Twins, embedder: Path | None = None) -> Figures:
+def compared(twins: Twins) -> Figures:
     """How well each number tells the source: AUROC with its interval; and whether a rule's promise is kept."""
     followed = twins.followed
     counts: Figures = {
@@ -145,16 +145,9 @@ def compared(twins: Twins, embedder: Path | None = None) -> Figures:
     }  # fmt: skip
     if min(followed.sum(), (~followed).sum()) < 5:
         return {**counts, "compared": "too few of one kind"}
-    scores = dict(twins.scores)
-    if embedder is not None:
-        from anchorscope.detectors.embedding import Embedder
-
-        embed = Embedder(embedder)
-        said = embed([f"{q} {a}" for q, a in zip(twins.questions, twins.answers, strict=True)])
-        scores["similarity of answer and passage"] = (said * embed(twins.passages)).sum(axis=1).astype(np.float64)
     drawn = resample(twins.clusters, 1, 2000, 0)
     areas: Figures = {}
-    for name, values in scores.items():
+    for name, values in twins.scores.items():
         if np.isfinite(values).all():
             area = mean_auroc(followed, values[None, :, None].astype(np.float32), drawn)[:, 0]
             low, high = (float(end) for end in interval(centred(area[:, None], 1.0)[:, 0]))

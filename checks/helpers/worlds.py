@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from anchorscope.evidence.curves import chart_lines
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from anchorscope.evidence.anchored import Groups
-from anchorscope.evidence.curves import chart_lines
 from anchorscope.evidence.donors import donor_lines
 from anchorscope.evidence.groups import (
     awareness_lines,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import found
+from anchorscope.pathways.statistics import CORRECTIONS, DIFFERENCES, PERMUTED, STRATIFIED
 
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.record import RECORDED, Route, Verdict
@@ -18,7 +19,6 @@ from anchorscope.evidence.experiments import experiments
 from anchorscope.pathways.chart import LETTERS
 from anchorscope.pathways.shifts import ANCHORS
 from anchorscope.pathways.splits import GROUPS, STRATA, WAYS
-from anchorscope.pathways.statistics import CORRECTIONS, DIFFERENCES, PERMUTED, STRATIFIED
 from anchorscope.questions.definition import FieldMap, HubSource, SetDefinition
 from anchorscope.report.charts import CHARTS, OVERVIEW, TABS, WITH_PASSAGES, evidence_charts
 from anchorscope.report.draw.detectors import LOOKS
@@ -159,8 +159,8 @@ def claims() -> str:
 
 def detectors() -> str:
     """Every detector."""
-    rows = ([f"`{each.name}`", each.title, LOOKS[each.side], each.passes] for each in catalogue().values())
-    return markdown("detector | called in tables | looks at | takes beside generating", rows)
+    rows = ([f"`{each.name}`", each.title, LOOKS[each.side]] for each in catalogue().values())
+    return markdown("detector | called in tables | looks at", rows)
 
 
 def verdict() -> str:

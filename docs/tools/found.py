@@ -18,8 +18,8 @@ from anchorscope.report.text.summary import truth, verdict_counts
 ROOT = Path(__file__).parents[2]
 MEAN = ("all", "mean over cells")
 SHOWN = (
-    "length", "logprob_sum", "confidence", "question_only", "question_confidence", "single_layer",
-    "single_layer_confidence", "stack", "joint", "combined",
+    "logprob_min", "confidence", "question_only", "question_confidence", "single_layer", "single_layer_confidence",
+    "stack", "joint", "combined",
 )  # fmt: skip
 SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
 WITHIN = {

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.compare import by_error, compared, kinds_of_error, lookup, measure
+from anchorscope.detectors.catalogue import BASELINES, catalogue
+from anchorscope.detectors.compare import MEASURES, WITHIN, by_error, compared, kinds_of_error, lookup, measure
 from anchorscope.detectors.crossfit import Labelled, area_of, cross_scored, folds_for, noticed, possible, shuffled
 from anchorscope.detectors.linear import Linear, ReadoutSource, Recipe
 from anchorscope.detectors.training import Training, area, areas
@@ -36,7 +36,7 @@ def test_every_detector_scores_every_sample_and_knows_something(
     known = area_of(samples, scores, resamples=100)
     assert known["stack"][0] > 0.75
     assert known["single_layer"][0] > 0.65
-    assert known["text_only"][0] > 0.9  # the answer's words give it away here
+    assert known["combined"][0] > known["confidence"][0] > 0.55
 
 
 @pytest.mark.parametrize("name", list(FITTERS))
@@ -72,7 +72,7 @@ class Cheat:
 
 def test_shuffled_labels_give_nothing_and_a_leak_is_noticed() -> None:
     """Mean over shuffles: one by itself has a wide spread that its resamples do not know."""
-    honest = {"single_layer": FITTERS["single_layer"], "stack": FITTERS["stack"], "mixture": FITTERS["mixture"]}
+    honest = {name: FITTERS[name] for name in ("single_layer", "stack", "combined")}
     found: dict[str, list[float]] = {}
     for seed in range(8):
         null = shuffled(make_samples(120, layers=8, seed=seed), seed)
@@ -88,26 +88,29 @@ def test_shuffled_labels_give_nothing_and_a_leak_is_noticed() -> None:
 
 
 def test_what_is_missing_is_said(samples: Labelled) -> None:
-    few = replace(samples.inputs, states={}, numbers={"logprob_mean": samples.inputs.numbers["logprob_mean"]})
+    few = replace(samples.inputs, states={}, numbers={"logprob_min": samples.inputs.numbers["logprob_min"]})
     can, lacking = possible(few, FITTERS)
-    assert set(can) == {"logprob_mean", "question_text", "text_only"}
+    assert set(can) == {"logprob_min"}
     assert lacking["stack"] == [StateName("clean", "mlp", "answer_last")]
 
 
 def test_the_table(samples: Labelled, scores: dict[str, np.ndarray]) -> None:
     cells = [measure("m", name, samples, scores, catalogue(), resamples=100, seed=i) for i, name in enumerate("ab")]
     rows = lookup(compared(cells))
-    single, stack = (rows["m", "a", name, "auroc"].value for name in ("single_layer", "stack"))
-    assert rows["m", "a", "stack", "auroc_minus_single_layer"].value == pytest.approx(stack - single)
+    stack = rows["m", "a", "stack", "auroc"].value
+    simple = max(rows["m", "a", name, "auroc"].value for name in BASELINES)
+    assert rows["m", "a", "stack", "beyond_baselines"].value == pytest.approx(stack - simple)
+    assert {row.measure for row in rows.values()} | {"auroc_within_relation", *WITHIN} == set(MEASURES)
     asked = [name for name, entry in catalogue().items() if entry.side == "question"]
     best = max(rows["m", "a", name, "auroc"].value for name in asked)
     assert rows["m", "a", "stack", "beyond_question"].value == pytest.approx(stack - best)
     assert rows["all", "mean over cells", "stack", "auroc"].value == pytest.approx(stack)
     row = rows["m", "a", "single_layer", "auroc"]
     assert row.low < row.value < row.high
-    assert 0 <= rows["m", "a", "stack", "auroc_minus_single_layer"].p <= 1
-    for coverage, rate in ((0.2, 0.1), (0.5, 0.3), (0.8, 0.5)):
-        errors = rows["m", "a", "stack", f"errors_at_{100 * coverage:.0f}_base_{rate}"]
+    assert 0 <= rows["m", "a", "stack", "beyond_baselines"].p <= 1
+    coverage = 0.8
+    for rate in (0.1, 0.3, 0.5):
+        errors = rows["m", "a", "stack", f"errors_at_80_base_{rate}"]
         weight = np.where(samples.right, (1 - rate) / samples.right.sum(), rate / (~samples.right).sum())
         order = np.argsort(-scores["stack"].mean(axis=0))
         passed = np.cumsum(weight[order]) <= coverage
@@ -126,7 +129,7 @@ def test_kinds_of_error(samples: Labelled, scores: dict[str, np.ndarray]) -> Non
 
 def test_a_stack_is_the_weighted_sum_of_its_readouts(samples: Labelled) -> None:
     training = samples.training(np.arange(100))
-    made = Recipe((ReadoutSource(StateName("clean", "mlp", "answer_last")),), ("support",)).fit(training)
+    made = Recipe((ReadoutSource(StateName("clean", "mlp", "answer_last")),), ("logprob_sum",)).fit(training)
     again = Linear.load(made.tensors(), made.settings())
     rest = samples.inputs.of(np.arange(100, 160))
     np.testing.assert_array_equal(made.logits(rest), again.logits(rest))

@@ -18,7 +18,7 @@ from anchorscope.cli import app
 from anchorscope.detectors.crossfit import pooled
 from anchorscope.detectors.inputs import PASSAGE, Inputs
 from anchorscope.detectors.reader import ABSTENTION, Reader
-from anchorscope.detectors.record import EXTRAS, EvalPlan
+from anchorscope.detectors.record import EvalPlan
 from anchorscope.detectors.session import Detector, Session, refused
 from anchorscope.detectors.tables import read_labelled
 from anchorscope.detectors.thresholds import parse_promise
@@ -40,7 +40,8 @@ from tiny import load_tiny
 from tiny_study import write_samples, write_study
 
 SET = "north"
-CLEAN = StateName("clean", "mlp", "answer_last")
+CLEAN, MEAN = (StateName("clean", "mlp", position) for position in ("answer_last", "answer_mean"))
+CUT = StateName("knockout", "mlp", "answer_last")
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,13 @@ class Made:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("detect")
     traces = {"conditions": ["clean", "knockout", "answer_only"], "attention_samples": 0, "sites": ["mlp", "resid"]}
-    study = write_study(folder, {"one": "llama", "two": "qwen3"}, {SET: (45, 60)}, traces=traces)
+    study = write_study(folder, {"one": "llama"}, {SET: (45, 60)}, traces=traces)
     with Store.writing(folder / "run", study) as store:
         for spec in study.models:
             model = load_model(spec)
             answerer = write_samples(model, store)
             write_traces(model, answerer.prompter, SET, store)
-        prepare(Pipeline(store), EvalPlan(other="two", answers=3), ["one"], [SET])
+        prepare(Pipeline(store), EvalPlan(), ["one"], [SET])
     first = load_model(study.models[0])
     return Made(folder, Store.open(folder / "run"), first, Answerer(first, study))
 
@@ -80,48 +81,36 @@ def stack(made: Made) -> Detector:
 
 
 @pytest.fixture(scope="module")
-def causal(made: Made) -> Detector:
-    return fit_run(made.store, "one", [SET], "causal")
+def combined(made: Made) -> Detector:
+    return fit_run(made.store, "one", [SET], "combined")
 
 
 def whole(made: Made, sample: Sample) -> list[int]:
     return [*made.answerer.prompter.shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
 
 
-def test_extras_are_what_plain_passes_give(made: Made, samples: list[Sample]) -> None:
+def test_means_over_the_answer_are_what_plain_passes_give(made: Made, samples: list[Sample]) -> None:
     inputs = read_labelled(made.store, "one", SET).inputs
-    rows = list(made.store.results("one", SET).table(EXTRAS))
     for i in (0, 7, 40):
         sample = samples[i]
         ids, (start, end) = whole(made, sample), sample.spans.answer
         mean = read_plain(made.model, ids, list(range(start, end)), ["mlp"])["mlp"].mean(dim=1).numpy()
-        got = np.stack([inputs.state(CLEAN._replace(position="answer_mean")).layer(k)[i] for k in range(len(mean))])
+        got = np.stack([inputs.state(MEAN).layer(k)[i] for k in range(len(mean))])
         np.testing.assert_allclose(got, mean, atol=1e-5)
-        # P(True), with the whole text in one pass
-        asked = made.model.tokenizer("\nIs this answer true or false? It is", add_special_tokens=False).input_ids
-        words = [made.model.tokenizer(w, add_special_tokens=False).input_ids[0] for w in (" true", " false")]
-        with torch.inference_mode():
-            logits = made.model.network(torch.tensor([[*ids, *asked]])).logits[0, -1].log_softmax(-1)
-        assert rows[i].p_true == pytest.approx(float(logits[words[0]] - logits[words[1]]), abs=1e-4)
-        assert np.isfinite(rows[i].support)
 
 
-def test_raised_attention_is_in_the_states(made: Made) -> None:
-    inputs = read_labelled(made.store, "one", SET).inputs
-    raised = {beta: CLEAN._replace(condition=f"raised_question:{beta}") for beta in ("+2", "-1")}
-    more, less = (inputs.state(name).layer(1) for name in raised.values())
-    assert np.abs(more - less).max() > 1e-4
-    np.testing.assert_allclose(inputs.state(raised["+2"]).layer(0).shape, inputs.state(CLEAN).layer(0).shape)
+@pytest.mark.parametrize("names", [[CUT], [CLEAN, CUT], [MEAN, CLEAN, CUT]])
+def test_states_are_read_as_in_the_run(names: list[StateName], made: Made, samples: list[Sample]) -> None:
+    """Also where the knockout is read alone, and computes its own prefix."""
+    known = read_labelled(made.store, "one", SET).inputs
+    read = Reader(made.model, made.answerer.prompter).read(samples[:20], names)
+    assert set(read) == set(names)
+    for name, states in read.items():
+        wanted = np.stack([known.state(name).layer(layer)[:20] for layer in range(len(states))])
+        np.testing.assert_allclose(states.numpy(), wanted, atol=1e-5)
 
 
-def test_another_models_states_and_agreement_are_there(made: Made) -> None:
-    inputs = read_labelled(made.store, "one", SET).inputs
-    others = [StateName("other", "mlp", position) for position in ("prompt_last", "answer_last")]
-    assert inputs.has([*others, "agreement", "entropy"])
-    assert (inputs.number("agreement") >= 0).all()
-
-
-@pytest.mark.parametrize("kind", ["stack", "causal"])
+@pytest.mark.parametrize("kind", ["stack", "combined"])
 def test_given_answers_are_read_as_in_the_run(
     kind: str, made: Made, samples: list[Sample], request: pytest.FixtureRequest
 ) -> None:
@@ -138,14 +127,14 @@ def test_given_answers_are_read_as_in_the_run(
     np.testing.assert_allclose(scored, wanted, atol=2e-3)
 
 
-@pytest.mark.parametrize("kind", ["stack", "causal"])
+@pytest.mark.parametrize(("kind", "route"), [("stack", True), ("combined", False)])
 def test_what_is_said_while_answering_is_what_is_said_of_the_answer(
-    kind: str, made: Made, request: pytest.FixtureRequest
+    kind: str, route: bool, made: Made, request: pytest.FixtureRequest
 ) -> None:
     detector: Detector = request.getfixturevalue(kind)
     questions = [f"Which river of north is near the tower {i}?" for i in range(6)]
-    answered = Session(detector, made.model).answer(questions, route=True)
-    given = Session(detector, made.model).score(questions, [each.answer for each in answered], route=True)
+    answered = Session(detector, made.model).answer(questions, route=route)
+    given = Session(detector, made.model).score(questions, [each.answer for each in answered], route=route)
     for each, verdict in zip(answered, given, strict=True):
         assert each.verdict.decision == verdict.decision
         if each.verdict.score is not None and verdict.score is not None:
@@ -168,9 +157,9 @@ def test_a_request_makes_the_prompt_that_is_answered(stack: Detector, made: Made
     assert asked == [*reader.prompter.shared_ids, *read.samples[0].answer.prompt_ids]
 
 
-def test_saved_and_loaded_scores_are_identical(stack: Detector, causal: Detector, made: Made, tmp_path: Path) -> None:
+def test_saved_and_loaded_scores_are_identical(stack: Detector, combined: Detector, made: Made, tmp_path: Path) -> None:
     inputs = read_labelled(made.store, "one", SET).inputs
-    for place, detector in enumerate((stack, causal)):
+    for place, detector in enumerate((stack, combined)):
         detector.save(tmp_path / f"d{place}")
         again = Detector.load(tmp_path / f"d{place}")
         np.testing.assert_array_equal(again.logits(inputs), detector.logits(inputs))
@@ -185,7 +174,7 @@ def test_saved_and_loaded_scores_are_identical(stack: Detector, causal: Detector
         Detector.load(tmp_path / "d0")
 
 
-@pytest.mark.parametrize("name", ["mixture", "reweighting", "text_only", "logprob_mean", "everything"])
+@pytest.mark.parametrize("name", ["logprob_min", "question_confidence", "single_layer_confidence"])
 def test_every_form_is_saved_and_loaded(name: str, made: Made, tmp_path: Path) -> None:
     detector = fit_run(made.store, "one", [SET], name)
     detector.save(tmp_path / name)
@@ -316,7 +305,7 @@ def test_a_detector_at_chance_says_so(made: Made, tmp_path: Path) -> None:
         "-o",
         str(kept),
         "--detector",
-        "logprob_mean",
+        "logprob_min",
         "--at-most",
         "30% false alarms",
     ]
@@ -329,30 +318,25 @@ def test_a_detector_at_chance_says_so(made: Made, tmp_path: Path) -> None:
     assert fitted.moments.passages is False
 
 
-def test_probabilities_move_with_the_base_rate(causal: Detector, made: Made) -> None:
+def test_probabilities_move_with_the_base_rate(combined: Detector, made: Made) -> None:
     inputs = read_labelled(made.store, "one", SET).inputs
-    low, high = (causal.at(rate).judge(inputs) for rate in (0.1, 0.9))
+    low, high = (combined.at(rate).judge(inputs) for rate in (0.1, 0.9))
     pairs = [(a.p_wrong, b.p_wrong) for a, b in zip(low, high, strict=True) if a.p_wrong is not None]
     assert all(a < b for a, b in pairs)
     with pytest.raises(DetectorError, match="base_rate must be"):
-        causal.at(1.0)
+        combined.at(1.0)
     right = read_labelled(made.store, "one", SET).right
-    assert fit_temperature(-causal.logits(inputs), right) > 0
+    assert fit_temperature(-combined.logits(inputs), right) > 0
 
 
-def test_the_route_sums_to_the_logit(causal: Detector, made: Made) -> None:
+def test_the_route_sums_to_the_logit(stack: Detector, made: Made) -> None:
     from anchorscope.detectors.detector import parts_of
-    from anchorscope.detectors.linear import Linear
 
     inputs = read_labelled(made.store, "one", SET).inputs
-    assert causal.parts is not None
-    assert isinstance(causal.fitted, Linear)
-    question, answer = parts_of(causal.fitted, inputs, causal.parts.clean, causal.parts.knockout)
-    support = causal.fitted.numbers["support"] * inputs.number("support")
-    np.testing.assert_allclose(
-        question + answer + support + causal.fitted.bias, causal.fitted.logits(inputs), atol=1e-3
-    )
-    routes = causal.routes(inputs)
+    assert stack.parts is not None
+    question, answer = parts_of(stack.fitted, inputs, stack.parts.clean, stack.parts.knockout)
+    np.testing.assert_allclose(question + answer + stack.fitted.bias, stack.fitted.logits(inputs), atol=1e-3)
+    routes = stack.routes(inputs)
     assert routes is not None
     assert {each.named for each in routes} <= {"question", "answer", "withheld"}
     assert all((each.question is None) == (each.named == "withheld") for each in routes)
@@ -418,8 +402,7 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "beyond the question" in done.output
     printed = " ".join(done.output.split())
-    assert "errors among the answers that pass, if 10, 30 or 50 % of all answers are wrong" in printed
-    assert printed.count("80 %") == 3  # of the three chosen detectors
+    assert "errors among the 80 % of answers that pass, if 10, 30 or 50 % of all answers are wrong" in printed
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {
         "detectors.csv",
         "detectors.md",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
+from anchorscope.detectors.catalogue import REMOVED, catalogue, entry_of
 from anchorscope.detectors.detector import FittedDetector, Parts
 from anchorscope.detectors.inputs import PROMPT_TOKENS, Inputs, States, confidence
-from anchorscope.errors import DetectorError
+from anchorscope.errors import DetectorError, StudyError
 from serving import HEARD, LAYERS, WIDTH, detector_of
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -138,3 +140,19 @@ def test_the_published_detectors_load():
     for path in paths:
         assert "sha256" not in json.loads(path.read_text())  # version 0.2.0 saved them
         FittedDetector.load(path)
+
+
+@pytest.mark.parametrize("name", sorted(REMOVED))
+def test_a_removed_kind_is_refused_with_what_to_fit_instead(name: str, tmp_path: Path):
+    stem = tmp_path / "it"
+    record = changed(saved(detector_of(), stem), ("card", "detector"), name)
+    record["fitted"] = {"form": "mixture"}  # whatever form it had
+    stem.with_suffix(".json").write_text(json.dumps(record))
+    with pytest.raises(DetectorError, match=f"of the kind '{name}', which was removed in 0.3.0") as refused:
+        FittedDetector.load(stem)
+    instead = re.findall(r"--detector (\w+)", refused.value.hint or "")
+    assert instead
+    assert set(instead) <= set(catalogue())
+    with pytest.raises(StudyError, match=f"'{name}' was removed in 0.3.0") as unknown:
+        entry_of(name)
+    assert any(kept in (unknown.value.hint or "") for kept in instead)

@@ -28,13 +28,13 @@ ERRORS, ALARMS = parse_promise("20% errors"), parse_promise("20% false alarms")
 @pytest.fixture(scope="module")
 def samples() -> Labelled:
     labelled = make_samples(900)
-    labelled.inputs.numbers["logprob_mean"] += 2.0 * labelled.right  # so that there is something to promise
+    labelled.inputs.numbers["logprob_min"] += 2.0 * labelled.right  # so that there is something to promise
     return labelled
 
 
 @pytest.fixture(scope="module")
 def errors(samples: Labelled) -> FittedDetector:
-    return fit_detector(samples, catalogue()["logprob_mean"], ABOUT, ["set"], ERRORS, 0.4, seed=5)
+    return fit_detector(samples, catalogue()["logprob_min"], ABOUT, ["set"], ERRORS, 0.4, seed=5)
 
 
 def test_the_answers_it_was_chosen_on_are_kept_and_choose_again(errors: FittedDetector, samples: Labelled) -> None:
@@ -65,7 +65,7 @@ def test_where_no_threshold_keeps_the_promise_nothing_is_passed(errors: FittedDe
 
 
 def test_false_alarms_stay_and_a_detector_without_a_promise_moves(samples: Labelled) -> None:
-    entry = catalogue()["logprob_mean"]
+    entry = catalogue()["logprob_min"]
     alarms = fit_detector(samples, entry, ABOUT, ["set"], ALARMS, 0.4)
     moved = alarms.at(0.9)
     assert moved.threshold.value == alarms.threshold.value
@@ -79,7 +79,7 @@ def test_false_alarms_stay_and_a_detector_without_a_promise_moves(samples: Label
 
 def test_a_recalibrated_detector_keeps_its_own_labelled_answers(errors: FittedDetector) -> None:
     new = make_samples(400, seed=9)
-    new.inputs.numbers["logprob_mean"] += 2.0 * new.right
+    new.inputs.numbers["logprob_min"] += 2.0 * new.right
     again = recalibrated(errors, new.inputs, new.right, new.clusters, seed=2)
     assert again.held_out is not None
     np.testing.assert_allclose(again.held_out.scores, again.logits(new.inputs))

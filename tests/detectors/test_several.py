@@ -43,7 +43,7 @@ def again_of(samples: Labelled, seed: int = 0) -> tuple[Inputs, np.ndarray, np.n
 
 def test_further_answers_are_scored_by_fits_that_did_not_see_their_question(samples: Labelled) -> None:
     inputs, question, _, _ = again_of(samples)
-    fitters = {name: catalogue()[name].fitter for name in ("single_layer", "confidence", "agreement", "text_only")}
+    fitters = {name: catalogue()[name].fitter for name in ("single_layer", "confidence", "combined")}
     folds = folds_for(samples, 2, 3)
     scores = cross_scored(samples, fitters, folds, again=(inputs, question))
     alone = cross_scored(samples, fitters, folds)
@@ -58,7 +58,7 @@ def test_further_answers_are_scored_by_fits_that_did_not_see_their_question(samp
             np.testing.assert_allclose(
                 scores["single_layer"][repeat, size + mine], fitted.logits(inputs.of(mine)), rtol=1e-6
             )
-    assert np.isnan(scores["agreement"][:, size:]).all()  # these answers have no agreement
+    assert np.isnan(scores["combined"][:, size:]).all()  # these answers have no mean over their tokens
 
 
 def slow_w(question: np.ndarray, right: np.ndarray, scores: np.ndarray) -> float:
@@ -73,20 +73,25 @@ def slow_w(question: np.ndarray, right: np.ndarray, scores: np.ndarray) -> float
 def test_w_and_its_differences_are_those_of_the_slow_way(samples: Labelled) -> None:
     _, question, right, logprobs = again_of(samples)
     rng = np.random.default_rng(1)
-    scores = {name: rng.normal(size=(2, len(question))) for name in ("logprob_mean", "length", "stack", "combined")}
+    scores = {name: rng.normal(size=(2, len(question))) for name in ("logprob_min", "confidence", "stack", "combined")}
     several = SeveralScores(question, samples.clusters[question], right, known_numbers(logprobs), scores)
     ranked, ahead, added = within_measures(several, resample(samples.clusters, 2, 50, 0))
     wanted = {name: np.mean([slow_w(question, right, repeat) for repeat in values]) for name, values in scores.items()}
     assert {name: values[0] for name, values in ranked.items()} == pytest.approx(wanted, abs=1e-6)
     assert set(ahead) == set(added) == {"stack", "combined"}
-    best = max(wanted["logprob_mean"], wanted["length"])
+    # the best form is no worse than each number by itself, whichever detectors are compared
+    forms = [sign * number for sign, number in zip((1, 1, 1, -1), several.known.T, strict=True)]
+    alone = [slow_w(question, right, form) for form in forms]
+    best = max(*alone, wanted["logprob_min"], wanted["confidence"])
     assert ahead["stack"][0] <= wanted["stack"] - best + 1e-6  # all log-probabilities together may be better still
+    fewer = SeveralScores(question, several.clusters, right, several.known, {"stack": scores["stack"]})
+    assert within_measures(fewer, resample(samples.clusters, 2, 50, 0))[1]["stack"][0] <= wanted["stack"] - max(alone)
 
 
 def test_what_is_the_same_for_all_answers_to_a_question_gives_one_half(samples: Labelled) -> None:
     """A question-only detector ties every pair, in every resample, and cannot be ahead of log-probability."""
     inputs, question, right, logprobs = again_of(samples)
-    names = ("question_only", "question_stack", "logprob_mean")
+    names = ("question_only", "logprob_min")
     entries = {name: catalogue()[name] for name in names}
     folds = folds_for(samples, 1, 3)
     scores = cross_scored(samples, {n: e.fitter for n, e in entries.items()}, folds, again=(inputs, question))
@@ -101,8 +106,7 @@ def test_what_is_the_same_for_all_answers_to_a_question_gives_one_half(samples: 
     cell = measure(
         "m", "s", samples, {n: v[:, :size] for n, v in scores.items()}, entries, resamples=20, several=several
     )
-    for name in names[:2]:
-        np.testing.assert_allclose(cell.within["w"][name], 0.5, atol=1e-6)
+    np.testing.assert_allclose(cell.within["w"]["question_only"], 0.5, atol=1e-6)
     rows = lookup(compared([cell]))
     assert rows["m", "s", "question_only", "w_minus_logprob"].value <= 0
     assert not any(key[2] in LOGPROBS for key in rows if key[3] == "w_minus_logprob")
@@ -115,19 +119,6 @@ def test_too_few_questions_say_nothing() -> None:
         question, question, right, np.zeros((len(question), 4)), {"stack": np.zeros((1, len(question)))}
     )
     assert within_measures(several, resample(np.arange(FEWEST - 1), 1, 5, 0)) == ({}, {}, {})
-
-
-def test_a_bagged_layer_weighs_layers_by_how_often_they_are_the_best(samples: Labelled) -> None:
-    training = samples.training(np.arange(len(samples.right)))
-    fitted = catalogue()["single_layer_bagged"].fitter.fit(training)
-    layers = {int(layer): count for layer, count in fitted.chosen["layers"].items()}
-    assert sum(layers.values()) == 50
-    weight = fitted.states[CLEAN]
-    assert set(np.flatnonzero(np.abs(weight).sum(axis=1)).tolist()) == set(layers)
-    probed = training.probed(CLEAN)
-    only = max(layers, key=lambda layer: layers[layer])
-    ratio = weight[only] / probed.weight[only]
-    assert ratio == pytest.approx(np.full(len(ratio), ratio[0]), rel=1e-4)
 
 
 def test_a_single_layer_with_log_probabilities_looks_at_one_layer_and_all_numbers(samples: Labelled) -> None:

@@ -61,7 +61,7 @@ def test_intervals_of_the_table_are_as_much_wider_as_the_cell_says():
         for widened in (None, Widening(1.5, 2.0))
     )
     first, second = (lookup(compared([cell])) for cell in (plain, wide))
-    for what, factor in (("auroc_minus_single_layer", 2.0), ("beyond_question", 2.0)):
+    for what, factor in (("beyond_baselines", 2.0), ("beyond_question", 2.0)):
         narrow, broad = (rows["m", "d", "stack", what] for rows in (first, second))
         assert broad.high - broad.low == pytest.approx(factor * (narrow.high - narrow.low))
         assert broad.p >= narrow.p

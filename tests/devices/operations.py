@@ -29,7 +29,6 @@ from anchorscope.traces.layout import clean_stream, cut_stream
 from anchorscope.traces.listening import Listening
 from anchorscope.traces.mass import attention_mass
 from anchorscope.traces.passes import Passes, Patch
-from anchorscope.traces.reweighted import reweighted_stream
 from anchorscope.traces.saliency import saliencies
 from anchorscope.traces.sweep import trace_samples
 from anchorscope.traces.tracer import Read, Tracer
@@ -147,19 +146,6 @@ def map_of_layers(patient: Patient) -> Arrays:
     return {site: states.double().numpy() for site, states in tracer(rows, reads).items()}
 
 
-def reweighted(patient: Patient) -> Arrays:
-    """More and less attention of the token that is read, to the exact question tokens."""
-    tracer = patient.tracer()
-    rows, reads = [], []
-    for number, sample in enumerate(patient.samples):
-        ids, place, shared = patient.ids(sample), sample.spans.answer_last, len(tracer.shared_ids)
-        keys = sample.spans.exact_question
-        rows.append([clean_stream(ids, shared)])
-        rows[-1] += [reweighted_stream(ids, shared, place, keys, added, tracer.layers) for added in (-2.0, 2.0)]
-        reads += [Read(number, stream, place) for stream in range(3)]
-    return {site: states.double().numpy() for site, states in tracer(rows, reads).items()}
-
-
 def saliency(patient: Patient) -> Arrays:
     """Of a probe's logit, and of the answer's log-likelihood."""
     width, last = patient.model.source.width, patient.model.source.layers - 1
@@ -213,7 +199,6 @@ OPERATIONS: Mapping[str, Callable[[Patient], Arrays]] = {
     "given answers": given,
     "traces": traces,
     "map of layers": map_of_layers,
-    "reweighted attention": reweighted,
     "saliency": saliency,
     "attention mass": mass,
     "doctor": examined,

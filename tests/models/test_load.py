@@ -7,16 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import BertConfig, BertModel
 
 from anchorscope import AnchorscopeError, ModelSpec, PromptSpec, Sites
 from anchorscope.answers.generate import stop_tokens
-from anchorscope.detectors.embedding import Embedder
 from anchorscope.models.load import load_model, usable_device
 from anchorscope.models.prompts import Prompter
 from anchorscope.models.sites import site_modules, sites_of
 from anchorscope.traces.doctor import Doctor
-from tiny import FAMILIES, load_tiny, save_tiny, tiny_tokenizer
+from tiny import FAMILIES, load_tiny, save_tiny
 
 pytestmark = pytest.mark.transformers
 
@@ -115,26 +113,19 @@ def pickled(folder: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["alone", "index", "configuration"])
-def test_no_pickle_is_read_for_a_model_or_an_embedder(way: str, tmp_path: Path, monkeypatch):
+def test_no_pickle_is_read_for_a_model(way: str, tmp_path: Path, monkeypatch):
     """Not even where an index of safetensors, or the configuration, names a pickle as the file of the weights."""
     save_tiny("llama", tmp_path / "model")
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(tmp_path / "embedder")
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "embedder")
     read: list[object] = []
     for place, name in ((torch, "load"), (pickle, "load"), (pickle, "loads"), (pickle, "Unpickler")):
         monkeypatch.setattr(place, name, lambda *given, **options: read.append(given))
     real = torch.load
-    for folder, load in (
-        (tmp_path / "model", lambda: load_model(ModelSpec(id=str(tmp_path / "model"), name="m"))),
-        (tmp_path / "embedder", lambda: Embedder(tmp_path / "embedder")),
-    ):
-        load()
-        pickled(folder, way)
-        with pytest.raises(AnchorscopeError, match=r"the weights are a pickle \(\w+\.bin\)") as refused:
-            load()
-        assert "save_pretrained" in refused.value.hint
+    spec = ModelSpec(id=str(tmp_path / "model"), name="m")
+    load_model(spec)
+    pickled(tmp_path / "model", way)
+    with pytest.raises(AnchorscopeError, match=r"the weights are a pickle \(\w+\.bin\)") as refused:
+        load_model(spec)
+    assert "save_pretrained" in refused.value.hint
     assert read == []
     assert torch.load is real
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from anchorscope.pathways.statistics import pathways
 
 from anchorscope.pathways.members import members
-from anchorscope.pathways.statistics import pathways
 from drawn_readouts import ORIGIN, random_readouts
 
 

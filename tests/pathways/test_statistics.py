@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from anchorscope.pathways.statistics import DRAWS, pathways, rows_of, series
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from anchorscope.errors import ProbeError
@@ -16,7 +17,6 @@ from anchorscope.pathways.intervals import resample
 from anchorscope.pathways.members import members
 from anchorscope.pathways.record import Statistic
 from anchorscope.pathways.shifts import make_donors
-from anchorscope.pathways.statistics import DRAWS, pathways, rows_of, series
 from anchorscope.store.table import schema_of
 from drawn_readouts import ALL_CONDITIONS, ORIGIN, random_readouts, readouts_of
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from anchorscope.pathways.stage import every_series
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
@@ -26,7 +27,6 @@ from anchorscope.pathways.headline import Curves, Number, headline, headlines
 from anchorscope.pathways.intervals import centred, interval, resample
 from anchorscope.pathways.lookup import read_pathways
 from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
-from anchorscope.pathways.stage import every_series
 from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.probe import load_probes

@@ -126,7 +126,7 @@ def test_a_killed_replica_and_a_node_that_goes_leave_no_trace(
 
 def test_detectors_are_compared_on_ray_as_in_process(study: Study, plain: Path, cluster, tmp_path: Path):
     """Their stages are stages like others: the same bytes, wherever they are carried out."""
-    plan = EvalPlan(repeats=1, detectors=("single_layer", "causal", "agreement"), answers=2)
+    plan = EvalPlan(repeats=1, detectors=("single_layer", "combined"))
     roots = []
     for engine in ("in_process", "ray"):
         roots.append(tmp_path / engine / "s")
@@ -136,7 +136,7 @@ def test_detectors_are_compared_on_ray_as_in_process(study: Study, plain: Path, 
         asked = with_engine_of(Store.open(roots[-1]).study, str(spec))
         with one_thread(), Store.writing(roots[-1], asked) as store:
             compare_run(store, plan, ["one"], list(SETS), silent, lambda text: None)
-    assert {"one/north/extras_states/part-000000.safetensors", "one/south/scores/part-000000.parquet"} <= set(
+    assert {"one/north/answer_means_states/part-000000.safetensors", "one/south/scores/part-000000.parquet"} <= set(
         content(roots[0])
     )
     assert content(roots[0]) == content(roots[1])

@@ -20,10 +20,10 @@ from anchorscope.answers.generate import Generated, Generator
 from anchorscope.api.detectors import compare_run, prepare
 from anchorscope.cli import app
 from anchorscope.cost.stages import COSTS
-from anchorscope.detectors.record import EXTRAS, SCORES, SEVERAL, EvalPlan
+from anchorscope.detectors.record import ANSWER_MEANS, SCORES, SEVERAL, EvalPlan
 from anchorscope.detectors.scored import read_several_scores
 from anchorscope.detectors.tables import read_labelled, read_several
-from anchorscope.errors import DetectorError, StoreError, StudyError
+from anchorscope.errors import StoreError, StudyError
 from anchorscope.evidence.claim import HALF, Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.experiments import register, unregister
@@ -207,9 +207,7 @@ def done(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sto
         root = tmp_path_factory.mktemp("runs") / "s"
         with only_svg(), Store.writing(root, study) as store:
             Pipeline(store)()
-            compare_run(
-                store, EvalPlan(repeats=1, other="one", answers=2), ["one"], list(SETS), silent, lambda text: None
-            )
+            compare_run(store, EvalPlan(repeats=1), ["one"], list(SETS), silent, lambda text: None)
         yield Store.open(root)
     finally:
         unregister(TOY_EXPERIMENT)
@@ -242,9 +240,9 @@ def test_an_experiment_by_one_registration_is_in_status_ledger_figures_and_repor
 
 def test_the_table_of_every_stage_opens(done: Store):
     run = open_run(done.root)
-    opened = {name: run.table(name, dataset="north") for name in tables() if name != "scores_shuffled"}
+    opened = {name: run.table(name, dataset="north") for name in tables()}
     assert all(table.num_rows > 0 for table in opened.values())
-    assert {"evidence", "sampled", "prompts", "saliency", "scores", "extras", "agreement"} <= set(opened)
+    assert {"evidence", "sampled", "prompts", "saliency", "scores", "answer_means"} <= set(opened)
     for name, (_, kind) in tables().items():
         assert set(run.documentation(name)) == set(kind.record.__dataclass_fields__), name
     assert set(opened["evidence"].column("position").to_pylist()) == {"answer_last", "final"}
@@ -280,11 +278,11 @@ def test_a_detector_is_fitted_in_the_dtype_the_run_was_begun_in_and_the_model_ex
         lambda spec, *args, **more: loads.append(spec.dtype) or load_model(spec, *args, **more),
     )
     monkeypatch.setattr("anchorscope.traces.health.require_health", lambda model, *args: examined.append(model.name))
-    detector = fit_run(Store.open(tmp_path / "run"), "one", ["north"], "causal")
+    detector = fit_run(Store.open(tmp_path / "run"), "one", ["north"], "combined")
     assert detector.about.model["dtype"] == "bfloat16"
     assert set(loads) == {"bfloat16"}
     assert examined
-    assert Store.open(tmp_path / "run").results("one", "north").complete(EXTRAS)
+    assert Store.open(tmp_path / "run").results("one", "north").complete(ANSWER_MEANS)
 
 
 def test_a_second_eval_makes_nothing_again(done: Store, study: Study, monkeypatch: pytest.MonkeyPatch):
@@ -295,26 +293,14 @@ def test_a_second_eval_makes_nothing_again(done: Store, study: Study, monkeypatc
     path = done.results("one", "north").table(SCORES).path(0)
     before = path.stat().st_mtime_ns
     with Store.writing(done.root, study) as store:
-        compare_run(store, EvalPlan(repeats=1, other="one", answers=2), ["one"], ["north"], silent, lambda text: None)
+        compare_run(store, EvalPlan(repeats=1), ["one"], ["north"], silent, lambda text: None)
     assert path.stat().st_mtime_ns == before
-
-
-def test_tables_of_another_plan_are_not_taken_for_this_one(done: Store, study: Study):
-    for plan, words in (
-        (EvalPlan(repeats=1, other="one", answers=3), "2 further answers per question, but 3 are asked for"),
-        (
-            EvalPlan(repeats=1, other="org/another", answers=2),
-            "read by another model one, but org/another is asked for",
-        ),
-    ):
-        with pytest.raises(DetectorError, match=words), Store.writing(done.root, study) as store:
-            compare_run(store, plan, ["one"], ["north"], silent, lambda text: None)
 
 
 def test_a_detector_is_not_fitted_on_other_weights_than_the_runs(done: Store, study: Study, tmp_path: Path):
     root = tmp_path / "run"
     shutil.copytree(done.root, root)
-    shutil.rmtree(root / "one" / "north" / "extras")
+    shutil.rmtree(root / "one" / "north" / "answer_means")
     manifest = root / "one" / "north" / "manifest.json"
     record = without_checksum(json.loads(manifest.read_text(encoding="utf-8")))
     record["tables"]["answers"]["inputs"]["model"]["files"] = {"model.safetensors": "0" * 64}
@@ -364,8 +350,7 @@ def test_several_answers_are_read_for_detectors_as_for_probes(done: Store):
             np.testing.assert_allclose(read.T, clean[:, :, layer], atol=2e-3, rtol=2e-3)
         scored = read_several_scores(done, "one", dataset, read_labelled(done, "one", dataset).inputs)
         assert scored is not None
-        assert {"logprob_mean", "single_layer", "combined", "agreement", "reweighting"} <= set(scored.scores)
-        assert "question_other" not in scored.scores  # another model did not read these answers
+        assert {"logprob_min", "single_layer", "combined"} <= set(scored.scores)
         summed = [sum(row.logprobs) for row in rows]
         assert scored.known[:, 2] == pytest.approx(summed)
         assert [within[row.id, row.number].min_logprob for row in rows] == pytest.approx(scored.known[:, 1], abs=1e-5)

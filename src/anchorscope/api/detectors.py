@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anchorscope.detectors.catalogue import entry_of
+from anchorscope.detectors.catalogue import DEFAULT, entry_of
 from anchorscope.detectors.compare import CellMeasures, compared
 from anchorscope.detectors.crossfit import FOLDS, Labelled, pooled
 from anchorscope.detectors.fit import fit_detector
-from anchorscope.detectors.inputs import states_among
-from anchorscope.detectors.pass_plan import sites_of
-from anchorscope.detectors.record import AGREEMENT, OTHER_STATES, SCORES, Comparison, EvalPlan
+from anchorscope.detectors.inputs import sites_of, states_among
+from anchorscope.detectors.record import SCORES, Comparison, EvalPlan
 from anchorscope.detectors.scored import measured, read_scores
 from anchorscope.detectors.session import Detector, about_of, with_known_answers, witness_of
 from anchorscope.detectors.tables import read_labelled
@@ -35,37 +33,14 @@ def prepare(
 
     The pipeline's engine makes them like a study's own stages. What exists already is not made again.
     """
-    wanted = [] if plan.light else ["extras"]
-    wanted += ["agreement"] if plan.answers and not plan.light else []
-    wanted += ["other_states"] if plan.other and not plan.light else []
-    wanted += ["several"] if scores and pipeline.store.study.evidence is not None and not plan.light else []
+    wanted = [] if plan.light else ["answer_means"]
+    wanted += ["several_answers"] if scores and pipeline.store.study.evidence is not None and not plan.light else []
     cells = [(model, dataset) for model in models for dataset in datasets]
-    for model, dataset in cells if not plan.light else ():
-        _refuse_another_plan(pipeline.store, model, dataset, plan)
     # with the answers, the pipeline also compares the model's weights with those of the run
     answers = named("answers")
     looked_at = [answers] if all(Job(answers, d, m).complete(pipeline.store) for m, d in cells) else []
     pipeline.make([*looked_at, *map(named, wanted)], models, datasets, plan)
     pipeline.make([named(name) for name in scores], models, datasets, plan)  # in cells without several answers too
-
-
-def _refuse_another_plan(store: Store, model: str, dataset: str, plan: EvalPlan) -> None:
-    """Refuse tables that were made for a different plan."""
-    cell = store.results(model, dataset)
-    if plan.answers and (entry := cell.entry(AGREEMENT)) and entry["inputs"]["answers"] != plan.answers:
-        drawn = entry["inputs"]["answers"]
-        raise DetectorError(
-            f"{model}, {dataset}: this run has {drawn} further answers per question, but {plan.answers} are asked for",
-            f"A run keeps the tables of one comparison. Give --samples {drawn}.",
-        )
-    if plan.other and (entry := cell.entry(OTHER_STATES)):
-        ids = [spec.id for spec in store.study.models if plan.other in (spec.name, spec.id)]
-        known, read_by = (ids or [plan.other])[0], entry["inputs"]["other"]["id"]
-        if read_by not in (known, Path(known).name):
-            raise DetectorError(
-                f"{model}, {dataset}: the answers were read by another model {read_by}, but {plan.other} is asked for",
-                f"A run keeps the tables of one comparison. Give --other {read_by}.",
-            )
 
 
 def compare_run(
@@ -115,7 +90,7 @@ def fit_run(
     store: Store,
     model: str,
     datasets: Sequence[str],
-    detector: str = "stack",
+    detector: str = DEFAULT,
     promise: Promise | None = None,
     base_rate: float | None = None,
     progress: Progress = silent,

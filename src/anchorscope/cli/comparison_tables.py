@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from anchorscope.cli.console import clean, notice, out, table_of
-from anchorscope.detectors.compare import BASE_RATES, COVERAGES, MEAN, errors_at, lookup
+from anchorscope.detectors.compare import BASE_RATES, ERRORS, MEAN, PASSED, lookup
 from anchorscope.detectors.record import Comparison
 
 COLUMNS = (
@@ -54,13 +54,12 @@ def print_errors(rows: Sequence[Comparison], titles: Mapping[str, str], chosen: 
         means = _means([row for row in rows if row.model == model and row.dataset != MEAN])
         names = [name for name, measure in means if measure == "auroc"]
         best = [name for _, name in sorted((-means[name, "auroc"], name) for name in names)[:1]]
-        table = table_of("detector", "answers that pass", *(f"{100 * rate:.0f} % wrong" for rate in BASE_RATES))
+        table = table_of("detector", *(f"{100 * rate:.0f} % wrong" for rate in BASE_RATES))
         for name in [name for name in names if name in chosen] or best:
-            for coverage in COVERAGES:
-                errors = [100 * means[name, errors_at(coverage, rate)] for rate in BASE_RATES]
-                table.add_row(titles[name], f"{100 * coverage:.0f} %", *(f"{share:.1f} %" for share in errors))
+            table.add_row(titles[name], *(f"{100 * means[name, what]:.1f} %" for what in ERRORS.values()))
         which = "" if chosen else " (detector with the highest AUROC)"
-        told = f"errors among the answers that pass{which}, if {shares} % of all answers are wrong"
+        passed = f"the {100 * PASSED:.0f} % of answers that pass"
+        told = f"errors among {passed}{which}, if {shares} % of all answers are wrong"
         out.print(f"\n[bold]{clean(model)}[/bold], {told}")
         out.print(table)
 

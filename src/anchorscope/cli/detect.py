@@ -61,9 +61,9 @@ def fit(
     detector: Annotated[
         str,
         typer.Option(
-            help="Fit this kind of detector: stack, joint, causal, combined, single_layer, … (docs/detectors.md)."
+            help="Fit this kind of detector: confidence, single_layer, stack, joint, combined, … (docs/detectors.md)."
         ),
-    ] = "stack",
+    ] = "single_layer_confidence",
     at_most: Annotated[
         str | None,
         typer.Option(
@@ -151,16 +151,6 @@ def compare(
         list[str] | None, typer.Option(help="Compare this detector. Repeat the option for several (default: all).")
     ] = None,
     repeats: Annotated[int, typer.Option(help="Draw the folds this many times.", min=1)] = 2,
-    other: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Add a baseline that reads the states of MODEL, another model.")
-    ] = None,
-    embedder: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Add a baseline that uses the text-embedding model in DIR.")
-    ] = None,
-    samples: Annotated[
-        int,
-        typer.Option(help="Draw this many answers per question for sampled agreement, or 0 to leave it out.", min=0),
-    ] = 0,
     light: Annotated[
         bool, typer.Option("--light", help="Use only what the run already has, without running the model.")
     ] = False,
@@ -188,16 +178,11 @@ def compare(
     store, models, sets = _chosen(run, model, dataset)
     study = store.study if engine_of is None else with_engine_of(store.study, engine_of)
     _check_detectors(detector or ())
-    if other is not None and not any(other in (spec.name, spec.id) for spec in store.study.models):
-        _check_model(other)
-    if embedder is not None and not Path(embedder).is_dir():
-        raise DetectorError(f"--embedder: there is no folder {embedder}", "Give the folder of a text-embedding model.")
     with progress("starting", None):
         from anchorscope.api.detectors import compare_run, published
         from anchorscope.cli.comparison_tables import print_comparison, print_errors
         from anchorscope.report.draw.detectors import write_comparison
-    other, embedder = _absolute(other), _absolute(embedder)  # a process elsewhere may load them
-    plan = EvalPlan(repeats, tuple(detector or ()), other, embedder, samples, light, store.study.seed)
+    plan = EvalPlan(repeats, tuple(detector or ()), light, store.study.seed)
     with resumable(), Store.writing(store.root, study) as held:
         rows = compare_run(held, plan, models, sets, progress, notice, ray_address)
     folder = save or store.root / "detectors"
@@ -316,11 +301,6 @@ def with_engine_of(study: Study, engine_of: str) -> Study:
     from anchorscope.run.studyfile import load_study
 
     return study.model_copy(update={"engine": load_study(engine_of).engine}).based_at(study.base)
-
-
-def _absolute(place: str | None) -> str | None:
-    """The absolute path of a local folder or file. A name or a hub id stays as it is."""
-    return str(Path(place).absolute()) if place and Path(place).exists() else place
 
 
 def _check_model(model: str, dtype: str | None = None) -> None:

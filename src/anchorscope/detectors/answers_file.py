@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.answers.answer_lines import AnswerLine, read_labelled_lines, read_lines, texts_of
-from anchorscope.detectors.catalogue import entry_of
+from anchorscope.detectors.catalogue import DEFAULT, entry_of
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of
 from anchorscope.detectors.drift import Drift, drift_of
 from anchorscope.detectors.fit import fit_detector, recalibrated
-from anchorscope.detectors.inputs import Need, states_among
-from anchorscope.detectors.pass_plan import checked, sites_of
+from anchorscope.detectors.inputs import Need, sites_of, states_among
 from anchorscope.detectors.reader import Reader
 from anchorscope.detectors.record import VERDICT_SCHEMA, Verdict
 from anchorscope.detectors.session import (
@@ -46,7 +45,7 @@ ENOUGH_LABELS = 100  # number of labelled answers that recalibrates a detector
 def fit_file(
     path: Path,
     model: str,
-    detector: str = "stack",
+    detector: str = DEFAULT,
     promise: Promise | None = None,
     base_rate: float | None = None,
     prompt: PromptSpec | None = None,
@@ -57,7 +56,6 @@ def fit_file(
     """Fit a detector on the labelled answers of a file, which a model reads."""
     lines = read_labelled_lines(path)
     entry = entry_of(detector, site)
-    checked(entry.fitter.needs)
     with progress(f"{model}: loading", None):
         opened = open_model(model)
         prompter = Prompter(opened.tokenizer, prompt or PromptSpec(), opened.wants_bos)

@@ -26,13 +26,19 @@ from anchorscope.pathways.baselines import within_strata
 from anchorscope.pathways.intervals import Auroc, Resamples, estimate, mean_auroc, resample
 from anchorscope.study.terms import MIN_GROUP
 
-BASELINE = "single_layer"
-COVERAGES = (0.2, 0.5, 0.8)
 MANY = 20  # times as many resamples for AUROC and W as for the rest
 WITHIN = ("w", "w_minus_logprob", "w_added")
-DIFFERENCES = (f"auroc_minus_{BASELINE}", "beyond_question", "beyond_baselines", "w_minus_logprob", "w_added")
+DIFFERENCES = ("beyond_question", "beyond_baselines", "w_minus_logprob", "w_added")
 """Paired differences, each with a p-value after Holm's correction over detectors."""
 BASE_RATES = (0.1, 0.3, 0.5)  # shares of wrong answers at which errors among passed answers are told
+PASSED = 0.8  # share of the answers that pass there
+ERRORS = {rate: f"errors_at_{100 * PASSED:.0f}_base_{rate:g}" for rate in BASE_RATES}
+"""Names of measures: the share of wrong answers among those passed, by the base rate."""
+MEASURES = (
+    "auroc", "w", "w_minus_logprob", "w_added", "beyond_baselines", "beyond_question", "fpr_at_95_tpr",
+    *ERRORS.values(), "ece", "auroc_within_relation",
+)  # fmt: skip
+"""Every measure of a detector, in the order in which people read them."""
 MEAN = "mean over cells"
 
 
@@ -63,10 +69,10 @@ class CellMeasures:
         """By detector, (1 + resample): a paired difference by its name; empty where it was not measured."""
         if what in self.within:
             return dict(self.within[what])
-        other = {"beyond_question": self.question, "beyond_baselines": self.baseline}.get(what, BASELINE)
-        if other is None or other not in self.auroc:
+        other = self.question if what == "beyond_question" else self.baseline
+        if other is None:
             return {}
-        alike = BASELINES if what == "beyond_baselines" else () if what == "beyond_question" else (BASELINE,)
+        alike = BASELINES if what == "beyond_baselines" else ()
         return {name: values - self.auroc[other] for name, values in self.auroc.items() if name not in alike}
 
 
@@ -97,20 +103,10 @@ def measure(
         auroc[name] = mean_auroc(samples.right, logits[:, :, None], every, kernel=kernel)[:, 0]
         score = -logits.mean(axis=0)
         p_wrong = expit(score + logit(samples.base_rate))
-        more[name, "auprc"] = metrics.auprc(score, wrong, natural)
         more[name, "fpr_at_95_tpr"] = metrics.fpr_at_tpr(score, wrong, drawn.samples, 0.95)
-        more[name, "tpr_at_1_fpr"] = metrics.tpr_at_fpr(score, wrong, drawn.samples, 0.01)
-        more[name, "auarc"] = metrics.auarc(score, wrong, natural)
-        more[name, "prr"] = metrics.prr(score, wrong, natural)
         more[name, "ece"] = metrics.ece(p_wrong, wrong, natural)
-        more[name, "brier"] = metrics.brier(p_wrong, wrong, natural)
-        risks = metrics.risk_coverage(score, wrong, natural, COVERAGES)
-        for place, coverage in enumerate(COVERAGES):
-            more[name, f"risk_at_{100 * coverage:.0f}"] = risks[:, place]
-        for rate in BASE_RATES:
-            errors = metrics.risk_coverage(score, wrong, natural, COVERAGES, rate)
-            for place, coverage in enumerate(COVERAGES):
-                more[name, errors_at(coverage, rate)] = errors[:, place]
+        for rate, what in ERRORS.items():
+            more[name, what] = metrics.errors_among_passed(score, wrong, natural, PASSED, rate)
         if len({relation for relation in relations if relation}) > 1:
             strata = np.array([relation or "" for relation in relations])
             within = within_strata(samples.right, logits[:, :, None], strata, drawn.samples, drawn.repeats)
@@ -122,11 +118,6 @@ def measure(
     if several is not None:
         told = dict(zip(WITHIN, within_measures(several, every, seed), strict=True))
     return CellMeasures(model, dataset, len(wrong), auroc, more, best, baseline, told, widened or Widening())
-
-
-def errors_at(coverage: float, base_rate: float) -> str:
-    """The name of a measure: the share of wrong answers among those passed, at a coverage and a base rate."""
-    return f"errors_at_{100 * coverage:.0f}_base_{base_rate:g}"
 
 
 def compared(cells: Sequence[CellMeasures]) -> list[Comparison]:
@@ -179,8 +170,7 @@ def _rows(where: tuple[str, str], what: str, values: Mapping[str, Floats], widen
 
 def _row(where: tuple[str, str], name: str, what: str, values: Floats, widened: float) -> Comparison:
     value, low, high = (float(number) for number in estimate(values, widened))
-    if what != "prr":  # a share: its interval, centred on the value, may reach beyond
-        low, high = (float(np.clip(end, 0, 1)) for end in (low, high))
+    low, high = (float(np.clip(end, 0, 1)) for end in (low, high))  # centred on the value, it may reach beyond
     return Comparison(*where, name, what, value, low, high, float("nan"))
 
 

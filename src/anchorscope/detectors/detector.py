@@ -17,12 +17,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import save
 from scipy.special import expit, logit
 
-from anchorscope.detectors.catalogue import FORMS, Scorer
+from anchorscope.detectors.catalogue import REMOVED
 from anchorscope.detectors.drift import Moments
 from anchorscope.detectors.file_record import check_record, tensors_of
 from anchorscope.detectors.inputs import Floats, Inputs, Need, states_among
 from anchorscope.detectors.linear import Linear
-from anchorscope.detectors.mixture import Mixture
 from anchorscope.detectors.record import Decision, Route, Verdict
 from anchorscope.detectors.thresholds import HeldOut, Promise, Threshold, moved_threshold
 from anchorscope.errors import DetectorError
@@ -131,8 +130,8 @@ class KnownAnswer(NamedTuple):
 class FittedDetector:
     """A fitted detector without its model."""
 
-    fitted: Scorer
-    """Fitted scorer that computes logits."""
+    fitted: Linear
+    """Weights that compute logits."""
     about: About
     """Model and settings that the detector belongs to."""
     card: Card
@@ -231,7 +230,7 @@ class FittedDetector:
 
     def _by_layer(self, inputs: Inputs) -> Floats:
         """(layer, sample): the contribution of each layer to the score, summed over states."""
-        if not isinstance(self.fitted, Linear) or not self.fitted.states:
+        if not self.fitted.states:
             return np.zeros((0, len(inputs)))
         parts = [Linear.by_layer(inputs, name, weight) for name, weight in self.fitted.states.items()]
         deepest = max(len(part) for part in parts)
@@ -242,7 +241,7 @@ class FittedDetector:
 
     def routes(self, inputs: Inputs) -> list[Route] | None:
         """The routes of the scores, or None if nothing was read under the knockout."""
-        if self.parts is None or not isinstance(self.fitted, Linear) or not inputs.has([self.parts.knockout]):
+        if self.parts is None or not inputs.has([self.parts.knockout]):
             return None
         fits = (self.fitted, *self.fitted.variants)
         told = []
@@ -286,11 +285,12 @@ class FittedDetector:
             if record.get("format") not in READ_FORMATS:
                 versions = " and ".join(map(str, READ_FORMATS))
                 raise ValueError(f"its format is {record.get('format')}, but this version reads {versions}")
+            _refuse_removed(stem, record)
             check_record(record)
             parts = tensors_of(content)
             told, split, chosen_on = record["threshold"], record["parts"], record.get("held_out")
             detector = cls(
-                FORMS[record["fitted"]["form"]].load(parts["fitted"], record["fitted"]),
+                Linear.load(parts["fitted"], record["fitted"]),
                 About(**record["about"]),
                 Card(**record["card"]),
                 Moments.load(parts["moments"], record["moments"]),
@@ -313,15 +313,23 @@ class FittedDetector:
             ) from None
 
 
+def _refuse_removed(stem: Path, record: Mapping[str, Any]) -> None:
+    """Refuse a detector of a kind that this version no longer has."""
+    card = record.get("card")
+    name = card.get("detector") if isinstance(card, dict) else None
+    if isinstance(name, str) and name in REMOVED:
+        raise DetectorError(
+            f"the detector at {stem} is of the kind '{name}', which was removed in 0.3.0",
+            f"Fit it again on the same answers with --detector {REMOVED[name].replace(' or ', ' or --detector ')}.",
+        )
+
+
 def _check_shapes(detector: FittedDetector) -> None:
     """ValueError where parts of a detector do not belong together, so that it could not judge."""
     fitted, about, moments = detector.fitted, detector.about, detector.moments
-    experts = [fitted.gate, fitted.question, fitted.answer] if isinstance(fitted, Mixture) else []
-    linear = [fitted] if isinstance(fitted, Linear) else experts
-    fits = [fit for whole in linear for fit in (whole, *whole.variants)]
+    fits = (fitted, *fitted.variants)
     for name, weight in [*moments.mean.items(), *(item for fit in fits for item in fit.states.items())]:
-        own = name.condition not in ("other", "text")  # states of this model
-        if weight.shape != ((about.layers, about.width) if own else moments.mean[name].shape):
+        if weight.shape != (about.layers, about.width):
             raise ValueError(f"its weights of {name} have the shape {weight.shape}")
     if set(moments.mean) != set(states_among(detector.needs)):
         raise ValueError("it has no mean of the states that it reads")
@@ -329,7 +337,7 @@ def _check_shapes(detector: FittedDetector) -> None:
         raise ValueError("its states of a fixed text have another shape than the model's")
     if detector.parts is not None:
         ends = {detector.parts.clean, detector.parts.knockout}
-        if not isinstance(fitted, Linear) or len(detector.parts.means) != len(fits):
+        if len(detector.parts.means) != len(fits):
             raise ValueError("its parts are not those of its fits")
         if any(not fit.states or not set(fit.states) <= ends for fit in fits):
             raise ValueError("its parts name states that it does not read")

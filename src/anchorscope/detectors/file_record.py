@@ -63,27 +63,6 @@ class _LinearFields(_Fields):
     chosen: dict[str, Plain]
 
 
-class _ExpertsFields(_Fields):
-    gate: _LinearFields
-    question: _LinearFields
-    answer: _LinearFields
-
-
-class _MixtureFields(_Fields):
-    form: Literal["mixture"]
-    parts: _ExpertsFields
-    temperature: Annotated[float, Field(gt=0)]
-    drawn: list[float]
-    chosen: dict[str, Plain]
-
-
-class _WordsFields(_Fields):
-    form: Literal["words"]
-    columns: Annotated[list[Literal["questions", "answers"]], Field(min_length=1)]
-    vocabularies: list[list[str]]
-    bias: float
-
-
 class _MomentsFields(_Fields):
     farthest: Limit
     """Infinite for a detector that reads no states."""
@@ -173,7 +152,7 @@ class DetectorRecord(_Fields):
     """Everything in a detector's JSON file but the checksums."""
 
     format: Literal[1, 2]
-    fitted: Annotated[_LinearFields | _MixtureFields | _WordsFields, Field(discriminator="form")]
+    fitted: _LinearFields
     moments: _MomentsFields
     about: _AboutFields
     card: _CardFields

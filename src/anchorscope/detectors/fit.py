@@ -11,13 +11,12 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from anchorscope.detectors import metrics
-from anchorscope.detectors.catalogue import Entry, Scorer, catalogue
+from anchorscope.detectors.catalogue import Entry, catalogue
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of, cross_scored, folds_for
 from anchorscope.detectors.detector import About, Card, D, FittedDetector, Parts, parts_of
 from anchorscope.detectors.drift import moments_of
-from anchorscope.detectors.inputs import Floats, Inputs, states_among
+from anchorscope.detectors.inputs import Floats, Inputs, site_named, states_among
 from anchorscope.detectors.linear import Linear
-from anchorscope.detectors.pass_plan import site_named
 from anchorscope.detectors.thresholds import HeldOut, Promise
 from anchorscope.detectors.widening import widening_of
 from anchorscope.errors import DetectorError
@@ -125,10 +124,10 @@ def calibration(logits: Floats, samples: Labelled) -> dict[str, float]:
     }
 
 
-def _parts(fitted: Scorer, inputs: Inputs, right: NDArray[np.bool_], site: Site) -> Parts | None:
+def _parts(fitted: Linear, inputs: Inputs, right: NDArray[np.bool_], site: Site) -> Parts | None:
     """How routes are told, where the detector looks at the read point's states alone, clean and knocked out."""
     clean, knockout = (StateName(condition, site, "answer_last") for condition in ("clean", "knockout"))
-    if not isinstance(fitted, Linear) or not fitted.states or not set(fitted.states) <= {clean, knockout}:
+    if not fitted.states or not set(fitted.states) <= {clean, knockout}:
         return None
     if not inputs.has([clean, knockout]):
         return None

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.errors import ProbeError, did_you_mean
-from anchorscope.study.terms import StateName
+from anchorscope.errors import DetectorError, ProbeError, did_you_mean
+from anchorscope.study.terms import SITES, Site, StateName
 
 Floats = NDArray[np.floating[Any]]
 RowIndex = NDArray[np.integer[Any]]
@@ -59,7 +59,7 @@ class Inputs:
     answers: Sequence[str]
     """What was answered."""
     numbers: Mapping[str, Floats] = field(default_factory=dict)
-    """By name, one number for each sample: logprob_mean, logprob_min, tokens, p_true, support, agreement …"""
+    """By name, one number for each sample: those of `confidence`, and PROMPT_TOKENS and PASSAGE."""
     states: Mapping[StateName, States] = field(default_factory=dict)
     """By name."""
 
@@ -105,13 +105,42 @@ def states_among(names: Sequence[Need]) -> list[StateName]:
     return [name for name in names if isinstance(name, StateName)]
 
 
+READ_STATES = (
+    ("clean", "answer_last"), ("clean", "prompt_last"), ("clean", "answer_mean"), ("knockout", "answer_last"),
+)  # fmt: skip
+"""Conditions and positions of states that can be read while a model answers."""
+
+
+def readable_states(names: Sequence[Need]) -> list[StateName]:
+    """The states among some needs; refused where one of the needs cannot be read from a model."""
+    for name in names:
+        if isinstance(name, StateName):
+            known = (name.condition, name.position) in READ_STATES
+        else:
+            known = name in CONFIDENCE_NUMBERS
+        if not known:
+            raise DetectorError(
+                f"this detector needs {name}, which cannot be read while a model answers", "Fit it again: detect fit."
+            )
+    return states_among(names)
+
+
+def site_named(name: str) -> Site:
+    """A site by its name."""
+    return next(site for site in SITES if site == name)
+
+
+def sites_of(names: Sequence[StateName]) -> list[Site]:
+    """The sites of states, in the order of the method; the first where there are none."""
+    sites = {name.site for name in names}
+    return [site for site in SITES if site in sites] or ["mlp"]
+
+
 PROMPT_TOKENS = "prompt_tokens"
 """How many tokens a prompt has behind those that all share: no detector looks at it, but a longer one is not judged."""
 
 
-NumberName = Literal[
-    "logprob_mean", "logprob_min", "logprob_sum", "log_tokens", "p_true", "support", "agreement", "entropy"
-]  # fmt: skip
+NumberName = Literal["logprob_mean", "logprob_min", "logprob_sum", "log_tokens"]
 """The numbers that a detector can look at."""
 
 PASSAGE = "passage"

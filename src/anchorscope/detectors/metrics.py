@@ -1,11 +1,11 @@
 """How well a score separates wrong answers from right ones, in every resample, with p-values.
 
 A score is higher the likelier the answer is *wrong*. `weights` (row, sample) says how often each answer counts: row 0
-the data as they are, the others resamples. Numbers that depend on how many answers are wrong (AUPRC, AUARC, PRR, ECE,
-Brier, risk at a coverage) are at the natural share if each weight is also divided by the probability that the answer
-was sampled. AUROC and the rates come out the same with or without, as long as that probability is one per class.
+the data as they are, the others resamples. ECE and Brier score depend on how many answers are wrong: they are at the
+natural share if each weight is also divided by the probability that the answer was sampled. The other measures come out
+the same with or without, as long as that probability is one per class.
 
-A row that lacks what a measure needs is nan: both classes for AUROC, AUPRC, the rates and PRR, any answer for others.
+A row that lacks what a measure needs is nan: both classes for rates and errors, any answer for ECE and Brier score.
 Answers with the same score stand or fall together, or, where only a part of them is passed, in random order.
 """
 
@@ -18,26 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.evidence import ledger
-from anchorscope.pathways.intervals import Estimate, FloatArray, centred, estimate
+from anchorscope.pathways.intervals import FloatArray, centred
 
 K = TypeVar("K", bound=Hashable)
 Bools = NDArray[np.bool_]
 Measure = Callable[[FloatArray, FloatArray], FloatArray]
-"""From the weight of the wrong and of the right answers up to each step, (step, row) each, to (row,) or more."""
+"""From the weight of the wrong and of the right answers up to each step, (step, row) each, to (row,)."""
 
 ENTRIES = 2**18  # of one table at a time: 2 MB, so that a few of them fit into the processor's cache
 ROUNDING = 1e-9  # sums of weights are equal if they are this near to each other, relatively
-
-
-def auprc(scores: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
-    """Average precision of flagging wrong answers: precision at each threshold, weighted by the recall it adds."""
-
-    def area(caught: FloatArray, flagged: FloatArray) -> FloatArray:
-        precision = np.nan_to_num(_ratio(caught, caught + flagged))  # before the first weight there is none to add
-        added = np.einsum("ij,ij->j", _each(caught), precision)
-        return _with_both(_ratio(added, caught[-1]), caught, flagged)
-
-    return _stepwise(area, scores, wrong, weights, suspicious_first=True)
 
 
 def fpr_at_tpr(scores: FloatArray, wrong: Bools, weights: FloatArray, tpr: float = 0.95) -> FloatArray:
@@ -52,76 +41,31 @@ def fpr_at_tpr(scores: FloatArray, wrong: Bools, weights: FloatArray, tpr: float
     return _stepwise(rate, scores, wrong, weights, suspicious_first=True)
 
 
-def tpr_at_fpr(scores: FloatArray, wrong: Bools, weights: FloatArray, fpr: float = 0.01) -> FloatArray:
-    """Share of wrong answers that are caught while at most `fpr` of the right ones are flagged. It may be 0."""
-    _within("fpr", [fpr])
-
-    def rate(caught: FloatArray, flagged: FloatArray) -> FloatArray:
-        few = flagged <= fpr * flagged[-1] * (1 + ROUNDING)
-        most = np.where(few, caught, 0).max(axis=0)
-        return _with_both(_ratio(most, caught[-1]), caught, flagged)
-
-    return _stepwise(rate, scores, wrong, weights, suspicious_first=True)
-
-
-def auarc(scores: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
-    """Area under the accuracy-rejection curve: accuracy of the least suspicious answers, mean over coverages in (0, 1].
-
-    Coverage is continuous: an answer of weight 2 is passed little by little, as two of weight 1 with its score are. So
-    the area depends neither on the unit of the weights nor on how they are split. At random it is the accuracy.
-    """
-
-    def area(missed: FloatArray, kept: FloatArray) -> FloatArray:
-        return _accuracy(missed, kept) + _gained(missed, kept)
-
-    return _stepwise(area, scores, wrong, weights, suspicious_first=False)
-
-
-def prr(scores: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
-    """Prediction rejection ratio: AUARC on a scale from random order (0) to all right answers first (1)."""
-
-    def ratio(missed: FloatArray, kept: FloatArray) -> FloatArray:
-        accuracy = _accuracy(missed, kept)
-        mixed = (accuracy > 0) & (accuracy < 1)
-        # Right ones first: accuracy a is kept at 1 up to coverage a, and falls as a / coverage after it.
-        best = -accuracy * np.log(accuracy, out=np.zeros_like(accuracy), where=mixed)
-        return _ratio(_gained(missed, kept), best)
-
-    return _stepwise(ratio, scores, wrong, weights, suspicious_first=False)
-
-
-def risk_coverage(
-    scores: FloatArray,
-    wrong: Bools,
-    weights: FloatArray,
-    coverages: Sequence[float] | FloatArray,
-    base_rate: float | None = None,
+def errors_among_passed(
+    scores: FloatArray, wrong: Bools, weights: FloatArray, coverage: float, base_rate: float
 ) -> FloatArray:
-    """(row, coverage): share of wrong answers among those passed, least suspicious first.
+    """Share of wrong answers among the least suspicious, of which `coverage` (0 to 1) is passed.
 
-    With a base rate, both classes are weighted so that this share of all answers is wrong, in every row.
+    Both classes are weighted so that `base_rate` of all answers are wrong, in every row.
     """
-    covered = np.asarray(coverages, np.float64)
-    _within("coverage", covered)
-    if not (covered > 0).all():
+    _within("coverage", [coverage])
+    _within("base rate", [base_rate])
+    if not coverage > 0:
         raise ValueError("at coverage 0 nothing is passed, and no share of it is wrong")
-    if base_rate is not None:
-        _within("base rate", [base_rate])
 
-    def risk(missed: FloatArray, kept: FloatArray) -> FloatArray:
-        if base_rate is not None:
-            missed, kept = (
-                _with_both(_ratio(share * up_to, up_to[-1]), missed, kept)
-                for share, up_to in ((base_rate, missed), (1 - base_rate, kept))
-            )
+    def errors(missed: FloatArray, kept: FloatArray) -> FloatArray:
+        missed, kept = (
+            _with_both(_ratio(share * up_to, up_to[-1]), missed, kept)
+            for share, up_to in ((base_rate, missed), (1 - base_rate, kept))
+        )
         total = missed + kept
-        sizes = covered[:, None] * total[-1]
-        whole = [(total < size * (1 - ROUNDING)).sum(axis=0) for size in sizes]  # steps that pass as a whole
+        size = coverage * total[-1]
+        whole = (total < size * (1 - ROUNDING)).sum(axis=0)  # steps that pass as a whole
         last = np.minimum(whole, len(total) - 1), np.arange(total.shape[1])  # the step of which a part passes
-        left = (total[last] - sizes) * _ratio(_each(missed)[last], _each(total)[last])
-        return _ratio(missed[last] - left, sizes).T
+        left = (total[last] - size) * _ratio(_each(missed)[last], _each(total)[last])
+        return _ratio(missed[last] - left, size)
 
-    return _stepwise(risk, scores, wrong, weights, suspicious_first=False)
+    return _stepwise(errors, scores, wrong, weights, suspicious_first=False)
 
 
 def ece(p_wrong: FloatArray, wrong: Bools, weights: FloatArray, bins: int = 10) -> FloatArray:
@@ -148,11 +92,6 @@ def brier(p_wrong: FloatArray, wrong: Bools, weights: FloatArray) -> FloatArray:
     _check(p_wrong, wrong, weights)
     square = np.square(p_wrong.astype(np.float64) - wrong)
     return _ratio(_summed(weights, square), weights.sum(axis=1, dtype=np.float64))
-
-
-def paired(a: FloatArray, b: FloatArray, widened: float = 1.0) -> Estimate:
-    """Difference a − b. Row i of both must come from the same resample."""
-    return estimate(a - b, widened)
 
 
 def p_value(difference: FloatArray, widened: float = 1.0) -> float:
@@ -221,14 +160,9 @@ def _summed(weights: FloatArray, values: FloatArray) -> FloatArray:
     return np.concatenate([weights[rows].astype(np.float64) @ values for rows in _chunks(weights)])
 
 
-def _before(up_to: FloatArray) -> FloatArray:
-    """Sum up to the step before each."""
-    return np.vstack([np.zeros((1, up_to.shape[1])), up_to[:-1]])
-
-
 def _each(up_to: FloatArray) -> FloatArray:
     """Amount that each step adds to the sum."""
-    return up_to - _before(up_to)
+    return np.diff(up_to, axis=0, prepend=0)
 
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
@@ -240,23 +174,6 @@ def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
 def _with_both(values: FloatArray, wrong: FloatArray, right: FloatArray) -> FloatArray:
     """Values of rows with both wrong and right answers, else nan."""
     return np.where((wrong[-1] > 0) & (right[-1] > 0), values, np.nan)
-
-
-def _accuracy(missed: FloatArray, kept: FloatArray) -> FloatArray:
-    return _ratio(kept[-1], missed[-1] + kept[-1])
-
-
-def _gained(missed: FloatArray, kept: FloatArray) -> FloatArray:
-    """AUARC minus accuracy, exact because the kept weight grows linearly within a step.
-
-    From weight T to T + w with share s of right ones, accuracy at t is (R + s (t - T)) / t. Its integral is
-    s w + (R - s T) log(1 + w / T); the first terms of all steps add up to the accuracy.
-    """
-    total = missed + kept
-    width, start = _each(total), _before(total)
-    share = np.divide(_each(kept), width, out=np.zeros_like(width), where=width > 0)
-    longer = np.log1p(np.divide(width, start, out=np.zeros_like(width), where=start > 0))
-    return _ratio(np.einsum("ij,ij->j", _before(kept) - share * start, longer), total[-1])
 
 
 def _check(scores: FloatArray, wrong: Bools, weights: FloatArray) -> None:

@@ -78,12 +78,6 @@ class EvalPlan:
     """Number of times that folds are drawn."""
     detectors: tuple[str, ...] = ()
     """Names of the detectors, or empty for all that the run's data allows."""
-    other: str | None = None
-    """Another model, by its name in the study or its id, whose states of the same texts are a baseline."""
-    embedder: str | None = None
-    """A folder with a text-embedding model, for another baseline."""
-    answers: int = 0
-    """Number of answers drawn to each question, for sampled agreement; 0: none."""
     light: bool = False
     """Whether to use only what the run has, without a pass of the model."""
     seed: int = 0
@@ -91,45 +85,16 @@ class EvalPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
-    """One row of the `extras` table: what detectors need of a traced sample beyond its traces; states lie beside it."""
+class AnswerMean:
+    """One row of the `answer_means` table: a traced sample; the mean of its states over the answer lies beside it."""
 
     id: str
     """the question's id"""
-    p_true: float
-    """log P(" true") − log P(" false") where the model is asked whether its answer is true"""
-    support: float
-    """log P(answer | clean) − log P(answer | knockout), natural, up to the last exact answer token"""
-
-
-@dataclass(frozen=True, slots=True)
-class OtherStates:
-    """One row of the `other_states` table: a sample that another model has read; its states lie beside it."""
-
-    id: str
-    """the question's id"""
-    found: bool
-    """whether the exact answer was found among the other model's tokens; where it was not, the answer's last token was
-    read"""
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """One row of the `agreement` table: several drawn answers to a question, against the greedy one."""
-
-    id: str
-    """the question's id"""
-    answers: int
-    """number of answers drawn"""
-    agreement: float
-    """share of the drawn answers that say the same as the greedy answer, by the grader's rules"""
-    entropy: float
-    """entropy (natural) over groups of answers that say the same, the greedy one among them"""
 
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """One row of the `several` table: one of several answers to a question, for detectors; its states lie beside it."""
+    """One row of the `several_answers` table: one of several answers to a question; its states lie beside it."""
 
     id: str
     """the question's id"""
@@ -141,14 +106,6 @@ class Several:
     """whether the answer is right"""
     logprobs: list[float]
     """(token): log-probabilities (natural) of the answer's tokens"""
-    p_true: float
-    """log P(" true") − log P(" false") where the model is asked whether this answer is true"""
-    support: float
-    """log P(answer | clean) − log P(answer | knockout), natural, up to the last exact answer token"""
-    agreement: float
-    """share of the other sampled answers that say the same, by the grader's rules"""
-    entropy: float
-    """entropy (natural) over groups of sampled answers that say the same"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +147,9 @@ class Comparison:
     detector: str
     """the detector's name"""
     measure: str
-    """name of the measure: auroc, auprc, fpr_at_95_tpr, w (within a question), …; auroc_minus_single_layer,
-    beyond_question, beyond_baselines, w_minus_logprob and w_added are paired differences; errors_at_80_base_0.3 is the
-    share of wrong answers among the 80 % that pass, where 30 % of all answers are wrong"""
+    """name of the measure: auroc, auroc_within_relation, fpr_at_95_tpr, ece, w (within a question); beyond_question,
+    beyond_baselines, w_minus_logprob and w_added are paired differences; errors_at_80_base_0.3 is the share of wrong
+    answers among the 80 % that pass, where 30 % of all answers are wrong"""
     value: float
     """value of the measure"""
     low: float
@@ -203,32 +160,23 @@ class Comparison:
     """two-sided p-value of a difference, after Holm's correction over the detectors of a cell; nan elsewhere"""
 
 
-EXTRAS = Kind("extras", Extra)
-OTHER_STATES = Kind("other_states", OtherStates)
-AGREEMENT = Kind("agreement", Agreement)
-SEVERAL = Kind("several", Several)
+ANSWER_MEANS = Kind("answer_means", AnswerMean)
+SEVERAL = Kind("several_answers", Several)
 SCORES = Kind("scores", Score)
-SHUFFLED = Kind("scores_shuffled", Score)  # of permuted labels: the null
 
 _SAMPLES = ("questions", "answers", "grades", "spans", "traces")
 _STAGE = "anchorscope.detectors.stage:"
 
 STAGES = (
-    StageDef("extras", (EXTRAS,), _STAGE + "extras_of", after=_SAMPLES, needs="weights", wanted=on_demand),
     StageDef(
-        "agreement", (AGREEMENT,), _STAGE + "agreement_of", after=_SAMPLES, needs="generation", repeatable=False,
+        "answer_means", (ANSWER_MEANS,), _STAGE + "answer_means_of", after=_SAMPLES, needs="weights", wanted=on_demand
+    ),
+    StageDef(
+        "several_answers", (SEVERAL,), _STAGE + "several_of", after=(*_SAMPLES, "sampled"), needs="weights",
         wanted=on_demand,
     ),
-    StageDef("other_states", (OTHER_STATES,), _STAGE + "other_of", after=_SAMPLES, needs="weights", wanted=on_demand),
     StageDef(
-        "several", (SEVERAL,), _STAGE + "several_of", after=(*_SAMPLES, "sampled"), needs="weights", wanted=on_demand
-    ),
-    StageDef(
-        "scores", (SCORES,), _STAGE + "scores_of", after=("traces", "extras", "agreement", "other_states", "several"),
-        whole=True, wanted=on_demand,
-    ),
-    StageDef(
-        "scores_shuffled", (SHUFFLED,), _STAGE + "scores_of",
-        after=("traces", "extras", "agreement", "other_states"), whole=True, wanted=on_demand,
+        "scores", (SCORES,), _STAGE + "scores_of", after=("traces", "answer_means", "several_answers"), whole=True,
+        wanted=on_demand,
     ),
 )  # fmt: skip

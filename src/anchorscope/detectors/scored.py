@@ -11,19 +11,17 @@ from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.compare import CellMeasures, measure
 from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Inputs
-from anchorscope.detectors.record import SCORES, SEVERAL, SHUFFLED, Score
+from anchorscope.detectors.record import SCORES, SEVERAL, Score
 from anchorscope.detectors.several import SeveralScores, known_numbers
 from anchorscope.detectors.widening import Widening
 from anchorscope.store import Store
 from anchorscope.traces.record import TRACES
 
 
-def read_scores(
-    store: Store, model: str, dataset: str, shuffled: bool = False
-) -> tuple[Labelled, dict[str, NDArray[np.float64]]]:
+def read_scores(store: Store, model: str, dataset: str) -> Scored:
     """Samples (without their states) and scores of a cell, (repeat, sample) by detector."""
     by_name: dict[str, list[Score]] = {}
-    for row in store.results(model, dataset).table(SHUFFLED if shuffled else SCORES):
+    for row in store.results(model, dataset).table(SCORES):
         if row.number < 0:
             by_name.setdefault(row.detector, []).append(row)
     first = next(iter(by_name.values()))

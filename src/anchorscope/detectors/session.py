@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from anchorscope import doors
 from anchorscope.detectors.catalogue import with_route
 from anchorscope.detectors.detector import About, D, FittedDetector, KnownAnswer
-from anchorscope.detectors.inputs import CONFIDENCE_NUMBERS, Need
-from anchorscope.detectors.pass_plan import site_named
+from anchorscope.detectors.inputs import CONFIDENCE_NUMBERS, Need, site_named
 from anchorscope.detectors.reader import LONGEST, Contexts, ReadAnswers, Reader, hearable
 from anchorscope.detectors.record import Verdict
 from anchorscope.errors import DetectorError

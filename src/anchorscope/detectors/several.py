@@ -20,6 +20,7 @@ from anchorscope.probes.folds import IntArray
 from anchorscope.probes.logistic import BoolArray
 
 FEWEST = 20  # questions with right and wrong answers
+SIGNS = tuple(-1 if name == "log_tokens" else 1 for name in CONFIDENCE)  # a shorter answer is likelier right
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,11 @@ def within_measures(
 ) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, Floats]]:
     """By detector, (1 + resample): W; W minus that of the best form of log-probabilities; and what it adds to them.
 
-    The best form is the one with the largest W here: a detector of log-probabilities or length, or all of them weighed
-    together on the pairs of other questions. That choice favours log-probabilities. Where none of them ranks better
-    than chance it is 0.5. What a detector adds is W of its score weighed together with log-probabilities and length,
-    minus W without it. Nothing where fewer than 20 questions have both kinds.
+    The best form is the one with the largest W here: the mean, minimum or sum of log-probabilities, a small length, a
+    detector of these, or all of them weighed together on the pairs of other questions. That choice favours
+    log-probabilities. Where none of them ranks better than chance it is 0.5. What a detector adds is W of its score
+    weighed together with log-probabilities and length, minus W without it. Nothing where fewer than 20 questions have
+    both kinds.
     """
     pairs = Pairs(several.question, several.right)
     if len(pairs.questions) < FEWEST:
@@ -61,10 +63,11 @@ def within_measures(
         """(1 + resample): several features (answer) in one score."""
         return share(pairs.weighed(np.column_stack(features), several.clusters, seed)[None])
 
-    known = [several.known[:, place] for place in range(several.known.shape[1])]
+    known = list(several.known.T)
     ranked = {name: share(scores) for name, scores in several.scores.items()}
     together = weighed(*known)
-    forms = [together, *(ranked[name] for name in LOGPROBS if name in ranked), np.full_like(together, 0.5)]
+    alone = [share(sign * number[None]) for sign, number in zip(SIGNS, known, strict=True)]
+    forms = [together, *alone, *(ranked[name] for name in LOGPROBS if name in ranked), np.full_like(together, 0.5)]
     best = max(forms, key=lambda form: float(form[0]))
     ahead: dict[str, Floats] = {name: values - best for name, values in ranked.items() if name not in LOGPROBS}
     added: dict[str, Floats] = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from anchorscope.answers.record import ANSWERS
 from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import PASSAGE, PROMPT_TOKENS, Floats, Inputs, States, confidence
-from anchorscope.detectors.record import AGREEMENT, EXTRAS, OTHER_STATES, SEVERAL
+from anchorscope.detectors.record import ANSWER_MEANS, SEVERAL
 from anchorscope.errors import StoreError
 from anchorscope.probes.folds import IntArray
 from anchorscope.probes.logistic import BoolArray
@@ -44,29 +44,20 @@ def states_path(cell: Cell, kind: Kind[Any], shard: int) -> Path:
     return cell.folder / f"{kind.name}_states" / f"part-{shard:06d}.safetensors"
 
 
-def read_labelled(store: Store, model: str, dataset: str, embedder: str | None = None) -> Labelled:
-    """The traced samples of one model and dataset, with all that the run has of them.
-
-    `embedder`: the folder of a text-embedding model, for detectors that see its vectors.
-    """
+def read_labelled(store: Store, model: str, dataset: str) -> Labelled:
+    """The traced samples of one model and dataset, with all that the run has of them."""
     cell = store.results(model, dataset)
     rows = list(cell.table(TRACES))
     states = _traced(store, cell)
     numbers = confidence([row.logprobs for row in rows])
     numbers |= _of_prompts(cell, rows)
-    kinds: list[Kind[Any]] = [EXTRAS, OTHER_STATES]
-    for kind in kinds:
-        if cell.complete(kind):
-            states |= _beside(cell, kind)
-    if cell.complete(EXTRAS):
-        extras = _in_order(cell, EXTRAS, rows)
-        numbers["p_true"] = np.array([extra.p_true for extra in extras])
-        numbers["support"] = np.array([extra.support for extra in extras])
-    if cell.complete(AGREEMENT):
-        drawn = _in_order(cell, AGREEMENT, rows)
-        numbers["agreement"] = np.array([row.agreement for row in drawn])
-        numbers["entropy"] = np.array([row.entropy for row in drawn])
-    states |= _embedded(embedder, [row.question for row in rows], [row.answer for row in rows])
+    if cell.complete(ANSWER_MEANS):
+        if [row.id for row in cell.table(ANSWER_MEANS)] != [row.id for row in rows]:
+            folder = cell.folder / ANSWER_MEANS.name
+            raise StoreError(
+                f"the samples in {folder} are not those of the traces", f"Delete {folder} and run the command again."
+            )
+        states |= _beside(cell, ANSWER_MEANS)
     inputs = Inputs([r.id for r in rows], [r.question for r in rows], [r.answer for r in rows], numbers, states)
     return Labelled(
         inputs,
@@ -86,9 +77,7 @@ def _of_prompts(cell: Cell, rows: Sequence[Trace]) -> dict[str, Floats]:
     return {PROMPT_TOKENS: of_rows[:, 0], PASSAGE: of_rows[:, 1]}
 
 
-def read_several(
-    store: Store, model: str, dataset: str, asked: Inputs, embedder: str | None = None
-) -> SeveralAnswers | None:
+def read_several(store: Store, model: str, dataset: str, asked: Inputs) -> SeveralAnswers | None:
     """Several answers to some of the questions; None where the run has none. `asked`: the samples of the cell."""
     cell = store.results(model, dataset)
     rows = list(cell.table(SEVERAL)) if cell.complete(SEVERAL) else []
@@ -97,27 +86,13 @@ def read_several(
     place = {name: i for i, name in enumerate(asked.ids)}
     question = np.array([place[row.id] for row in rows], dtype=np.int64)
     numbers = confidence([row.logprobs for row in rows])
-    for name in ("p_true", "support", "agreement", "entropy"):
-        numbers[name] = np.array([getattr(row, name) for row in rows])
-    states = _beside(cell, SEVERAL)
     texts = [asked.questions[i] for i in question], [row.answer for row in rows]
-    states |= _embedded(embedder, *texts)
     return SeveralAnswers(
-        Inputs([row.id for row in rows], *texts, numbers, states),
+        Inputs([row.id for row in rows], *texts, numbers, _beside(cell, SEVERAL)),
         question,
         np.array([row.number for row in rows], dtype=np.int64),
         np.array([row.right for row in rows]),
     )
-
-
-def _embedded(embedder: str | None, questions: list[str], answers: list[str]) -> dict[StateName, States]:
-    """Vectors of questions, and of questions with answers; none without an embedder."""
-    if embedder is None:
-        return {}
-    from anchorscope.detectors.embedding import Embedder
-
-    vectors = Embedder(embedder).of(questions, answers)
-    return {StateName("text", "embedding", name): States.held(array[None]) for name, array in vectors.items()}
 
 
 def _traced(store: Store, cell: Cell) -> dict[StateName, States]:
@@ -152,14 +127,3 @@ def _beside(cell: Cell, kind: Kind[Any]) -> dict[StateName, States]:
 def _layer(shards: Sequence[Path], tensors: Sequence[Piece], layer: int) -> NDArray[np.float32]:
     """(sample, width)"""
     return read_pieces(shards, [tensor.layer(layer) for tensor in tensors])
-
-
-def _in_order(cell: Cell, kind: Kind[Any], rows: Sequence[Trace]) -> list[Any]:
-    """The rows of a table, which must be those of the traces."""
-    own = list(cell.table(kind))
-    if [row.id for row in own] != [row.id for row in rows]:
-        raise StoreError(
-            f"the samples in {cell.folder / kind.name} are not those of the traces",
-            f"Delete {cell.folder / kind.name} and run the command again.",
-        )
-    return own

@@ -169,10 +169,10 @@ class ReadPoint(NamedTuple):
 
 
 class StateName(NamedTuple):
-    """The name of hidden states in files of activations and in detectors, which also read states that no study does."""
+    """The name of hidden states in files of activations and in detectors."""
 
     condition: str
-    """A condition, a detector's change of the pass (such as raised_question:+1), or other (another model's states)."""
+    """A condition."""
     site: str
     """Site in the layer."""
     position: str

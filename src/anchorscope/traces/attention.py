@@ -7,7 +7,7 @@ layer, gathers them into the rows of a layout, and attends with the code the mod
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -21,7 +21,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from anchorscope.models.load import Model
 from anchorscope.models.prefix import Prefix
-from anchorscope.traces.layout import PADDING, Added, Layout
+from anchorscope.traces.layout import PADDING, Layout
 
 NAME = "anchorscope_rows"
 MASKS = 2  # kept at a time: of layers with and without a window
@@ -137,14 +137,11 @@ class _Rows:
         """
         layout, window = self.layout, self.windows[layer]
         if layout.heads_in(layer):
-            by_head = [
-                _additive(layout.visible(block, layer, window, head), like.dtype, layout.added(block, layer, head))
-                for head in range(heads)
-            ]
+            by_head = [_additive(layout.visible(block, layer, window, head), like.dtype) for head in range(heads)]
             mask = torch.stack(by_head, dim=1)  # (R, H, Q, K)
             mask = mask.reshape(len(mask), heads // group, group, *mask.shape[2:]).transpose(2, 3).flatten(2, 3)
         else:
-            mask = _additive(layout.visible(block, layer, window), like.dtype, layout.added(block, layer))
+            mask = _additive(layout.visible(block, layer, window), like.dtype)
             mask = mask[:, None].repeat_interleave(group, dim=2)
         return mask.to(like.device)
 
@@ -176,9 +173,6 @@ def _code(module: torch.nn.Module, implementation: str) -> Callable[..., Any]:
     return attend
 
 
-def _additive(seen: NDArray[np.bool_], dtype: torch.dtype, added: Iterable[Added]) -> torch.Tensor:
-    """0, or what is added to the score, where a query sees a key; −inf where not: (R, Q, K)."""
-    mask = torch.full(seen.shape, float("-inf"), dtype=dtype).masked_fill_(torch.from_numpy(seen), 0.0)
-    for rows, columns, numbers in added:  # −inf stays what it is
-        mask[torch.from_numpy(rows), torch.from_numpy(columns)] += torch.from_numpy(numbers).to(dtype)
-    return mask
+def _additive(seen: NDArray[np.bool_], dtype: torch.dtype) -> torch.Tensor:
+    """0 where a query sees a key; −inf where not: (R, Q, K)."""
+    return torch.full(seen.shape, float("-inf"), dtype=dtype).masked_fill_(torch.from_numpy(seen), 0.0)

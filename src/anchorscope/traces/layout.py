@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -44,13 +43,6 @@ class Stream:
     """The layers in which the cut holds. The stream joins at the first of them."""
     heads: Mapping[int, frozenset[int]] | None = None
     """By layer, the heads for which it holds; None: for all, in every one of its layers."""
-    added: float = -inf
-    """What is added to the score of a cut edge before the softmax: −inf removes it, β multiplies its weight by exp(β)
-    before renormalisation. It is rounded to the model's dtype: in bfloat16 by at most a 512th of it."""
-
-    def __post_init__(self) -> None:
-        if not self.added < inf:
-            raise ValueError("what is added to a score is a number, or −inf")
 
     @property
     def joins(self) -> int:
@@ -87,17 +79,6 @@ def cut_stream(
     """
     start = min(max(cut.first, shared), len(ids) - 1)
     return Stream(tuple(ids[start:]), start, cut, layers, heads)
-
-
-class Added(NamedTuple):
-    """What a stream adds to the scores of its queries."""
-
-    rows: NDArray[np.int64]
-    """(query,): the row of each."""
-    columns: NDArray[np.int64]
-    """(query,): the column of each."""
-    numbers: NDArray[np.float64]
-    """(query, key): what is added for each key of the row; 0 where nothing is."""
 
 
 class Block(NamedTuple):
@@ -162,27 +143,16 @@ class Layout:
         return self.firsts[sample][stream] + place - mine.start
 
     def visible(self, block: int, layer: int, window: int | None = None, head: int | None = None) -> NDArray[np.bool_]:
-        """Which keys of its row each query of a block sees at a layer, by a head where cuts differ by head: (R, Q, K).
-
-        Edges to whose scores a stream adds a number are seen.
-        """
+        """Which keys of its row each query of a block sees at a layer (by a head where cuts differ): (R, Q, K)."""
         if (block, window) not in self._uncut:
             self._uncut[block, window] = self._without_cuts(block, window)
         seen = self._uncut[block, window][: self.blocks[block].rows(self.counts[layer])].copy()
         for i, s in self.cut_in(layer):
             stream = self.samples[i][s]
-            if stream.added == -inf and stream.cuts(layer, head):
+            if stream.cuts(layer, head):
                 rows, columns, kept = self._edges(block, i, s)
                 seen[rows, columns] &= kept
         return seen
-
-    def added(self, block: int, layer: int, head: int | None = None) -> Iterator[Added]:
-        """What each stream whose cut edges stay adds to scores of a block at a layer."""
-        for i, s in self.cut_in(layer):
-            stream = self.samples[i][s]
-            if stream.added != -inf and stream.cuts(layer, head):
-                rows, columns, kept = self._edges(block, i, s)
-                yield Added(rows, columns, np.where(kept, 0.0, stream.added))
 
     def _edges(
         self, block: int, sample: int, number: int

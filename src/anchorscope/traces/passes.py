@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from anchorscope.spans.record import Spans
 from anchorscope.spans.samples import Sample
 from anchorscope.study import EvidenceSpec, TraceSpec
 from anchorscope.study.terms import MIRROR, MIRRORED, QUESTION_ONLY, SUPPORTED, Condition, Further, Position, SpanName
-from anchorscope.traces.conditions import place_of, stream_of
+from anchorscope.traces.conditions import CUTS, place_of, stream_of
 from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.layout import Stream, cut_stream
 from anchorscope.traces.tracer import Read
@@ -26,6 +26,10 @@ MIRROR_CUTS: dict[Condition | Further, SpanName] = {
     "mirror_both": "exact_both",
 }
 """What each of the mirror's passes cuts, for the token after the answer."""
+
+ReadPosition = Position | Literal["answer_mean"]
+"""A token that is read, or the mean over all tokens of the answer."""
+ANSWER_MEAN: ReadPosition = "answer_mean"
 
 
 class Patch(NamedTuple):
@@ -44,8 +48,8 @@ class Kept(NamedTuple):
     """The number of its stream in a sample."""
     name: Condition | Further
     """The condition."""
-    position: Position
-    """At which token."""
+    position: ReadPosition
+    """At which token, or the mean over the answer's."""
 
 
 def further_of(spec: EvidenceSpec | None) -> list[Further]:
@@ -77,6 +81,8 @@ class Passes:
     """By question, its prompt with another passage, without the shared tokens. A sample without one stays as it is."""
     support: bool = False
     """Whether the answer's log-probability is taken without evidence too."""
+    means: bool = False
+    """Whether the mean over the answer's tokens is read in the clean pass."""
 
     @property
     def names(self) -> list[Condition | Further]:
@@ -90,13 +96,18 @@ class Passes:
             Kept(number, name, position) for number, name in enumerate(self.names) for position in self.positions(name)
         ]
 
-    def positions(self, name: Condition | Further) -> list[Position]:
+    def positions(self, name: Condition | Further) -> list[ReadPosition]:
         """The positions read under a condition."""
         if name in MIRRORED:
             return [MIRROR]
         mirrored = [MIRROR] if self.evidence is not None else []
-        more = [QUESTION_ONLY, *mirrored] if name == "clean" else []
+        means = [ANSWER_MEAN] if self.means else []
+        more: list[ReadPosition] = [QUESTION_ONLY, *mirrored, *means] if name == "clean" else []
         return list(dict.fromkeys([*self.spec.positions, *more]))
+
+    def places(self, name: Condition | Further, spans: Spans, position: ReadPosition) -> Sequence[int]:
+        """Where a position is in the stream of a condition: one token, or all that a mean is taken over."""
+        return range(*spans.answer) if position == "answer_mean" else [self.place(name, spans, position)]
 
     def place(self, name: Condition | Further, spans: Spans, position: Position) -> int:
         """Where a position is in the stream of a condition."""
@@ -116,7 +127,10 @@ class Passes:
         ids = [*self.shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids, self.closing]
         streams = []
         for name in self.names:
-            end = 1 + max(int(getattr(sample.spans, position)) for position in self.positions(name))
+            end = 1 + max(
+                sample.spans.answer[1] - 1 if position == "answer_mean" else int(getattr(sample.spans, position))
+                for position in self.positions(name)
+            )
             streams.append(self._stream(name, ids[:end], sample))
         return streams
 
@@ -137,6 +151,9 @@ class Passes:
             return Stream(tuple(whole[start:]), start)
         if name.startswith("patched"):
             return _patched(ids, shared, self.patches.get(sample.question.id, {}).get(name))
+        if name == "knockout" and "clean" not in self.names:  # no clean tokens serve
+            cut = Knockout(CUTS[name], self.spec.into).cut(spans)
+            return Stream(tuple(ids[shared:]), shared, cut, range(self.layers))
         return stream_of(name, ids, spans, shared, self.spec.into, self.layers)  # type: ignore[arg-type]
 
     @property

@@ -10,14 +10,14 @@ from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
 from anchorscope.spans.samples import Sample
 from anchorscope.study import TraceSpec
-from anchorscope.study.terms import ReadPoint
-from anchorscope.traces.activations import support_name, tensor_name
+from anchorscope.study.terms import StateName
+from anchorscope.traces.activations import support_name
 from anchorscope.traces.budget import ENOUGH, Budget, longest_of, make_budget
 from anchorscope.traces.layout import Stream
-from anchorscope.traces.passes import Passes
+from anchorscope.traces.passes import ANSWER_MEAN, Passes
 from anchorscope.traces.tracer import Read, Tracer
 
-SAID = 6  # tokens of an answer, for the memory of a batch: logits of each are made
+SAID = 6  # tokens of an answer, for the memory of a batch: logits of each are made, or states of each are read
 
 
 def trace_samples(
@@ -25,7 +25,8 @@ def trace_samples(
 ) -> dict[str, torch.Tensor]:
     """The activations of samples: (layer, sample, width) for each `condition/site/position`.
 
-    Where evidence is asked for, also (sample,) for each `support/condition`: the log-probability of the answer.
+    A mean over the answer's tokens is in float32. Where evidence is asked for, also (sample,) for each
+    `support/condition`: the log-probability of the answer.
     """
     passes = passes or Passes(spec, tracer.shared_ids, tracer.layers)
     kept = passes.kept
@@ -35,21 +36,26 @@ def trace_samples(
     network = tracer.model.network
     dtype = torch.float32 if network.dtype == torch.float64 else network.dtype
     names = {
-        (site, reading): tensor_name(reading.name, ReadPoint(site, reading.position))
+        (site, reading): str(StateName(reading.name, site, reading.position))
         for site in tracer.sites
         for reading in kept
     }
     shape = (tracer.layers, len(samples), network.config.get_text_config().hidden_size)
-    activations = {name: torch.empty(shape, dtype=dtype) for name in names.values()}
+    activations = {
+        name: torch.empty(shape, dtype=torch.float32 if reading.position == ANSWER_MEAN else dtype)
+        for (_, reading), name in names.items()
+    }
     support = {support_name(condition): torch.zeros(len(samples)) for condition in passes.supported}
     # 3. batch by batch
     budget = budget_of(tracer, passes, rows)
     lengths = [sum(len(stream.ids) for stream in row) for row in rows]
     for batch in plan_batches(lengths, budget.memory, budget.cost, enough=ENOUGH):
+        places = [[passes.places(one.name, samples[row].spans, one.position) for row in batch] for one in kept]
         reads = [
-            Read(i, reading.stream, passes.place(reading.name, samples[row].spans, reading.position))
-            for reading in kept
-            for i, row in enumerate(batch)
+            Read(i, reading.stream, place)
+            for reading, of_samples in zip(kept, places, strict=True)
+            for i, of_sample in enumerate(of_samples)
+            for place in of_sample
         ]
         streams = [rows[row] for row in batch]
         predicted = [passes.said(samples[row], i) for i, row in enumerate(batch)]
@@ -60,16 +66,22 @@ def trace_samples(
                     support[name][row] = sums
         else:
             by_site = tracer(streams, reads)
+        counts = [[len(of_sample) for of_sample in of_samples] for of_samples in places]
         for site, states in by_site.items():
-            for reading, block in zip(kept, torch.split(states, len(batch), dim=1), strict=True):
-                activations[names[site, reading]][:, batch] = block.to(dtype)
-        del by_site, states, block
+            blocks = torch.split(states, [sum(of_samples) for of_samples in counts], dim=1)
+            for reading, of_samples, block in zip(kept, counts, blocks, strict=True):
+                if reading.position == ANSWER_MEAN:
+                    answers = torch.split(block.float(), of_samples, dim=1)
+                    block = torch.stack([answer.mean(dim=1) for answer in answers], dim=1)
+                kept_as = activations[names[site, reading]]
+                kept_as[:, batch] = block.to(kept_as.dtype)
+        del by_site, states, blocks, block
         give_back()
     return activations | support
 
 
 def budget_of(tracer: Tracer, passes: Passes, rows: Sequence[Sequence[Stream]] = ()) -> Budget:
     """What a batch of samples may take, whose streams these are."""
-    reads = len(passes.kept) * len(passes.spec.sites)
+    reads = sum(SAID if one.position == ANSWER_MEAN else 1 for one in passes.kept) * len(passes.spec.sites)
     predicted, longest = SAID * len(passes.supported), longest_of(rows)
     return make_budget(tracer.model, passes.spec.memory, len(tracer.shared_ids), reads, longest, predicted)

@@ -13,27 +13,19 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from anchorscope.detectors.catalogue import Entry
-from anchorscope.detectors.compare import BASELINE, MEAN, lookup
+from anchorscope.detectors.compare import MEAN, lookup
 from anchorscope.detectors.record import Comparison
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.lines import INK, WIDTH, style
 from anchorscope.report.draw.palette import looks, pretty
 from anchorscope.store.files import write_text
 
-SIDES = {
-    "question": "#949494", "text": "#cfa883", "confidence": "#45a846", "samples": "#f5a03a", "answer": "#d12d2c",
-    "states": "#125ea8",
-}  # fmt: skip
+SIDES = {"question": "#949494", "confidence": "#45a846", "states": "#125ea8"}
 """Colour of each kind of input that a detector uses."""
-LOOKS = {
-    "question": "the question alone", "text": "text, or another model", "confidence": "token probabilities",
-    "samples": "more answers", "answer": "the answer alone", "states": "the model's own states",
-}  # fmt: skip
+LOOKS = {"question": "the question alone", "confidence": "token probabilities", "states": "the model's own states"}
 """Words of the legend for each kind of input."""
-AGAINST = f"auroc_minus_{BASELINE}"
 TITLES = {
     "auroc": "AUROC",
-    AGAINST: "AUROC minus that of the single-layer probe",
     "beyond_question": "AUROC beyond the question, that is minus the best detector that saw no answer",
     "beyond_baselines": "AUROC beyond baselines, that is minus the best of the simple detectors",
     "w": "W, the share of pairs of a right and a wrong answer to one question that are ranked correctly",
@@ -42,7 +34,7 @@ TITLES = {
 }
 """Titles of the tables, by measure."""
 COLUMNS = {
-    "auroc": "AUROC", AGAINST: "minus single layer", "beyond_question": "beyond the question",
+    "auroc": "AUROC", "beyond_question": "beyond the question",
     "beyond_baselines": "beyond baselines", "w": "W", "w_minus_logprob": "W minus log-probability",
     "w_added": "added to W",
 }  # fmt: skip

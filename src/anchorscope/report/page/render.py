@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.compare import BASE_RATES, MEAN, CellMeasures, compared, errors_at
+from anchorscope.detectors.compare import MEAN, MEASURES, CellMeasures, compared
 from anchorscope.detectors.record import SCORES, Comparison
 from anchorscope.detectors.scored import measured, read_scores
 from anchorscope.evidence.ledger import kept_ledger
@@ -43,12 +43,6 @@ from anchorscope.store.files import write_output, write_text
 from anchorscope.store.rundir import versions
 from anchorscope.study.terms import MIN_GROUP
 
-MEASURES = (
-    "auroc", "w", "w_minus_logprob", "w_added", "beyond_baselines", "auroc_minus_single_layer", "beyond_question",
-    "auprc", "fpr_at_95_tpr", "risk_at_50", *(errors_at(0.8, rate) for rate in BASE_RATES), "ece",
-    "auroc_within_relation",
-)  # fmt: skip
-"""Measures of detectors that the page shows."""
 SCRIPTS = (
     "packed", "state", "pen", "charts", "overview", "ledger", "samples", "filters", "explorer", "detail", "detectors",
     "main",
