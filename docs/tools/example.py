@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from anchorscope.pathways.lookup import collect, read_pathways
+from anchorscope.pathways.lookup import collect, read_statistics
 from anchorscope.pathways.record import Statistic
 from anchorscope.report.charts import DELTA_P
 from anchorscope.report.csv import from_csv, to_csv
@@ -34,7 +34,7 @@ def rows_in(folder: Path) -> list[Statistic]:
         return from_csv(table, Statistic)
     store = Store.open(folder)
     models, datasets = [model.name for model in store.study.models], [each.name for each in store.study.datasets]
-    numbers = collect(read_pathways(store, POINT), DELTA_P.keys, models, datasets, POINT)
+    numbers = collect(read_statistics(store, POINT), DELTA_P.keys, models, datasets, POINT)
     return [row for _, row in drawn_rows(DELTA_P, numbers, models, datasets)]
 
 

@@ -16,9 +16,10 @@ from typing import TypeVar, cast
 
 from anchorscope.errors import AnchorscopeError
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import CHARTS, evidence_charts
+from anchorscope.report.charts import all_charts
 from anchorscope.report.csv import from_csv
 from anchorscope.report.figures import draw
+from anchorscope.store.files import write_bytes
 from anchorscope.study.terms import Position, ReadPoint, Site
 
 Thing = TypeVar("Thing", bound=Hashable)
@@ -43,7 +44,7 @@ def redraw(folder: Path, to: Path | None = None, all_formats: bool = False) -> l
     models, datasets = in_order(row.model for row in first), in_order(row.dataset for row in first)
     point = point_of(first)
     written: list[Path] = []
-    for name, chart in {**CHARTS, **evidence_charts()}.items():
+    for name, chart in all_charts().items():
         table = folder / f"{name}.csv"
         if table.exists():
             with tempfile.TemporaryDirectory() as scratch:

@@ -179,10 +179,10 @@ def _detectors() -> tuple[Table, str]:
 
 
 def _charts() -> tuple[Table, str]:
-    from anchorscope.report.charts import CHARTS, WITH_PASSAGES, evidence_charts
+    from anchorscope.report.charts import all_charts
 
     table = table_of("chart", "what it shows")
-    for chart in (*CHARTS.values(), *WITH_PASSAGES.values(), *evidence_charts().values()):
+    for chart in all_charts().values():
         table.add_row(chart.name, chart.caption.partition(". ")[0])
     return table, ""
 

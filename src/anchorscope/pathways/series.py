@@ -148,3 +148,9 @@ class Line:
                 **about, **of_key, layer=layer if self.by_layer else -1, value=value, low=low, high=high,
                 band_low=band_low, band_high=band_high, n=n,
             )  # fmt: skip
+
+
+def as_lines(series: Iterable[Series]) -> dict[Key, Line]:
+    """Series as a run keeps them and reads them back, all with their resamples."""
+    every = list(series)
+    return {line.key: line for line in map(Line.read, to_lines("", every, {one.key for one in every}))}

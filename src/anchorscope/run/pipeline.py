@@ -97,8 +97,8 @@ class Pipeline:
 
         Complete rounds are skipped, so that a finished run loads neither a model nor the libraries that compute. If
         something is missing that needs a model, the rounds before it are checked too, because a run must not be resumed
-        with different weights. Rounds that only read datasets are never skipped, because the files may have changed, nor
-        are those whose tables may grow.
+        with different weights. Never skipped are rounds that only read datasets, because the files may have changed,
+        and rounds whose tables may grow.
         """
         complete: list[list[Flow]] = []
         for chains in rounds(stages):
