@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from anchorscope.evidence.ledger import verdicts_of, weighed
-from anchorscope.evidence.lines import curves_of
-from anchorscope.evidence.routes import CLAIMS, route_lines
+from anchorscope.evidence.routes import CLAIMS
+from anchorscope.pathways.effects import effects
 from anchorscope.pathways.intervals import resample
+from anchorscope.pathways.series import as_lines
 from anchorscope.probes.fitter import ProbeFitter
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.readouts import Readouts
@@ -82,6 +83,8 @@ def verdicts_in(kind: RouteKind, seed: int) -> dict[str, str]:
     fitter = ProbeFitter(labels, clusters, folds, ProbeSpec(repeats=1, folds=4, strengths=[1e-3, 1e-2]), seed)
     fitted = fitter(lambda name, layer: passes[name][:, layer].astype(np.float32), LAYERS, list(CONDITIONS))
     readouts = Readouts(labels, clusters, np.ones(SAMPLES), CONDITIONS, fitted.logits, fitted.drift, folds.fold)
-    lines = curves_of(route_lines(readouts, resample(clusters, 1, RESAMPLES, seed), seed))
+    keys = {key for claim in CLAIMS for key in claim.measure.keys}
+    drawn = resample(clusters, 1, RESAMPLES, seed)
+    lines = as_lines(one for part in effects(readouts, drawn, keys, seed) for one in part())
     verdicts = verdicts_of([weighed(claim, "made up", kind, claim.measure(lines)) for claim in CLAIMS])
     return {verdict.claim: verdict.verdict for verdict in verdicts}

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from anchorscope.answers.record import SAMPLED
-from anchorscope.evidence.lines import LineName, lines_of
+from anchorscope.evidence.lines import lines_of
 from anchorscope.evidence.record import EVIDENCE
 from anchorscope.pathways.record import PATHWAYS, Key
 from anchorscope.probes.record import PROMPTS, SALIENCY, WITHIN
@@ -53,9 +53,9 @@ def test_every_experiment_has_its_lines(whole: WholeRun):
     experiments = {name.experiment for name in lines}
     wanted = {"chart", "donors", "mirror", "support", "answer_only", "stability", "shift", "transfer", "awareness"}
     assert wanted <= experiments
-    assert all(np.isfinite(lines[LineName("mirror", "interaction")].value))
+    assert all(np.isfinite(lines[Key("mirror_interaction")].value))
     assert {name.condition for name in lines if name.experiment == "transfer"} == {"own", "south"}
-    assert lines[LineName("awareness", "own_ahead", "two")].n > 30
+    assert lines[Key("awareness_own_ahead", "two")].n > 30
 
 
 def test_the_ledger_is_kept_printed_and_expected(whole: WholeRun, tmp_path: Path):

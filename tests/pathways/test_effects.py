@@ -1,4 +1,4 @@
-"""Every number of the table against loops written from its definition; what the method promises, on simulated data."""
+"""Every number of the chart against loops written from its definition; what the method promises, on simulated data."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from itertools import product
 
 import numpy as np
 import pytest
-from anchorscope.pathways.statistics import DRAWS, pathways, rows_of, series
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from anchorscope.errors import ProbeError
 from anchorscope.pathways.intervals import resample
 from anchorscope.pathways.members import members
-from anchorscope.pathways.record import Statistic
+from anchorscope.pathways.record import Key, Statistic
+from anchorscope.pathways.series import to_lines
 from anchorscope.pathways.shifts import make_donors
-from anchorscope.store.table import schema_of
-from drawn_readouts import ALL_CONDITIONS, ORIGIN, random_readouts, readouts_of
-
-STRATA = ("all", "predicted_correct", "predicted_wrong", "label_correct", "label_wrong")
-ANCHORS = ("best", "quarter", "half", "three_quarters", "last")
-
+from drawn_readouts import (
+    ALL_CONDITIONS,
+    ANCHORS,
+    SPLITS,
+    STRATA,
+    random_readouts,
+    readouts_of,
+    rows_of,
+    series_of,
+)
 
 # ---- the definitions, in loops -------------------------------------------------------------------------------------
-
-
-NUMBERS = ("value", "low", "high", "band_low", "band_high")
 
 
 def sigma(logit):
@@ -42,7 +43,6 @@ class Oracle:
         _, self.repeats, _, self.n, self.layers = readouts.logits.shape
         self.index = {name: i for i, name in enumerate(readouts.conditions)}
         self.auroc, self.anchor = cache(self._auroc), cache(self._anchor)
-        self.class_drift = cache(self._class_drift)
 
     def logit(self, condition, correction, repeat, part, sample, layer):
         if condition == "permuted":
@@ -51,22 +51,7 @@ class Oracle:
             return self.clean(repeat, part, sample, layer) + moved - self.clean(repeat, part, donor, layer)
         at = (self.index[condition], repeat, part, sample, layer)
         logit = float(self.r.logits[at])
-        if correction == "drift":
-            return logit - float(self.r.drift[at])
-        if correction == "drift_control":
-            return logit - float(self.r.drift[(self.index["control_question"], *at[1:])])
-        if correction == "drift_class":
-            own, predicted = int(self.r.fold[repeat, sample]), self.clean(repeat, part, sample, layer) > 0
-            return logit - self.class_drift(condition, repeat, part, layer, own, predicted)
-        return logit
-
-    def _class_drift(self, condition, repeat, part, layer, fold, predicted):
-        changes = [
-            self.logit(condition, "none", repeat, part, i, layer) - self.clean(repeat, part, i, layer)
-            for i in range(self.n)
-            if self.r.fold[repeat, i] != fold and (self.clean(repeat, part, i, layer) > 0) == predicted
-        ]
-        return sum(changes) / len(changes) if changes else 0.0
+        return logit - float(self.r.drift[at]) if correction == "drift" else logit
 
     def clean(self, repeat, part, sample, layer):
         return float(self.r.logits[0, repeat, part, sample, layer])
@@ -75,14 +60,12 @@ class Oracle:
         return (self.logit(condition, correction, *at) > 0) != (self.clean(*at) > 0)
 
     def effect(self, condition, correction, predicted, repeat, part, sample, layer):
-        """ΔP and Δlogit towards the predicted class."""
+        """ΔP towards the predicted class."""
         other, clean = (
             self.logit(condition, correction, repeat, part, sample, layer),
             self.clean(repeat, part, sample, layer),
         )
-        if predicted:
-            return 100 * (sigma(other) - sigma(clean)), other - clean
-        return 100 * ((1 - sigma(other)) - (1 - sigma(clean))), -(other - clean)
+        return 100 * (sigma(other) - sigma(clean)) if predicted else 100 * ((1 - sigma(other)) - (1 - sigma(clean)))
 
     def _auroc(self, condition, correction, repeat, part, layer):
         scores = [self.logit(condition, correction, repeat, part, i, layer) for i in range(self.n)]
@@ -107,7 +90,7 @@ class Oracle:
         }[stratum]
 
     def whole_draw(self, condition, correction, anchor, layer):
-        """(is Q, predicted correct, ΔP, Δlogit) of each sample."""
+        """(is Q, predicted correct, ΔP) of each sample."""
         at = layer if anchor == "none" else self.anchor(anchor)
         found = []
         for i in range(self.n):
@@ -117,19 +100,18 @@ class Oracle:
                 self.effect(condition, correction, self.clean(r, 0, i, at) > 0, r, 0, i, layer)
                 for r in range(self.repeats)
             ]
-            delta = [sum(e[m] for e in effects) / self.repeats for m in (0, 1)]
-            found.append((flips / self.repeats >= 0.5, p >= 0.5, *delta))
+            found.append((flips / self.repeats >= 0.5, p >= 0.5, sum(effects) / self.repeats))
         return found
 
-    def half_draws(self, condition, correction, anchor, layer, pairs=((1, 2), (2, 1))):
+    def half_draws(self, condition, correction, anchor, layer):
         draws = []
-        for repeat, (label, measure) in product(range(self.repeats), pairs):
+        for repeat, (label, measure) in product(range(self.repeats), ((1, 2), (2, 1))):
             at = layer if anchor == "none" else self.anchor(anchor, repeat, label)
             draw = []
             for i in range(self.n):
                 predicted = self.clean(repeat, label, i, at) > 0
                 effect = self.effect(condition, correction, predicted, repeat, measure, i, layer)
-                draw.append((self.flip(condition, correction, repeat, label, i, at), predicted, *effect))
+                draw.append((self.flip(condition, correction, repeat, label, i, at), predicted, effect))
             draws.append(draw)
         return draws
 
@@ -137,8 +119,6 @@ class Oracle:
         """(group, stratum, statistic) -> (value, n), Q-A included."""
         if split.endswith("_half"):
             draws = self.half_draws(condition, correction, anchor, layer)
-        elif split.endswith("_same"):
-            draws = self.half_draws(condition, correction, anchor, layer, ((1, 1), (2, 2)))
         else:
             draws = [self.whole_draw(condition, correction, anchor, layer)]
         out = {}
@@ -153,17 +133,14 @@ class Oracle:
                     rows = [row for row in inside if group == "all" or row[1] == (group == "Q")]
                     sizes[group].append(len(rows))
                     if rows:
-                        means[group].append([sum(row[m] for row in rows) / len(rows) for m in (3, 4)])
+                        means[group].append(sum(row[3] for row in rows) / len(rows))
                     if group in shares and inside:
                         shares[group].append(sum(1 / self.r.probability[row[0]] for row in rows) / total)
             size = {group: sum(sizes[group]) / len(draws) for group in sizes}
-            for m, name in enumerate(("delta_p", "delta_logit")):
-                value = {g: sum(x[m] for x in v) / len(v) if v else math.nan for g, v in means.items()}
-                out["Q", stratum, name] = value["Q"], size["Q"]
-                out["A", stratum, name] = value["A"], size["A"]
-                out["Q-A", stratum, name] = value["Q"] - value["A"], min(size["Q"], size["A"])
-                if split == "layer_half":
-                    out["all", stratum, name] = value["all"], size["all"]
+            value = {g: sum(v) / len(v) if v else math.nan for g, v in means.items()}
+            for group in means:
+                out[group, stratum, "delta_p"] = value[group], size[group]
+            out["Q-A", stratum, "delta_p"] = value["Q"] - value["A"], min(size["Q"], size["A"])
             for group, values in shares.items():
                 out[group, stratum, "share"] = sum(values) / len(values), size["all"]
         return out
@@ -173,14 +150,7 @@ class Oracle:
         auroc = sum(self.auroc(condition, correction, r, 0, layer) for r in repeats) / self.repeats
         if condition == "clean":
             return {"auroc": auroc}
-        effects = [
-            self.effect(condition, correction, self.clean(r, 0, i, layer) > 0, r, 0, i, layer)
-            for r in repeats
-            for i in range(self.n)
-        ]
-        delta_p, delta_logit = (sum(e[m] for e in effects) / len(effects) for m in (0, 1))
-        delta = auroc - self.unsplit("clean", "none", layer)["auroc"]
-        return {"auroc": auroc, "delta_auroc": delta, "delta_p": delta_p, "delta_logit": delta_logit}
+        return {"auroc": auroc, "delta_auroc": auroc - self.unsplit("clean", "none", layer)["auroc"]}
 
     def kappa(self, condition, correction, anchor, layer):
         values = []
@@ -197,97 +167,64 @@ def oracle_table(readouts):
     """(condition, split, anchor, correction, group, stratum, layer, statistic) -> (value, n)."""
     oracle, table = Oracle(readouts), {}
     layers, others = range(oracle.layers), readouts.conditions[1:]
-    stratified = ("knockout", "matched_question", "control_question")
-    extra = {}  # strata that only differences are made of
     for k in layers:
-        table["clean", "none", "none", "none", "all", "all", k, "auroc"] = (
-            oracle.unsplit("clean", "none", k)["auroc"],
-            oracle.n,
-        )
+        area = oracle.unsplit("clean", "none", k)["auroc"]
+        table["clean", "none", "none", "none", "all", "all", k, "auroc"] = area, oracle.n
     for anchor in ANCHORS:
         halves = [oracle.anchor(anchor, r, h) for r in range(oracle.repeats) for h in (1, 2)]
         for split, value in (("anchor", oracle.anchor(anchor)), ("anchor_half", sum(halves) / len(halves))):
             table["clean", split, anchor, "none", "all", "all", -1, "anchor_layer"] = value, oracle.n
-    donors = [Oracle(readouts, each) for each in make_donors(readouts.clusters, DRAWS, 0)]
-    for condition, correction in product((*others, "permuted"), ("none", "drift", "drift_class", "drift_control")):
-        further = correction in ("drift_class", "drift_control")
-        if further and (
-            condition != "knockout" or (correction == "drift_control" and "control_question" not in others)
-        ):
-            continue
-        if condition == "permuted" and correction != "none":
-            continue
+    donors = [Oracle(readouts, each) for each in make_donors(readouts.clusters, 0)]
+    for condition in (*others, "permuted"):
         oracles = donors if condition == "permuted" else [oracle]
         for k in layers:
-            unsplit = [each.unsplit(condition, correction, k) for each in oracles]
+            unsplit = [each.unsplit(condition, "none", k) for each in oracles]
             for name in unsplit[0]:
                 value = sum(each[name] for each in unsplit) / len(unsplit)
-                table[condition, "none", "none", correction, "all", "all", k, name] = value, oracle.n
-        for split, anchor in [
-            *product(("layer", "layer_half", "layer_same"), ("none",)),
-            *product(("anchor", "anchor_half", "anchor_same"), ANCHORS),
-        ]:
-            if split.endswith("_same") and (condition not in ("knockout", "permuted") or correction != "none"):
+                table[condition, "none", "none", "none", "all", "all", k, name] = value, oracle.n
+        for correction, (split, anchor), k in product(("none", "drift"), SPLITS, layers):
+            if condition == "permuted" and correction == "drift":
                 continue
-            if (split.endswith("_same") or further or condition == "permuted") and anchor not in ("none", "half"):
-                continue
-            if further and not split.endswith("_half"):
-                continue
-            for k in layers:
-                at = k if anchor == "none" else -1
-                if split.endswith("_half") and condition != "permuted":
-                    value = oracle.kappa(condition, correction, anchor, k)
-                    table[condition, split, anchor, correction, "all", "all", at, "kappa"] = value, oracle.n
-                drawn = [each.groups(condition, correction, split, anchor, k) for each in oracles]
-                for group, stratum, name in drawn[0]:
-                    if condition == "permuted" and stratum not in STRATA[:3]:
-                        continue
-                    values = [each[group, stratum, name] for each in drawn]
-                    found = float(np.nanmean([v for v, _ in values])), sum(n for _, n in values) / len(values)
-                    if group == "Q-A" and len(drawn) > 1:  # the difference of means, not the mean of differences
-                        q, a = ([each[g, stratum, name] for each in drawn] for g in "QA")
-                        sizes = [sum(n for _, n in side) / len(drawn) for side in (q, a)]
-                        found = float(np.nanmean([v for v, _ in q]) - np.nanmean([v for v, _ in a])), min(sizes)
-                    layer = at if name == "share" else k
-                    kept = table if stratum == "all" or condition in (*stratified, "permuted") else extra
-                    kept[condition, split, anchor, correction, group, stratum, layer, name] = found
-    single = {**table, **extra}
-    for first, second in (
-        ("knockout", "permuted"),
-        ("matched_question", "control_question"),
-        ("matched_random", "control_random"),
-        ("knockout", "control_question"),
-        ("knockout", "control_random"),
-    ):
-        if second not in (*others, "permuted"):
-            continue
-        for key, (value, n) in single.items():
-            there = (second, *key[1:]) in single
-            if key[0] == first and there and key[5] in STRATA[:3] and key[7] not in ("auroc", "kappa"):
-                value2, n2 = single[(second, *key[1:])]
-                table[(f"{first}-{second}", *key[1:])] = value - value2, min(n, n2)
+            at = k if anchor == "none" else -1
+            if split.endswith("_half") and condition != "permuted":
+                value = oracle.kappa(condition, correction, anchor, k)
+                table[condition, split, anchor, correction, "all", "all", at, "kappa"] = value, oracle.n
+            drawn = [each.groups(condition, correction, split, anchor, k) for each in oracles]
+            for group, stratum, name in drawn[0]:
+                values = [each[group, stratum, name] for each in drawn]
+                found = float(np.nanmean([v for v, _ in values])), sum(n for _, n in values) / len(values)
+                if group == "Q-A" and len(drawn) > 1:  # the difference of means, not the mean of differences
+                    q, a = ([each[g, stratum, name] for each in drawn] for g in "QA")
+                    sizes = [sum(n for _, n in side) / len(drawn) for side in (q, a)]
+                    found = float(np.nanmean([v for v, _ in q]) - np.nanmean([v for v, _ in a])), min(sizes)
+                table[condition, split, anchor, correction, group, stratum, at if name == "share" else k, name] = found
+    for key, (value, n) in list(table.items()):
+        for second in (*others, "permuted"):
+            other = (second, *key[1:])
+            if key[0] < second and other in table and key[0] != "clean" and key[7] not in ("auroc", "kappa"):
+                table[(f"{key[0]}-{second}", *key[1:])] = value - table[other][0], min(n, table[other][1])
     return table
 
 
 @pytest.mark.parametrize("sizes", [[1] * 40, [3, 5, 1, 1, 7, 9], [10, 10], [4, 2, 1, 1]])
 def test_a_donor_is_of_another_cluster_and_each_sample_is_one_once(sizes):
     clusters = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
-    donors = make_donors(clusters, 6, seed=3)
+    donors = make_donors(clusters, 3, draws=6)
     for draw in donors:
         assert sorted(draw) == list(range(len(clusters)))
         assert (clusters[draw] != clusters).all()
     assert len({tuple(draw) for draw in donors}) > 1
-    assert (make_donors(clusters, 6, seed=3) == donors).all()
+    assert (make_donors(clusters, 3, draws=6) == donors).all()
     with pytest.raises(ProbeError, match="more than half"):
-        make_donors(np.array([0, 0, 0, 1, 2]), 1, 0)
+        make_donors(np.array([0, 0, 0, 1, 2]), 0)
 
 
 def key_of(row: Statistic):
     return row.condition, row.split, row.anchor, row.correction, row.group, row.stratum, row.layer, row.statistic
 
 
-def table_of(readouts, **options):
-    rows = pathways(readouts, ORIGIN, **{"resamples": 0, **options})
+def table_of(readouts, resamples=0):
+    rows = rows_of(readouts, resamples)
     table = {key_of(row): row for row in rows}
     assert len(table) == len(rows), "a row is there twice"
     return table
@@ -319,7 +256,7 @@ def test_a_weight_does_what_repeating_the_row_and_the_repeat_would_do(resampled)
     readouts = random_readouts(n=60, layers=3, repeats=3, conditions=ALL_CONDITIONS[:3])
     drawn = resample(readouts.clusters, 3, resamples=2, seed=3)
     drawn = replace(drawn, repeats=np.array([[1, 1, 1], [2, 0, 1], [0, 3, 0]] if resampled else [[1, 1, 1]] * 3))
-    weighted = list(series(readouts, drawn))
+    weighted = series_of(readouts, drawn)
     compared = 0
     for b in (1, 2):
         rows = np.repeat(np.arange(60), drawn.samples[b].astype(int))
@@ -333,13 +270,13 @@ def test_a_weight_does_what_repeating_the_row_and_the_repeat_would_do(resampled)
             drift=readouts.drift[:, repeats][:, :, :, rows],
             fold=readouts.fold[repeats][:, rows],
         )
-        literal = series(built, resample(built.clusters, 3, resamples=0, seed=0))
+        literal = series_of(built, resample(built.clusters, 3, resamples=0, seed=0))
         for one, other in zip(weighted, literal, strict=True):
             assert one.key == other.key
             if resampled and one.key.split in ("layer", "anchor"):
                 continue  # all repeats vote in every resample
-            if "permuted" in one.key.condition or one.key.correction == "drift_class":
-                continue  # donors, and what is subtracted, are those of the data as they are
+            if "permuted" in one.key.condition:
+                continue  # donors are those of the data as they are
             np.testing.assert_allclose(one.replicates[b], other.replicates[0], atol=2e-4, err_msg=str(one))
             compared += 1
     assert compared > 1000
@@ -352,7 +289,7 @@ def test_without_halves_all_repeats_vote_and_the_resampled_ones_measure():
     oracle = Oracle(readouts)
     [one] = [
         one
-        for one in series(readouts, replace(drawn, repeats=votes))
+        for one in series_of(readouts, replace(drawn, repeats=votes))
         if (one.key.condition, one.key.split, one.key.correction, one.key.group, one.key.stratum, one.key.statistic)
         == ("knockout", "layer", "none", "Q", "all", "delta_p")
     ]
@@ -361,7 +298,7 @@ def test_without_halves_all_repeats_vote_and_the_resampled_ones_measure():
         by_repeat = []
         for r in range(3):
             effects = [oracle.effect("knockout", "none", oracle.clean(r, 0, i, layer) > 0, r, 0, i, layer) for i in q]
-            by_repeat.append(sum(e[0] for e in effects) / len(q))
+            by_repeat.append(sum(effects) / len(q))
         assert one.replicates[:, layer] == pytest.approx(votes @ by_repeat / 3, abs=1e-3)
 
 
@@ -373,18 +310,17 @@ def test_a_value_lies_in_its_own_interval():
     assert len(outside) < 0.01 * len(rows), outside
 
 
-def test_lines_side_by_side_give_the_rows_that_each_gives():
-    readouts = random_readouts(n=90, layers=4, repeats=2)
-    every = list(series(readouts, resample(readouts.clusters, readouts.repeats, 60, 0)))
-    factors = {one.key: 1 + 0.01 * number for number, one in enumerate(every)}
-    together = rows_of(every, ORIGIN, factors.__getitem__)
-    alone = [row for one in every for row in one.rows(ORIGIN, factors[one.key])]
-    assert len(together) == len(alone) > 500
-    for found, expected in zip(together, alone, strict=True):
-        numbers = [(getattr(found, name), getattr(expected, name)) for name in NUMBERS]
-        assert replace(found, **dict.fromkeys(NUMBERS)) == replace(expected, **dict.fromkeys(NUMBERS))
-        for one, other in numbers:
-            assert one is other is None or one == pytest.approx(other, rel=1e-5, abs=1e-6)
+def test_lines_side_by_side_give_the_numbers_that_each_gives():
+    readouts = random_readouts(n=90, layers=4, repeats=2, conditions=ALL_CONDITIONS[:3])
+    every = series_of(readouts, resample(readouts.clusters, readouts.repeats, 60, 0))
+    every = [replace(one, widened=1 + 0.01 * number) for number, one in enumerate(every)]
+    together = to_lines("x", every, ())
+    assert len(together) == len(every) > 500
+    for found, one in zip(together, every, strict=True):
+        [alone] = to_lines("x", [one], ())
+        for name in ("value", "low", "high", "band_low", "band_high"):
+            np.testing.assert_allclose(getattr(found, name), getattr(alone, name), rtol=1e-5, atol=1e-6)
+        assert (found.n, found.widened, found.condition) == (alone.n, alone.widened, alone.condition)
 
 
 def test_the_anchor_layer_is_chosen_anew_in_each_resample():
@@ -396,7 +332,7 @@ def test_the_anchor_layer_is_chosen_anew_in_each_resample():
 
 def test_same_seed_same_rows_other_seed_other_intervals_same_values():
     readouts = random_readouts(n=80, conditions=ALL_CONDITIONS[:2])
-    one, same, other = (pathways(readouts, ORIGIN, resamples=50, seed=seed) for seed in (0, 0, 1))
+    one, same, other = (rows_of(readouts, 50, seed) for seed in (0, 0, 1))
     assert one == same
     same_data = [i for i, row in enumerate(one) if "permuted" not in row.condition]  # other seed, other donors
     assert [one[i].value for i in same_data] == [other[i].value for i in same_data]
@@ -409,7 +345,7 @@ def test_intervals_of_differences_are_paired():
     logits, drift = readouts.logits.copy(), readouts.drift.copy()
     logits[2], drift[2] = logits[1], drift[1]
     table = table_of(replace(readouts, logits=logits, drift=drift), resamples=50)
-    rows = [row for row in table.values() if row.condition == "knockout-control_question" and row.value is not None]
+    rows = [row for row in table.values() if row.condition == "control_question-knockout" and row.value is not None]
     assert len(rows) > 100
     assert all(row.low == row.value == row.high == 0 for row in rows)
 
@@ -435,7 +371,7 @@ def test_selection_by_definition_is_gone_with_halves_and_there_without():
             assert abs(row.value) < 3, row
             assert row.low - 1 < 0 < row.high + 1, row
     # The mean effect on all samples is pulled down as well when the same probe chooses ŷ.
-    assert table["knockout", "none", "none", "none", "all", "all", 0, "delta_p"].value < -20
+    assert table["knockout", "layer", "none", "none", "all", "all", 0, "delta_p"].value < -20
     assert abs(table["knockout", "layer_half", "none", "none", "all", "all", 0, "delta_p"].value) < 3
 
 
@@ -502,8 +438,8 @@ def test_a_draw_in_which_nobody_flips_is_left_out_of_the_mean():
     knocked[0, 1, :70] = -2.0  # half 1 flips 70 and is measured by half 2; half 2 flips nobody
     knocked[0, 2, :70] = 0.5
     table = table_of(readouts_of(np.stack([clean, knocked]), np.arange(n) % 2))
-    row = table["knockout", "layer_half", "none", "none", "Q", "all", 0, "delta_logit"]
-    assert (row.value, row.n) == (-0.5, 35)
+    row = table["knockout", "layer_half", "none", "none", "Q", "all", 0, "delta_p"]
+    assert (row.value, row.n) == (pytest.approx(100 * (sigma(0.5) - sigma(1.0)), abs=1e-4), 35)
     assert table["knockout", "layer_half", "none", "none", "Q", "all", 0, "share"].value == pytest.approx(0.35)
     assert table["knockout", "layer_half", "none", "none", "all", "all", 0, "kappa"].value == pytest.approx(0)
 
@@ -519,28 +455,32 @@ def known_cell(rng, clusters, size):
     return readouts_of(np.stack([clean, clean + sign * effect]), rng.random(n) < 0.5, clusters=cluster)
 
 
+def mean_effect(change):
+    """ΔP of a logit of 3 that changes by a normal variable with this mean and a standard deviation of 0.5."""
+    z = np.linspace(-6, 6, 2001)
+    return float(np.average(100 / (1 + np.exp(-(3 + change + 0.5 * z))), weights=np.exp(-(z**2) / 2)) - 100 * sigma(3))
+
+
 def covers(readouts, wanted, seed):
     """Which of the intervals hold the truth."""
-    found = {}
-    for one in series(readouts, resample(readouts.clusters, 3, 200, seed)):
-        key = one.key.split, one.key.group, one.key.statistic
-        if key in wanted and (one.key.condition, one.key.stratum, one.key.correction) == ("knockout", "all", "none"):
-            low, high = np.percentile(one.replicates[1:, 0], [2.5, 97.5])
-            found[key] = low <= wanted[key] <= high
-        if len(found) == len(wanted):
-            break
-    return [found[key] for key in wanted]
+    ends = {
+        one.key: np.percentile(one.replicates[1:, 0], [2.5, 97.5])
+        for one in series_of(readouts, resample(readouts.clusters, 3, 200, seed), set(wanted))
+    }
+    return [ends[key][0] <= truth <= ends[key][1] for key, truth in wanted.items()]
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say():
     rng = np.random.default_rng(5)
-    everyone = {("none", "all", "delta_logit"): -3.5}
+    q, a = mean_effect(-6.0), mean_effect(-1.0)
+    halves = Key("delta_p", "knockout", "layer_half")
+    everyone = {halves: (q + a) / 2}
     wanted = {
         **everyone,
-        ("layer", "A", "delta_logit"): -1.0,
-        ("layer_half", "Q", "delta_logit"): -6.0,
-        ("layer_half", "Q-A", "delta_logit"): -5.0,
-        ("layer_half", "Q", "share"): 0.5,
+        Key("delta_p", "knockout", "layer", group="A"): a,
+        halves._replace(group="Q"): q,
+        halves._replace(group="Q-A"): q - a,
+        halves._replace(statistic="share", group="Q"): 0.5,
     }
     hits, naive = [], []
     for cell in range(150):
@@ -569,12 +509,6 @@ def test_members_are_votes_of_the_whole_probes_at_the_best_layer():
 def test_read_outs_that_cannot_be_split_are_refused():
     readouts = random_readouts(n=60)
     with pytest.raises(ProbeError, match="knockout"):
-        pathways(replace(readouts, conditions=("clean", *"abcde")), ORIGIN)
+        rows_of(replace(readouts, conditions=("clean", *"abcde")))
     with pytest.raises(ProbeError, match="all answers here have the same grade"):
         members(replace(readouts, labels=np.ones(60, bool)), [("knockout", "none")])
-
-
-def test_a_statistic_is_a_row_of_a_table():
-    schema = schema_of(Statistic)
-    assert schema.field("value").nullable
-    assert not schema.field("n").nullable
