@@ -12,7 +12,7 @@ from anchorscope.detectors.detector import KnownAnswer
 from anchorscope.detectors.reader import SEVERAL_LINES
 from anchorscope.errors import DetectorError
 from anchorscope.serve.judge import NO_ROWS, NOT_READ, OTHER_PROMPT, Completed, LiveJudge, by_column
-from anchorscope.serve.parity import at_fitting, weighed
+from anchorscope.serve.parity import at_fitting, compare_scores
 from anchorscope.serve.plan import plan_of, refusal
 from anchorscope.study.terms import StateName
 from serving import HEARD, LAYERS, WIDTH, MadeUpEngine, detector_of, judged_on_whole_states, save
@@ -164,7 +164,7 @@ def scores(seed: int = 0) -> np.ndarray:
 
 def test_an_engine_within_rounding_is_served_as_it_is(judge):
     before = scores()
-    passed = weighed(judge, before, before + 1e-4, 32, "float32")
+    passed = compare_scores(judge, before, before + 1e-4, 32, "float32")
     assert passed.judge is judge
     assert passed.largest < 0.001
 
@@ -172,7 +172,7 @@ def test_an_engine_within_rounding_is_served_as_it_is(judge):
 def test_another_dtype_is_recalibrated_and_voids_the_promise(judge):
     before = scores()
     now = (before - 0.2) / 1.05 + np.random.default_rng(1).normal(0, 0.05, 32)
-    passed = weighed(judge, before, now, 32, "bfloat16")
+    passed = compare_scores(judge, before, now, 32, "bfloat16")
     assert not passed.judge.promised
     assert passed.slope == pytest.approx(1.05, abs=0.05)
     factor, offset = passed.judge.detector.shift
@@ -192,7 +192,7 @@ def test_another_dtype_is_recalibrated_and_voids_the_promise(judge):
 def test_engines_that_misread_states_are_refused(judge, now, dtype):
     before = scores()
     with pytest.raises(DetectorError, match="differ from those"):
-        weighed(judge, before, now(before), 32, dtype)
+        compare_scores(judge, before, now(before), 32, dtype)
 
 
 def test_known_answers_of_a_recalibrated_detector_are_recalibrated_too(judge):
@@ -202,4 +202,4 @@ def test_known_answers_of_a_recalibrated_detector_are_recalibrated_too(judge):
 
 def test_an_engine_that_answers_otherwise_is_refused(judge):
     with pytest.raises(DetectorError, match="another model"):
-        weighed(judge, scores()[:5], scores()[:5], 32, "float32")
+        compare_scores(judge, scores()[:5], scores()[:5], 32, "float32")

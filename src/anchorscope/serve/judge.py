@@ -34,7 +34,7 @@ class Completed(NamedTuple):
     prompt_ids: Sequence[int]
     """The tokens of the prompt."""
     ids: Sequence[int]
-    """The tokens that were made."""
+    """The tokens that were completed."""
     logprobs: Sequence[float]
     """Their log-probabilities, where they were asked for."""
     text: str | None = None
@@ -135,23 +135,23 @@ class LiveJudge:
         blank = self.tokenizer("\n\n", add_special_tokens=False).input_ids
         return sorted({*self._ends, *(token for token in (*newline, *blank) if self._is_end(token))} - {*ids})
 
-    def read(self, made: Completed) -> ReadAnswer:
+    def read(self, completed: Completed) -> ReadAnswer:
         """Find the answer: its tokens, and the last exact one."""
-        parts = self.prompter.read_back(made.prompt_ids)
+        parts = self.prompter.read_back(completed.prompt_ids)
         if parts is None:
             return ReadAnswer(OTHER_PROMPT)
         question, context, prompt = parts
-        tokens = next((number for number, token in enumerate(made.ids) if self._is_end(token)), len(made.ids))
-        if made.text is not None and "\n" in made.text.strip():
+        tokens = next((number for number, token in enumerate(completed.ids) if self._is_end(token)), len(completed.ids))
+        if completed.text is not None and "\n" in completed.text.strip():
             return ReadAnswer(SEVERAL_LINES)
-        if tokens == len(made.ids) and not made.last_read:
+        if tokens == len(completed.ids) and not completed.last_read:
             return ReadAnswer(NOT_READ)
-        ids = list(made.ids[:tokens])
+        ids = list(completed.ids[:tokens])
         text = self.tokenizer.decode(ids, skip_special_tokens=True).strip()
-        if made.text is not None and text != made.text.strip():
+        if completed.text is not None and text != completed.text.strip():
             return ReadAnswer(OTHER_TEXT)
-        sample = self.maker(Question.asked(question, [], context), text, ids, list(made.logprobs[:tokens]), prompt)
-        if self.logprobs and len(made.logprobs) < tokens:
+        sample = self.maker(Question.asked(question, [], context), text, ids, list(completed.logprobs[:tokens]), prompt)
+        if self.logprobs and len(completed.logprobs) < tokens:
             return ReadAnswer(NO_LOGPROBS)
         return ReadAnswer(unreadable(sample, self.detector.moments), sample)
 

@@ -33,7 +33,7 @@ from anchorscope.serve.desk import Desk
 from anchorscope.serve.forward import EndpointLimits, Forwarder
 from anchorscope.serve.intercept import Admission, App, Intercepted, Receive, Scope
 from anchorscope.serve.judge import LiveJudge, ReadAnswer
-from anchorscope.serve.parity import at_fitting, weighed
+from anchorscope.serve.parity import at_fitting, compare_scores
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
 
 log = logging.getLogger("vllm.anchorscope")
@@ -74,16 +74,17 @@ class TextDesk(Desk):
         """Find the answer and the log-probabilities of its tokens."""
         if why := api_request.why_not or choice.why_not or self._why_not(api_request, choice):
             return ReadAnswer(why)
-        return self.found(api_request, prompt, choice)
+        return self.find(api_request, prompt, choice)
 
-    def found(self, api_request: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
+    def find(self, api_request: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
+        """Find the answer, whoever gave it."""
         characters = _characters(api_request.data.get("messages" if api_request.chat else "prompt"))
         if characters > MOST_PER_TOKEN * self.judge.detector.moments.longest_prompt:
             return ReadAnswer(f"{LONG_PROMPT}: {characters} characters")
-        prompted = self.judge.prompter.read_back(self.prompt_ids(api_request, prompt))
-        if prompted is None:
+        parts = self.judge.prompter.read_back(self.prompt_ids(api_request, prompt))
+        if parts is None:
             return ReadAnswer(OTHER_PROMPT)
-        question, context, laid = prompted
+        question, context, prompt_parts = parts
         text = choice.text.strip()
         if "\n" in text:
             return ReadAnswer(SEVERAL_LINES)
@@ -94,7 +95,9 @@ class TextDesk(Desk):
         tokens = self._answer_tokens(choice, text)
         if tokens is None:
             return ReadAnswer(OTHER_TEXT)
-        sample = self.judge.maker(Question.asked(question, [], context), text, None, choice.logprobs[:tokens], laid)
+        sample = self.judge.maker(
+            Question.asked(question, [], context), text, None, choice.logprobs[:tokens], prompt_parts
+        )
         return ReadAnswer(unreadable(sample, self.judge.detector.moments), sample)
 
     @staticmethod
@@ -134,8 +137,8 @@ class TextDesk(Desk):
             messages = api_request.data.get("messages")
             if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
                 return []
-            made = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-            return list(tokenizer(made, add_special_tokens=False).input_ids)
+            text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            return list(tokenizer(text, add_special_tokens=False).input_ids)
         prompts = api_request.data.get("prompt")
         if isinstance(prompts, str):
             prompts = [prompts]
@@ -264,10 +267,10 @@ class Proxy:
                     body = json.dumps(api_request.with_more(False, True)).encode()
                     response = await self.forward.send(self.forward.request("POST", path, headers, content=body))
                     response.raise_for_status()
-                    made, choice = response.json(), AnswerChoice()
-                    api_request.take(made, made["choices"][0], choice)
+                    reply, choice = response.json(), AnswerChoice()
+                    api_request.take(reply, reply["choices"][0], choice)
                     models |= choice.models
-                    read = ReadAnswer(choice.why_not) if choice.why_not else self.desk.found(api_request, 0, choice)
+                    read = ReadAnswer(choice.why_not) if choice.why_not else self.desk.find(api_request, 0, choice)
                     why.add(read.reason)
                     same = read.sample is not None and list(read.sample.answer.answer_ids) == list(answer.ids)
                     if same and not read.reason and read.sample is not None:
@@ -281,10 +284,10 @@ class Proxy:
         if not before and NO_LOGPROBS in why:
             raise DetectorError(NO_LOGPROBS, "Choose an endpoint that returns logprobs, or serve the model with vLLM.")
         dtype, count = str(judge.detector.about.model["dtype"]), len(known) * len(names)
-        passed = weighed(judge, np.array(before), np.array(now), count, dtype)
-        self.desk.judge, self.desk.parity = passed.judge, {judge.name: passed.record()}
+        parity = compare_scores(judge, np.array(before), np.array(now), count, dtype)
+        self.desk.judge, self.desk.parity = parity.judge, {judge.name: parity.record()}
         self.desk.models, self.desk.suspended = models, False
-        log.info("anchorscope: %s is ready: %s", judge.name, passed)
+        log.info("anchorscope: %s is ready: %s", judge.name, parity)
 
     def _known(self, question: str, model: str) -> ApiRequest:
         """A known question as a request of a client."""

@@ -109,15 +109,17 @@ class EvidenceSpec(Spec):
     """The experiments that need no flip and no groups, on which the ledger of claims rests (docs/evidence.md)."""
 
     RENAMED: ClassVar = {"samples": "saliency_samples", "prompts": "other_prompts"}
+    temperature: ClassVar = 1.0  # at which the answers are sampled
+    distinct: ClassVar = 4  # distinct right answers, and distinct wrong ones, that are read per question at most
+    REMOVED: ClassVar = {
+        "temperature": (temperature, f"it was removed in version 0.3.0 and is always {temperature}; remove it"),
+        "distinct": (distinct, f"it was removed in version 0.3.0 and is always {distinct}; remove it"),
+    }
 
     questions: Annotated[int, Field(ge=1)] = 800
     """Maximum number of traced questions, drawn by a hash, that are answered several times."""
     answers: Annotated[int, Field(ge=2)] = 16
     """Number of answers sampled for each of these questions."""
-    temperature: Annotated[FiniteFloat, Field(gt=0)] = 1.0
-    """Temperature at which these answers are sampled."""
-    distinct: Annotated[int, Field(ge=1)] = 4
-    """Maximum number of distinct right answers, and of distinct wrong answers, read per question."""
     donors: Annotated[int, Field(ge=2, le=4)] = 3
     """Number of other questions whose exact tokens replace a sample's own, one after the other."""
     other_prompts: Annotated[int, Field(ge=0, le=2)] = 2

@@ -23,8 +23,11 @@ class Study(Spec):
     """The models, the questions that they answer, and how their hidden states are measured."""
 
     REMOVED: ClassVar = {
-        "map": "layer × layer maps were removed in version 0.3.0. Delete this entry; in the study.yaml of a run too, "
-        "whose other results then open as before. To make a map, use version 0.2.0"
+        "map": (
+            None,
+            "layer × layer maps were removed in version 0.3.0. Delete this entry; in the study.yaml of a run too, "
+            "whose other results then open as before. To make a map, use version 0.2.0",
+        )
     }
 
     name: Name
@@ -58,14 +61,6 @@ class Study(Spec):
     """Number of rows per file of a table. A stopped run repeats at most this many."""
 
     _base: Path = PrivateAttr(default_factory=Path)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_removed(cls, fields: Any) -> Any:
-        """Version 0.2.0 wrote `map: null` for a study without a map."""
-        if not isinstance(fields, dict):
-            return fields
-        return {name: value for name, value in fields.items() if value is not None or name not in cls.REMOVED}
 
     @model_validator(mode="after")
     def _controls_are_found(self) -> Study:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError, model_validator
 
 from anchorscope.errors import without_key
 
@@ -210,8 +210,15 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
     RENAMED: ClassVar[dict[str, str]] = {}
     """Old names of fields, and the new names that the error suggests for them."""
-    REMOVED: ClassVar[dict[str, str]] = {}
-    """Fields that were removed, and what the error says of them."""
+    REMOVED: ClassVar[dict[str, tuple[Any, str]]] = {}
+    """Fields that were removed: the value with which a run of version 0.2.0 opens, and the error for any other."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {name: v for name, v in data.items() if name not in cls.REMOVED or v != cls.REMOVED[name][0]}
 
     if not TYPE_CHECKING:  # checkers see the fields as arguments
 
