@@ -37,7 +37,6 @@ class Generated:
     """The tokens a model answered with, up to the end of the first line."""
 
     ids: list[int]
-    """Its tokens."""
     logprobs: list[float]
     """Log-probability (natural) of each under the model, whatever the temperature it was drawn at."""
     ended: bool

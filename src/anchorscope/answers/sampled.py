@@ -21,9 +21,7 @@ class Asker(Protocol):
     """Who is asked: an `Answerer`."""
 
     model: Model
-    """It answers."""
     prompter: Prompter
-    """Puts questions to it."""
 
     @property
     def generate(self) -> Any:
@@ -35,7 +33,6 @@ class _PromptRow:
     """One question as it was put to the model."""
 
     id: str
-    """Its id."""
     context: str | None
     """The passage that stood in the prompt."""
     prompt_ids: list[int]

@@ -25,7 +25,6 @@ class ModelEstimate:
     shape: ModelShape
     """Shape of the model, from its configuration."""
     asked: list[Workload]
-    """Workload on each dataset."""
     machine: Machine
     """Speed of this machine, measured with matrix products of the model's shape."""
 

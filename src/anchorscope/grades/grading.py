@@ -83,7 +83,6 @@ class _Match(NamedTuple):
     """An accepted answer found in an answer."""
 
     alias: str
-    """The accepted answer."""
     start: int
     """First character of the matched words in the answer."""
     end: int
@@ -106,7 +105,6 @@ class _AnswerWords(NamedTuple):
     core_line: str
     """The core as such a line."""
     dates: tuple[Date, ...]
-    """The dates in it."""
     date: Date | None
     """Where the core is nothing but a date."""
     commas: bool

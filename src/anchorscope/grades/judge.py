@@ -46,14 +46,10 @@ _BUSY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
 class Case(NamedTuple):
-    """One answer to judge."""
-
     answer: str
-    """What was answered."""
     accepted: Sequence[str]
     """What is known to be right."""
     question: str
-    """What was asked."""
 
 
 def filled(prompt: str, case: Case) -> str:

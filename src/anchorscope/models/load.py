@@ -45,9 +45,7 @@ class Model:
     """A loaded model, ready for forward passes."""
 
     spec: ModelSpec
-    """What was asked for."""
     source: ModelSource
-    """What was found."""
     network: Network
     """The weights, as transformers' causal LM."""
     tokenizer: Tokenizer
@@ -79,8 +77,7 @@ class Model:
             place = getattr(part, "execution_device", None)
             if place is not None:
                 return torch.device(place)
-        device: torch.device = embeddings.weight.device
-        return device
+        return embeddings.weight.device
 
     @property
     def attention(self) -> str:
@@ -309,8 +306,7 @@ def dtype_of(spec: ModelSpec) -> torch.dtype:
     from anchorscope.models.speed import fastest_dtype
 
     name = spec.dtype if spec.dtype != "auto" else fastest_dtype(torch.device(device_of(spec)))
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
+    return getattr(torch, name)
 
 
 def _attention(spec: ModelSpec, source: ModelSource) -> str:

@@ -120,7 +120,6 @@ def _readers(
 
 
 def _parts(members: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Some at a time."""
     return [members[first : first + SAMPLES] for first in range(0, len(members), SAMPLES)]
 
 

@@ -181,22 +181,18 @@ def _records(
 
 
 def text_only_of(context: Context, job: Job) -> Whole[TextReadout]:
-    """The stage that a job asks for."""
     return text_only_stage(context.store, job.model, job.dataset)
 
 
 def readouts_of(context: Context, job: Job) -> Whole[Readout]:
-    """The stage that a job asks for."""
     return readouts_stage(context.store, job.model, job.dataset, job.read_point, context.notice)
 
 
 def left_out_of(context: Context, job: Job) -> Whole[LeftOutReadout]:
-    """The stage that a job asks for."""
     return left_out_stage(context.store, job.model, job.dataset, job.read_point)
 
 
 def sampled_of(context: ModelContext, job: Job) -> Sharded[Sampled]:
-    """The stage that a job asks for."""
     evidence, cell = context.store.study.evidence, job.cell(context.store)
     assert evidence is not None
     questions = asked_again(list(cell.table(TRACES)), evidence.questions, context.store.study.seed)
@@ -204,15 +200,12 @@ def sampled_of(context: ModelContext, job: Job) -> Sharded[Sampled]:
 
 
 def within_of(context: ModelContext, job: Job) -> Sharded[WithinReadout]:
-    """The stage that a job asks for."""
     return within_stage(context.model(job.model), context.prompter(job.model), job.dataset, context.store)
 
 
 def prompts_of(context: ModelContext, job: Job) -> Sharded[OtherPrompt]:
-    """The stage that a job asks for."""
     return prompts_stage(context.model(job.model), job.dataset, context.store)
 
 
 def saliency_of(context: ModelContext, job: Job) -> Sharded[Salient]:
-    """The stage that a job asks for."""
     return saliency_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)

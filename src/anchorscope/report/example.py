@@ -33,7 +33,6 @@ class ExampleFiles(NamedTuple):
     """What was written for a reader to open."""
 
     picture: Path
-    """The chart, as PNG."""
     description: Path
     """The chart in words, as Markdown."""
 

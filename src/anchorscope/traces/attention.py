@@ -169,8 +169,7 @@ def _attend(
 def _code(module: torch.nn.Module, implementation: str) -> Callable[..., Any]:
     """The attention code of that name; the one called eager is the model's own."""
     eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
-    attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager)
-    return attend
+    return ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager)
 
 
 def _additive(seen: NDArray[np.bool_], dtype: torch.dtype) -> torch.Tensor:

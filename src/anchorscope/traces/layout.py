@@ -284,7 +284,6 @@ class _RowPart(NamedTuple):
     joins: int
     """The layer from which on the first of them attend."""
     queries: Slots
-    """Their slots."""
     keys: Slots
     """The slots that they see, their own among them."""
 

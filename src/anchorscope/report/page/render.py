@@ -55,11 +55,9 @@ class Detection:
     """Scores and comparisons of detectors, for the runs on which they were compared."""
 
     scores: Scores
-    """Scores of every sample."""
     comparisons: Mapping[int, Sequence[Comparison]]
     """Comparison table of each run."""
     titles: Mapping[str, str]
-    """Title of each detector."""
 
 
 def page(stores: Sequence[Store], detection: Detection, with_text: Collection[str]) -> str:

@@ -51,13 +51,10 @@ class Columns:
     """The columns of all samples, filled cell by cell."""
 
     text: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Texts by name."""
     number: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """Numbers by name."""
     marks: dict[str, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
     """Lists of whole numbers by name: where something begins and ends in a text."""
     words: SharedTexts = field(default_factory=SharedTexts)
-    """Texts that rows share."""
 
 
 def pack_samples(
