@@ -61,6 +61,7 @@ TAB, FILTER, CONTROL = "nav [data-tab={}]", "#filters select[name={}]", "#contro
 SEARCH, HEAD, ROW, DETAIL = "#search", "#rows th[data-column] button", "#rows [data-row]", "#detail"
 PICTURE, LEDGERS, VERDICT = "#chart svg.picture", "#verdicts details", "#verdicts [data-claim]"
 IN_CHART = re.compile(r"\(([\d,]+) in the chart\)")  # in #why: how many samples the chart says there are
+IN_NULL = "those of the cut itself"  # there too, where the chart's groups are no list of samples
 
 
 # --- the reports
@@ -210,6 +211,7 @@ def test_it_is_small_and_fast(reports: Reports, opened: Open, size: str):
         tab = opened(file)
         usable.append(tab.run("performance.getEntriesByName('usable')[0].startTime"))
     tab.tab("explorer")
+    assert size == "small" or tab.count >= LARGE
     sets = tab.values(FILTER.format("set"))
     filtered = [tab.took(choose(FILTER.format("set"), value)) for value in sets * 4]
     searched = [tab.took(choose(SEARCH, text)) for text in ("who", "tower 1", "zzzz", "the", "")]
@@ -220,7 +222,7 @@ def test_it_is_small_and_fast(reports: Reports, opened: Open, size: str):
     megabytes = file.stat().st_size / 2**20
     print(f"\n{size}: {megabytes:.1f} MB, milliseconds {medians}")
     assert (tab.errors, tab.requests) == ([], [])
-    assert megabytes < (15 if size == "large" else 6)
+    assert megabytes < 6  # repeated samples pack well, so the size of the large one says little
     assert medians["usable"] < 2000
     assert max(medians["filter"], medians["search"], medians["sort"]) < 150
 
@@ -253,7 +255,7 @@ def test_a_copied_link_shows_the_same(reports: Reports, opened: Open):
             tab.page.select_option(CONTROL.format(name), values[-1])
     tab.tab("explorer")
     tab.page.select_option(FILTER.format("grade"), "right")
-    tab.page.select_option(FILTER.format("set"), "1")
+    tab.page.select_option(FILTER.format("set"), tab.values(FILTER.format("set"))[-1])
     tab.page.fill(SEARCH, "a")
     tab.page.locator(ROW).nth(2).click()
     tab.page.locator("[data-action=copy-link]").first.click()
@@ -266,14 +268,15 @@ def test_a_copied_link_shows_the_same(reports: Reports, opened: Open):
 def test_points_and_verdicts_open_their_samples(reports: Reports, opened: Open):
     tab = opened(reports.small)
     exact = 0
-    for times in (3, 5, 8):
+    for times in range(3, 9):
         tab.tab("overview")
         tab.page.locator(PICTURE).nth(times % tab.page.locator(PICTURE).count()).focus()
         tab.press(*["ArrowRight"] * times, "Enter")
         assert tab.state["tab"] == "explorer"
-        if said := IN_CHART.search(tab.text("#why")):
+        said = tab.text("#why")
+        if IN_NULL not in said:
             exact += 1
-            assert int(said[1].replace(",", "")) == tab.count
+            assert int(IN_CHART.search(said)[1].replace(",", "")) == tab.count
     assert exact > 0
     tab.tab("overview")
     tab.run(f"document.querySelector({LEDGERS!r}).open = true")
