@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from anchorscope.answers.record import ANSWERS, SAMPLED, Sampled
-from anchorscope.detectors.record import SCORES, Score
+from anchorscope.detectors.record import SCORES, WIDENING, Score, WideningFactors
 from anchorscope.probes.again import chosen_again
 from anchorscope.probes.folds import PARTS
 from anchorscope.probes.jackknife import GROUPS, jackknife_layers, make_groups
@@ -367,14 +367,14 @@ class Drawn:
         """Write the scores of detectors."""
         sign = np.where(self.labels, 1.0, -1.0)
         shared = self.rng.normal(size=self.n)
-        rows = []
+        inputs = {"traces": self.cell.origin(TRACES), "repeats": self.size.repeats}
         for name, strength in DETECTORS.items():
             own = self.rng.normal(size=(self.size.repeats, self.n))
             logits = strength * sign + 0.8 * shared + 0.6 * own
-            rows += [
+            rows = [
                 Score(self.model, self.dataset, name, row.id, -1, row.correct, row.probability, row.cluster,
-                      logits[:, i].tolist(), 1.3, 1.3)
+                      logits[:, i].tolist())
                 for i, row in enumerate(self.rows)
             ]  # fmt: skip
-        inputs = {"traces": self.cell.origin(TRACES), "detectors": list(DETECTORS), "repeats": self.size.repeats}
-        put(self.cell, SCORES, rows, inputs, 65_536)
+            put(self.cell, SCORES.part(name), rows, inputs, 65_536)
+        put(self.cell, WIDENING, [WideningFactors(1.3, 1.3)], inputs)

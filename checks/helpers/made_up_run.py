@@ -22,8 +22,8 @@ from typing import Any
 
 from anchorscope.answers.record import ANSWERS
 from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.compare import compared
-from anchorscope.detectors.scored import measured
+from anchorscope.detectors.scored import read_comparison
+from anchorscope.detectors.stage import comparison_stage
 from anchorscope.evidence.ledger import write_ledger
 from anchorscope.evidence.record import EVIDENCE
 from anchorscope.evidence.stage import evidence_stage
@@ -82,8 +82,8 @@ class Making:
             with printed(f"{model}, {dataset}: evidence", None):
                 make(evidence_stage(self.store, model, dataset, POINT))
         with printed("comparing detectors", None):
-            rows = compared([measured(self.store, *cell) for cell in self.cells])
-            write_comparison(rows, catalogue("mlp"), self.store.root / "detectors")
+            make(comparison_stage(self.store))
+            write_comparison(read_comparison(self.store), catalogue("mlp"), self.store.root / "detectors")
 
     def borrow(self, smaller: Store) -> None:
         """Copy these numbers from another run."""

@@ -9,8 +9,9 @@ import pytest
 
 from anchorscope.detectors.catalogue import BASELINES, catalogue
 from anchorscope.detectors.compare import MEASURES, WITHIN, by_error, compared, kinds_of_error, lookup, measure
-from anchorscope.detectors.crossfit import Labelled, area_of, cross_scored, folds_for, noticed, possible, shuffled
+from anchorscope.detectors.crossfit import Labelled, area_of, cross_scored, folds_for, noticed, shuffled
 from anchorscope.detectors.linear import Linear, ReadoutSource, Recipe
+from anchorscope.detectors.record import DETECTORS
 from anchorscope.detectors.training import Training, area, areas
 from anchorscope.study.terms import StateName
 from made_up import make_samples
@@ -31,7 +32,7 @@ def scores(samples: Labelled) -> dict[str, np.ndarray]:
 def test_every_detector_scores_every_sample_and_knows_something(
     samples: Labelled, scores: dict[str, np.ndarray]
 ) -> None:
-    assert list(scores) == list(catalogue())
+    assert list(scores) == list(catalogue()) == list(DETECTORS)
     assert all(np.isfinite(each).all() for each in scores.values())
     known = area_of(samples, scores, resamples=100)
     assert known["stack"][0] > 0.75
@@ -85,13 +86,6 @@ def test_shuffled_labels_give_nothing_and_a_leak_is_noticed() -> None:
     low = np.mean(found["cheat"]) - 2 * np.std(found["cheat"], ddof=1) / np.sqrt(8)
     assert low > 0.5
     assert noticed(null, made)  # in one shuffle too
-
-
-def test_what_is_missing_is_said(samples: Labelled) -> None:
-    few = replace(samples.inputs, states={}, numbers={"logprob_min": samples.inputs.numbers["logprob_min"]})
-    can, lacking = possible(few, FITTERS)
-    assert set(can) == {"logprob_min"}
-    assert lacking["stack"] == [StateName("clean", "mlp", "answer_last")]
 
 
 def test_the_table(samples: Labelled, scores: dict[str, np.ndarray]) -> None:

@@ -20,8 +20,9 @@ from anchorscope.probes.folds import IntArray
 from anchorscope.probes.logistic import BoolArray
 from anchorscope.store import Cell, Kind, Store
 from anchorscope.store.tensors import Piece, UnreadableError, read_headers, read_pieces
-from anchorscope.study.terms import QUESTION_ONLY, ReadPoint, StateName
+from anchorscope.study.terms import QUESTION_ONLY, Condition, ReadPoint, StateName
 from anchorscope.traces.activations import Activations
+from anchorscope.traces.passes import ANSWER_MEAN
 from anchorscope.traces.record import TRACES, Trace
 
 
@@ -95,15 +96,25 @@ def read_several(store: Store, model: str, dataset: str, asked: Inputs) -> Sever
     )
 
 
+def known_states(store: Store, cell: Cell) -> list[StateName]:
+    """The names of the states that a run has of a cell's traced samples."""
+    means = [StateName("clean", store.study.traces.sites[0], ANSWER_MEAN)] if cell.complete(ANSWER_MEANS) else []
+    return [*(StateName(condition, *point) for condition, point in _traced_points(store)), *means]
+
+
+def _traced_points(store: Store) -> list[tuple[Condition, ReadPoint]]:
+    spec = store.study.traces
+    points = [(condition, point) for condition in spec.conditions for point in spec.points]
+    return points + [("clean", ReadPoint(site, QUESTION_ONLY)) for site in spec.sites]
+
+
 def _traced(store: Store, cell: Cell) -> dict[StateName, States]:
     """The states that traces have."""
-    spec, stored = store.study.traces, Activations(cell)
-    points = [(condition, point) for condition in spec.conditions for point in spec.points]
-    points += [("clean", ReadPoint(site, QUESTION_ONLY)) for site in spec.sites]
-    layers = stored.layers(spec.points[0])
+    stored = Activations(cell)
+    layers = stored.layers(store.study.traces.points[0])
     return {
         StateName(condition, *point): States(layers, partial(stored.layer, condition, point))
-        for condition, point in points
+        for condition, point in _traced_points(store)
     }
 
 

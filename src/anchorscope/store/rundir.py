@@ -6,6 +6,7 @@
         manifest.json                 inputs, versions, seeds, and the plan of each table
         questions/part-000000.parquet
       <model>/<dataset>/              what one model made of it
+      all/cells/                      what is made of all of them
 
 A run goes on where it stopped. It never goes on with something else: a changed study, changed data or changed
 columns are refused with a readable list of the differences.
@@ -133,6 +134,10 @@ class Store:
     def results(self, model: str, dataset: str) -> Cell:
         """What one model made of one dataset."""
         return Cell(self.root / model / dataset)
+
+    def together(self) -> Cell:
+        """What is made of all models and datasets."""
+        return Cell(self.root / "all" / "cells")
 
     def cells(self) -> list[Cell]:
         """Every folder of tables there is so far."""
@@ -269,9 +274,24 @@ class Cell:
                 del before["also"]
         else:
             manifest["tables"][kind.name] = {**entry, "facts": facts}
+        self._write(manifest)
+        return table
+
+    def _write(self, manifest: dict[str, Any]) -> None:
         text = json.dumps(with_checksum(manifest), indent=2, ensure_ascii=False)
         write_text(self.folder / "manifest.json", text + "\n")
-        return table
+
+    def forget_outdated(self, kind: Kind[R], inputs: dict[str, Any]) -> None:
+        """Remove a table that was made from other inputs, so that it is made anew."""
+        entry = self.entry(kind)
+        if entry is None or not _differing(entry, _described(kind, Plan(entry["rows"], entry["shard_rows"]), inputs)):
+            return
+        table = self.table(kind)
+        for shard in range(table.plan.shards):
+            table.remove(shard)
+        manifest = self.manifest()
+        del manifest["tables"][kind.name]
+        self._write(manifest)
 
     def _made_from(self, kind: Kind[R]) -> list[Path]:
         """The folder of a table, and of all tables of the run that were made from it, directly or not."""
