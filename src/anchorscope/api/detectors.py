@@ -16,8 +16,7 @@ from anchorscope.detectors.inputs import sites_of, states_among
 from anchorscope.detectors.record import DETECTORS, Comparison, EvalPlan
 from anchorscope.detectors.scored import read_comparison, read_scores, scored_cells
 from anchorscope.detectors.session import Detector, about_of, with_known_answers, witness_of
-from anchorscope.detectors.stage import lacking_states
-from anchorscope.detectors.tables import read_labelled
+from anchorscope.detectors.tables import lacking_states, read_labelled
 from anchorscope.detectors.thresholds import Promise
 from anchorscope.errors import DetectorError
 from anchorscope.progress import Notice, Progress, silent

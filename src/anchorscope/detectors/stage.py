@@ -16,7 +16,6 @@ from anchorscope.answers.record import SAMPLED
 from anchorscope.detectors.catalogue import entry_of
 from anchorscope.detectors.compare import compared
 from anchorscope.detectors.crossfit import FOLDS, cross_scored, folds_for
-from anchorscope.detectors.inputs import states_among
 from anchorscope.detectors.reader import Reader
 from anchorscope.detectors.record import (
     ANSWER_MEANS,
@@ -33,7 +32,7 @@ from anchorscope.detectors.record import (
     WideningFactors,
 )
 from anchorscope.detectors.scored import comparison_inputs, measured, scored_cells
-from anchorscope.detectors.tables import known_states, read_labelled, read_several, states_path
+from anchorscope.detectors.tables import lacking_states, read_labelled, read_several, states_path
 from anchorscope.detectors.widening import widening_of
 from anchorscope.errors import StoreError
 from anchorscope.models.context import ModelContext
@@ -168,15 +167,6 @@ def _refuse_others(cell: Cell, inputs: dict[str, Any]) -> None:
             f"{cell.folder}: the detectors that were compared before have other inputs:\n  " + "\n  ".join(changes),
             f"Give the same options as before. To compare all detectors anew, delete {folders}. Nothing else is lost.",
         )
-
-
-def lacking_states(store: Store, model: str, dataset: str, names: Sequence[str]) -> dict[str, list[StateName]]:
-    """By detector, the states that it needs and the run does not have; without detectors that lack none."""
-    known = known_states(store, store.results(model, dataset))
-    site = store.study.traces.sites[0]
-    needs = {name: states_among(entry_of(name, site).fitter.needs) for name in names}
-    lacking = {name: [state for state in states if state not in known] for name, states in needs.items()}
-    return {name: states for name, states in lacking.items() if states}
 
 
 def comparison_stage(store: Store) -> Whole[Comparison]:

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.answers.record import ANSWERS
+from anchorscope.detectors.catalogue import entry_of
 from anchorscope.detectors.crossfit import Labelled
-from anchorscope.detectors.inputs import PASSAGE, PROMPT_TOKENS, Floats, Inputs, States, confidence
+from anchorscope.detectors.inputs import PASSAGE, PROMPT_TOKENS, Floats, Inputs, States, confidence, states_among
 from anchorscope.detectors.record import ANSWER_MEANS, SEVERAL
 from anchorscope.errors import StoreError
 from anchorscope.probes.folds import IntArray
@@ -96,10 +97,15 @@ def read_several(store: Store, model: str, dataset: str, asked: Inputs) -> Sever
     )
 
 
-def known_states(store: Store, cell: Cell) -> list[StateName]:
-    """The names of the states that a run has of a cell's traced samples."""
-    means = [StateName("clean", store.study.traces.sites[0], ANSWER_MEAN)] if cell.complete(ANSWER_MEANS) else []
-    return [*(StateName(condition, *point) for condition, point in _traced_points(store)), *means]
+def lacking_states(store: Store, model: str, dataset: str, names: Sequence[str]) -> dict[str, list[StateName]]:
+    """By detector, the states that it needs and the run does not have; without detectors that lack none."""
+    site = store.study.traces.sites[0]
+    known = [StateName(condition, *point) for condition, point in _traced_points(store)]
+    if store.results(model, dataset).complete(ANSWER_MEANS):
+        known.append(StateName("clean", site, ANSWER_MEAN))
+    needs = {name: states_among(entry_of(name, site).fitter.needs) for name in names}
+    lacking = {name: [state for state in states if state not in known] for name, states in needs.items()}
+    return {name: states for name, states in lacking.items() if states}
 
 
 def _traced_points(store: Store) -> list[tuple[Condition, ReadPoint]]:
