@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from anchorscope.detectors.catalogue import ScorerFitter, catalogue
-from anchorscope.detectors.compare import MEAN, compared, lookup
-from anchorscope.detectors.crossfit import FOLDS, Labelled, cross_scored, folds_for, pooled, possible, shuffled
+from anchorscope.detectors.compare import MEAN, by_error, compared, kinds_of_error, lookup
+from anchorscope.detectors.crossfit import FOLDS, Labelled, cross_scored, folds_for, pooled, shuffled
 from anchorscope.detectors.inputs import Floats
-from anchorscope.detectors.scored import measured
+from anchorscope.detectors.scored import measured, read_scores, scored_cells
 from anchorscope.detectors.tables import read_labelled
 from anchorscope.detectors.training import area
 from anchorscope.pathways.intervals import estimate, mean_auroc, resample
@@ -40,7 +40,9 @@ RESAMPLES = 500
 def table(options: Options, work: Path) -> Figures:
     """AUROC of every detector, its gain over the best simple one, and its gain over the question alone."""
     store = Store.open(options.run)
-    cells = [measured(store, *cell) for cell in cells_of(store, "scores", options.model)]
+    cells = [
+        measured(store, *cell) for cell in [cell for cell in scored_cells(store) if options.model in (None, cell[0])]
+    ]
     rows = lookup(compared(cells))
     out: Figures = {"cells": len(cells)}
     for name in cells[0].auroc:
@@ -61,9 +63,9 @@ def table(options: Options, work: Path) -> Figures:
 def null(options: Options, work: Path) -> Figures:
     """AUROC of every detector with shuffled labels: the mean over cells, with its interval."""
     store, by_name = Store.open(options.run), dict[str, list[float]]()
-    for cell in cells_of(store, "scores", options.model):
+    for cell in [cell for cell in scored_cells(store) if options.model in (None, cell[0])]:
         samples = shuffled(read_labelled(store, *cell), store.study.seed)
-        fitters, _ = possible(samples.inputs, {name: entry.fitter for name, entry in catalogue().items()})
+        fitters = {n: e.fitter for n, e in catalogue().items() if samples.inputs.has(e.fitter.needs)}
         scores = cross_scored(samples, fitters, folds_for(samples, 2, FOLDS, store.study.seed), store.study.seed)
         for name, each in scores.items():
             by_name.setdefault(name, []).append(float(np.mean([area(row, samples.right) for row in each])))
@@ -152,6 +154,23 @@ def learning(
 def _within(logits: Floats, right: np.ndarray, kinds: np.ndarray) -> float:
     """The mean of AUROC within each set: to know which set an answer is of earns nothing."""
     return float(np.nanmean([area(logits[kinds == kind], right[kinds == kind]) for kind in np.unique(kinds)]))
+
+
+@check.step("run", by_default=False)
+def errors(options: Options, work: Path) -> Figures:
+    """AUROC of all right answers against the wrong answers of one kind."""
+    store, out = Store.open(options.run), Figures()
+    for model, dataset in [cell for cell in scored_cells(store) if options.model in (None, cell[0])]:
+        samples, scores = read_scores(store, model, dataset)
+        kinds = {row.id: row.kind for row in store.results(model, dataset).table(TRACES)}
+        told = kinds_of_error(samples.inputs.answers, samples.right, [kinds[name] for name in samples.inputs.ids])
+        some = {name: each for name, each in scores.items() if name in CARRIED}
+        found = {f"{kind}: {name}": estimate(each) for (name, kind), each in by_error(samples, told, some).items()}
+        counts = {kind: told.count(kind) for kind in dict.fromkeys(told) if kind}
+        rows = {key: [round(float(each), 3) for each in value] for key, value in found.items()}
+        out[f"{model}, {dataset}"] = {"counts": counts, **rows}
+        print(model, dataset, counts, {key: value[0] for key, value in rows.items()})
+    return out
 
 
 check.option("--model", "Look at the model NAME of the run instead of all models", metavar="NAME")

@@ -45,8 +45,10 @@ def ticked(names: Iterable[str]) -> str:
 
 def one_for(stage: StageDef) -> str:
     """What a stage has one table for."""
-    cell = "model, dataset and read point" if stage.per_point else "model and dataset"
-    return {"dataset": "dataset", "cell": cell, "study": f"{cell}, from the tables of all models"}[stage.scope]
+    part = "read point" if stage.per_point else "detector" if stage.parts else ""
+    cell = f"model, dataset and {part}" if part else "model and dataset"
+    study = f"{cell}, from the tables of all models"
+    return {"dataset": "dataset", "cell": cell, "study": study, "run": "run"}[stage.scope]
 
 
 def wanted_by(stage: StageDef) -> str:
@@ -56,8 +58,9 @@ def wanted_by(stage: StageDef) -> str:
 
 def folder_of(stage: StageDef, kind: Kind[Any]) -> str:
     """Where in a run the shards of a table are."""
-    cell = "questions/<dataset>" if stage.scope == "dataset" else "<model>/<dataset>"
-    return f"`{cell}/{kind.name}{'-<site>-<position>' if stage.per_point else ''}/`"
+    cell = {"dataset": "questions/<dataset>", "run": "all/cells"}.get(stage.scope, "<model>/<dataset>")
+    part = "-<site>-<position>" if stage.per_point else "-<detector>" if stage.parts else ""
+    return f"`{cell}/{kind.name}{part}/`"
 
 
 def row_of(kind: Kind[Any]) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,22 +16,25 @@ from typer.testing import CliRunner
 
 import anchorscope
 from anchorscope.answers.answerer import Answerer
-from anchorscope.api.detectors import fit_run, prepare
+from anchorscope.api.detectors import compare_run, fit_run, prepare
 from anchorscope.cli import app
 from anchorscope.detectors.crossfit import pooled
 from anchorscope.detectors.inputs import PASSAGE, Inputs
 from anchorscope.detectors.reader import ABSTENTION, Reader
-from anchorscope.detectors.record import EvalPlan
+from anchorscope.detectors.record import DETECTORS, AnswerMean, Comparison, EvalPlan
+from anchorscope.detectors.scored import read_comparison
 from anchorscope.detectors.session import Detector, Session, refused
 from anchorscope.detectors.tables import read_labelled
 from anchorscope.detectors.thresholds import parse_promise
-from anchorscope.errors import AnchorscopeError, DetectorError
+from anchorscope.errors import AnchorscopeError, DetectorError, StoreError
 from anchorscope.models.load import Model, load_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.probes.logistic import fit_temperature
+from anchorscope.progress import silent
+from anchorscope.report.page.render import detected
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.spans.samples import Sample, read_samples
-from anchorscope.store import Store
+from anchorscope.store import Kind, Plan, Store
 from anchorscope.store.checksums import with_checksum, without_checksum
 from anchorscope.study import PromptSpec
 from anchorscope.study.terms import StateName
@@ -67,6 +73,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         prepare(Pipeline(store), EvalPlan(), ["one"], [SET])
     first = load_model(study.models[0])
     return Made(folder, Store.open(folder / "run"), first, Answerer(first, study))
+
+
+@pytest.fixture
+def copied(made: Made, tmp_path: Path) -> Path:
+    shutil.copytree(made.folder / "run", tmp_path / "run")
+    return tmp_path / "run"
 
 
 @pytest.fixture(scope="module")
@@ -350,9 +362,9 @@ def test_pooled_sets_keep_their_clusters_apart(made: Made) -> None:
     np.testing.assert_array_equal(both.inputs.state(CLEAN).layer(1)[len(one.right) :], one.inputs.state(CLEAN).layer(1))
 
 
-def test_the_commands(made: Made, tmp_path: Path) -> None:
+def test_the_commands(made: Made, copied: Path, tmp_path: Path) -> None:
     run = CliRunner()
-    where, kept = str(made.folder / "run"), str(tmp_path / "kept")
+    where, kept = str(copied), str(tmp_path / "kept")
     done = run.invoke(app, ["detect", "fit", where, "-m", "one", "-o", kept, "--at-most", "30% false alarms"])
     assert done.exit_code == 0, done.output
     assert "AUROC out of fold" in done.output
@@ -409,3 +421,63 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
         "detectors.png",
         "scores.parquet",
     }
+
+
+def compare(root: Path, names: Sequence[str], repeats: int = 1) -> list[Comparison]:
+    with Store.writing(root, Store.open(root).study) as store:
+        plan = EvalPlan(repeats, tuple(names), light=True)
+        return compare_run(store, plan, ["one"], [SET], silent, lambda text: None)
+
+
+def files_of(root: Path) -> dict[str, tuple[bytes, int]]:
+    """Content and time of every file of tables."""
+    paths = sorted((root / "one").rglob("part-*"))
+    return {path.relative_to(root).as_posix(): (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
+
+
+def test_another_detector_adds_its_scores_and_touches_no_others(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = compare(copied, ["logprob_min", "confidence"])
+    assert {row.detector for row in first} == {"logprob_min", "confidence"}
+    before = files_of(copied)
+    assert repr(compare(copied, ["confidence", "logprob_min"])) == repr(first)
+    second = compare(copied, ["confidence", "question_only"])
+    assert {row.detector for row in second} == {"logprob_min", "confidence", "question_only"}
+    after = files_of(copied)
+    assert {name: after[name] for name in before} == before
+    assert after.keys() - before.keys() == {f"one/{SET}/scores-question_only/part-000000.parquet"}
+    old, new = (
+        {(row.detector, row.measure): row.value for row in rows if row.measure == "auroc"} for rows in (first, second)
+    )
+    assert new == pytest.approx(new | old)
+    # the report reads what was compared, and measures nothing
+    monkeypatch.setattr("anchorscope.detectors.scored.measure", None)
+    store = Store.open(copied)
+    assert repr(read_comparison(store)) == repr(detected([store]).comparisons[0]) == repr(second)
+    assert set(anchorscope.open_run(copied).table("scores")["detector"].to_pylist()) == set(DETECTORS[:3])
+    # scores that are no longer what was compared have no comparison
+    shutil.rmtree(copied / "one" / SET / "scores-confidence")
+    assert read_comparison(store) == []
+
+
+def test_scores_that_cannot_be_compared_are_refused_and_no_sample_is_to_be_deleted(copied: Path) -> None:
+    compare(copied, ["logprob_min", "confidence"])
+    with pytest.raises(StoreError, match="repeats: 1 → 2") as refused:
+        compare(copied, ["question_only"], repeats=2)
+    hint = refused.value.hint or ""
+    cell = copied / "one" / SET
+    deleted = re.findall(rf"{re.escape(str(cell))}[^ ,]*(?=[,.])", hint)
+    assert [Path(folder).name.rstrip(".") for folder in deleted] == ["scores-logprob_min", "scores-confidence"]
+    for name in ("logprob_min", "confidence"):
+        shutil.rmtree(cell / f"scores-{name}")
+    assert {row.detector for row in compare(copied, ["question_only"], repeats=2)} == {"question_only"}
+
+
+def test_a_run_compared_by_an_earlier_version_is_compared_anew(copied: Path) -> None:
+    """Version 0.2.0 kept all detectors in one table `scores`, which stays as it is."""
+    store = Store.open(copied)
+    old = store.results("one", SET).begin(Kind("scores", AnswerMean), Plan(1, 1), {"detectors": ["everything"]}, {})
+    old.write(0, [AnswerMean("q")])
+    before = old.path(0).read_bytes()
+    assert read_comparison(store) == []
+    assert {row.detector for row in compare(copied, ["logprob_min"])} == {"logprob_min"}
+    assert old.path(0).read_bytes() == before

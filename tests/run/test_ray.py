@@ -136,9 +136,10 @@ def test_detectors_are_compared_on_ray_as_in_process(study: Study, plain: Path, 
         asked = with_engine_of(Store.open(roots[-1]).study, str(spec))
         with one_thread(), Store.writing(roots[-1], asked) as store:
             compare_run(store, plan, ["one"], list(SETS), silent, lambda text: None)
-    assert {"one/north/answer_means_states/part-000000.safetensors", "one/south/scores/part-000000.parquet"} <= set(
-        content(roots[0])
-    )
+    assert {
+        "one/north/answer_means_states/part-000000.safetensors",
+        "one/south/scores-combined/part-000000.parquet",
+    } <= set(content(roots[0]))
     assert content(roots[0]) == content(roots[1])
 
 

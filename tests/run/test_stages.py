@@ -74,7 +74,7 @@ def declared_kinds() -> dict[str, str]:
 def test_every_kind_of_table_is_in_exactly_one_stage():
     made = [kind.name for stage in all_stages() for kind in stage.tables]
     assert sorted(made) == sorted(declared_kinds())
-    assert len(made) == len(set(made)) == 21
+    assert len(made) == len(set(made)) == 22
 
 
 def test_a_stage_comes_after_those_it_reads_and_can_be_made():
@@ -242,7 +242,7 @@ def test_the_table_of_every_stage_opens(done: Store):
     run = open_run(done.root)
     opened = {name: run.table(name, dataset="north") for name in tables()}
     assert all(table.num_rows > 0 for table in opened.values())
-    assert {"evidence", "sampled", "prompts", "saliency", "scores", "answer_means"} <= set(opened)
+    assert {"evidence", "sampled", "prompts", "saliency", "scores", "answer_means", "comparison"} <= set(opened)
     for name, (_, kind) in tables().items():
         assert set(run.documentation(name)) == set(kind.record.__dataclass_fields__), name
     assert set(opened["evidence"].column("position").to_pylist()) == {"answer_last", "final"}
@@ -252,7 +252,14 @@ def test_shards_made_again_by_a_stage_that_may_differ_outdate_all_that_was_made_
     """Grades may be a judge's: another one outdates what was traced, and with it everything behind."""
     context = RunContext(done)
     later = {table.folder.name for table in context.later(Job(named("grades"), "north", "one"))}
-    assert {"traces", "mass", "readouts-mlp-answer_last", "pathways-mlp-final", "evidence-mlp-final", "scores"} <= later
+    assert {
+        "traces",
+        "mass",
+        "readouts-mlp-answer_last",
+        "pathways-mlp-final",
+        "evidence-mlp-final",
+        "scores-stack",
+    } <= later
     assert not {"answers", "spans", "grades"} & later
     assert context.later(Job(named("traces"), "north", "one")) == []  # made again, they are the same
 
@@ -290,7 +297,7 @@ def test_a_second_eval_makes_nothing_again(done: Store, study: Study, monkeypatc
         raise AssertionError("what is complete loads no model")
 
     monkeypatch.setattr(context_module, "load_model", no_model)
-    path = done.results("one", "north").table(SCORES).path(0)
+    path = done.results("one", "north").table(SCORES.part("stack")).path(0)
     before = path.stat().st_mtime_ns
     with Store.writing(done.root, study) as store:
         compare_run(store, EvalPlan(repeats=1), ["one"], ["north"], silent, lambda text: None)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from anchorscope.detectors.catalogue import DEFAULT, entry_of
-from anchorscope.detectors.compare import CellMeasures, compared
 from anchorscope.detectors.crossfit import FOLDS, Labelled, pooled
 from anchorscope.detectors.fit import fit_detector
 from anchorscope.detectors.inputs import sites_of, states_among
-from anchorscope.detectors.record import SCORES, Comparison, EvalPlan
-from anchorscope.detectors.scored import measured, read_scores
+from anchorscope.detectors.record import DETECTORS, Comparison, EvalPlan
+from anchorscope.detectors.scored import read_comparison, read_scores, scored_cells
 from anchorscope.detectors.session import Detector, about_of, with_known_answers, witness_of
-from anchorscope.detectors.tables import read_labelled
+from anchorscope.detectors.tables import lacking_states, read_labelled
 from anchorscope.detectors.thresholds import Promise
 from anchorscope.errors import DetectorError
 from anchorscope.progress import Notice, Progress, silent
@@ -27,20 +27,21 @@ from anchorscope.traces.record import TRACES
 
 
 def prepare(
-    pipeline: Pipeline, plan: EvalPlan, models: Sequence[str], datasets: Sequence[str], scores: Sequence[str] = ()
+    pipeline: Pipeline, plan: EvalPlan, models: Sequence[str], datasets: Sequence[str], several: bool = False
 ) -> None:
-    """Make what detectors need in addition to the traces, and the requested tables of scores.
+    """Make what detectors need in addition to the traces. `several`: also several answers to a question.
 
     The pipeline's engine makes them like a study's own stages. What exists already is not made again.
     """
-    wanted = [] if plan.light else ["answer_means"]
-    wanted += ["several_answers"] if scores and pipeline.store.study.evidence is not None and not plan.light else []
+    if plan.light:
+        return
+    wanted = ["answer_means"]
+    wanted += ["several_answers"] if several and pipeline.store.study.evidence is not None else []
     cells = [(model, dataset) for model in models for dataset in datasets]
     # with the answers, the pipeline also compares the model's weights with those of the run
     answers = named("answers")
     looked_at = [answers] if all(Job(answers, d, m).complete(pipeline.store) for m, d in cells) else []
     pipeline.make([*looked_at, *map(named, wanted)], models, datasets, plan)
-    pipeline.make([named(name) for name in scores], models, datasets, plan)  # in cells without several answers too
 
 
 def compare_run(
@@ -52,37 +53,42 @@ def compare_run(
     notice: Notice,
     ray_address: str | None = None,
 ) -> list[Comparison]:
-    """Compare detectors on every model and dataset of a run. The engine is that of `store.study`."""
+    """Score detectors on models and datasets of a run, and compare all that the run has scores of.
+
+    Detectors that were scored before stay as they are. The engine is that of `store.study`.
+    """
+    plan = replace(plan, detectors=plan.detectors or DETECTORS)
+    scores = replace(named("scores"), parts=plan.detectors)
     with Pipeline(store, progress, notice, ray_address=ray_address) as pipeline:
-        prepare(pipeline, plan, models, datasets, ["scores"])
-    cells: list[CellMeasures] = []
-    for model in models:
-        for dataset in datasets:
-            if store.results(model, dataset).complete(SCORES):
-                cells.append(measured(store, model, dataset))
-    if not cells:
-        raise DetectorError(
-            "this run has no traced answers on which detectors can be compared",
-            "Run the study first: anchorscope run STUDY",
-        )
-    return compared(cells)
+        prepare(pipeline, plan, models, datasets, several=True)
+        pipeline.make([named("widening"), scores], models, datasets, plan)  # in cells without several answers too
+        if not scored_cells(store):
+            raise DetectorError(
+                "this run has no traced answers on which detectors can be compared",
+                "Run the study first: anchorscope run STUDY",
+            )
+        pipeline.make([named("comparison")], demand=plan)
+    for model, dataset in scored_cells(store):
+        if model in models and dataset in datasets:
+            lacking = lacking_states(store, model, dataset, plan.detectors)
+            listed = "; ".join(f"{name} ({', '.join(map(str, states))})" for name, states in lacking.items())
+            if listed:
+                notice(f"{model}, {dataset}: detectors are left out, because the run lacks their states: {listed}")
+    return read_comparison(store)
 
 
-def published(store: Store, models: Sequence[str], datasets: Sequence[str]) -> pa.Table:
+def published(store: Store) -> pa.Table:
     """The scores of every sample, without texts. A score is the logit that the answer is right, mean over repeats."""
     pieces = []
-    for model in models:
-        for dataset in datasets:
-            if store.results(model, dataset).entry(SCORES) is None:
-                continue
-            samples, scores = read_scores(store, model, dataset)
-            size = len(samples.right)
-            known: dict[str, Any] = {
-                "model": [model] * size, "dataset": [dataset] * size, "id": list(samples.inputs.ids),
-                "right": samples.right, "probability": samples.probability, "cluster": samples.clusters,
-            }  # fmt: skip
-            logits = {name: by_repeat.mean(axis=0).astype(np.float32) for name, by_repeat in scores.items()}
-            pieces.append(pa.table(known | logits))
+    for model, dataset in scored_cells(store):
+        samples, scores = read_scores(store, model, dataset)
+        size = len(samples.right)
+        known: dict[str, Any] = {
+            "model": [model] * size, "dataset": [dataset] * size, "id": list(samples.inputs.ids),
+            "right": samples.right, "probability": samples.probability, "cluster": samples.clusters,
+        }  # fmt: skip
+        logits = {name: by_repeat.mean(axis=0).astype(np.float32) for name, by_repeat in scores.items()}
+        pieces.append(pa.table(known | logits))
     return pa.concat_tables(pieces, promote_options="default")
 
 

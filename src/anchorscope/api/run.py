@@ -111,16 +111,21 @@ class Run:
         self, stage: StageDef, kind: Kind[Any], model: str | None, dataset: str | None, points: Sequence[ReadPoint]
     ) -> Iterator[tuple[Kind[Any], Cell, dict[str, str]]]:
         """Each table of a kind that may exist, with its cell and the columns that identify it."""
+        if stage.scope == "run":
+            yield kind, self.store.together(), {}
+            return
         for each_set in self._chosen("dataset", dataset, self.datasets):
             if stage.scope == "dataset":
                 yield kind, self.store.questions(each_set), {"dataset": each_set}
                 continue
             for each_model in self._chosen("model", model, self.models):
                 cell, known = self.store.results(each_model, each_set), {"model": each_model, "dataset": each_set}
-                if not stage.per_point:
-                    yield kind, cell, known
-                for point in points if stage.per_point else ():
-                    yield kind.at(point), cell, known | {"site": point.site, "position": point.position}
+                if stage.per_point:
+                    for point in points:
+                        yield kind.at(point), cell, known | {"site": point.site, "position": point.position}
+                else:
+                    for each in [kind.part(name) for name in stage.parts] or [kind]:
+                        yield each, cell, known
 
     def _piece(self, kind: Kind[Any], cell: Cell, known: dict[str, str]) -> pa.Table:
         """One table, with the columns that identify it in front."""

@@ -188,7 +188,7 @@ def compare(
     folder = save or store.root / "detectors"
     entries = catalogue(store.study.traces.sites[0])
     write_comparison(rows, entries, folder)
-    scores = published(store, models, sets)
+    scores = published(store)
     write_whole(folder / "scores.parquet", lambda stream: pq.write_table(scores, stream, write_page_checksum=True))
     titles = {name: entry.title for name, entry in entries.items()}
     print_comparison(rows, titles)

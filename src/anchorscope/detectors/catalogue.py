@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, Protocol
 
 from anchorscope.detectors.inputs import CONFIDENCE_NUMBERS, Need
-from anchorscope.detectors.linear import Linear, NumbersOnly, ReadoutSource, Recipe
+from anchorscope.detectors.linear import Linear, NumbersOnly, Recipe
 from anchorscope.detectors.training import Training
 from anchorscope.errors import StudyError, did_you_mean
 from anchorscope.study.terms import Site, StateName
@@ -48,7 +48,7 @@ LOGPROBS = ("logprob_min", "confidence")
 def catalogue(site: Site = "mlp") -> dict[str, Entry]:
     """All detectors of states at a site, by name, in the order of tables."""
     answer, question, mean = (
-        ReadoutSource(StateName("clean", site, position)) for position in ("answer_last", "prompt_last", "answer_mean")
+        StateName("clean", site, position) for position in ("answer_last", "prompt_last", "answer_mean")
     )
     entries = [
         Entry("logprob_min", "min log-probability", "confidence", NumbersOnly(("logprob_min",))),
@@ -98,6 +98,5 @@ def entry_of(name: str, site: Site = "mlp") -> Entry:
 
 def with_route(site: Site = "mlp") -> list[str]:
     """The detectors whose verdicts can be told apart by route: they look at the answer's last token alone."""
-    told = {StateName(condition, site, "answer_last") for condition in ("clean", "knockout")}
     recipes = {name: entry.fitter for name, entry in catalogue(site).items() if isinstance(entry.fitter, Recipe)}
-    return [name for name, recipe in recipes.items() if {source.states for source in recipe.sources} <= told]
+    return [name for name, recipe in recipes.items() if recipe.sources == (StateName("clean", site, "answer_last"),)]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.detectors.catalogue import ScorerFitter
-from anchorscope.detectors.inputs import Floats, Inputs, Need, States
+from anchorscope.detectors.inputs import Floats, Inputs, States
 from anchorscope.detectors.training import Training
 from anchorscope.pathways.intervals import Estimate, estimate, mean_auroc, resample
 from anchorscope.probes.folds import Folds, IntArray, make_folds
@@ -119,21 +119,6 @@ def area_of(
 def folds_for(samples: Labelled, repeats: int, folds: int = 5, seed: int = 0) -> Folds:
     """Outer folds, which do not split clusters."""
     return make_folds(samples.right, samples.clusters, repeats, folds, seed, halves=False)
-
-
-def possible(
-    samples: Inputs, fitters: Mapping[str, ScorerFitter]
-) -> tuple[dict[str, ScorerFitter], dict[str, list[Need]]]:
-    """Detectors that can be fitted on these samples, and the missing inputs of the others."""
-    can: dict[str, ScorerFitter] = {}
-    lacking: dict[str, list[Need]] = {}
-    for name, fitter in fitters.items():
-        missing = [need for need in fitter.needs if not samples.has([need])]
-        if missing:
-            lacking[name] = missing
-        else:
-            can[name] = fitter
-    return can, lacking
 
 
 def pooled(sets: Sequence[Labelled]) -> Labelled:

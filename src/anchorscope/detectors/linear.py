@@ -7,19 +7,15 @@ to save and to apply is one weight for each state, one for each number, and a bi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.detectors.inputs import Floats, Inputs, Need
-from anchorscope.detectors.training import Probed, Small, Training, areas, fit_small
-from anchorscope.pathways.intervals import Auroc, resample
-from anchorscope.probes.logistic import fit_temperature
+from anchorscope.detectors.training import Probed, Training, areas, fit_small
 from anchorscope.study.terms import StateName
-
-BAGS = 50  # resamples in which the best layer is chosen
 
 Weights = NDArray[np.float32]
 
@@ -45,7 +41,7 @@ class Linear:
         return [*self.states, *self.numbers]
 
     def logits(self, inputs: Inputs) -> Floats:
-        """(sample)"""
+        """(sample): the logit that each answer is right."""
         out = np.full(len(inputs), self.bias)
         for name in sorted(self.states):  # always in the same order, so that a loaded detector gives identical scores
             out += self.by_layer(inputs, name, self.states[name]).sum(axis=0)
@@ -82,112 +78,78 @@ class Linear:
         if any(weight.ndim != 2 for weight in tensors.values()):
             raise ValueError("its weights are not of the shape (layer, width)")
         fits = []
-        for place, fit in enumerate(settings["fits"]):
-            mine = f"{place}|"
-            own = {
-                StateName.parse(name[len(mine) :]): weight for name, weight in tensors.items() if name.startswith(mine)
+        for place, record in enumerate(settings["fits"]):
+            prefix = f"{place}|"
+            states = {
+                StateName.parse(name.removeprefix(prefix)): weight
+                for name, weight in tensors.items()
+                if name.startswith(prefix)
             }
-            numbers = {number: float(weight) for number, weight in fit["numbers"].items()}  # JSON may say 1 for 1.0
-            fits.append(cls(own, numbers, float(fit["bias"])))
-        return cls(fits[0].states, fits[0].numbers, fits[0].bias, settings["chosen"], tuple(fits[1:]))
-
-
-class ReadoutSource(NamedTuple):
-    """Probes that a detector is built from, with the states they are fitted on and the states they read."""
-
-    fitted: StateName
-    """Name of the states on which the probes are fitted."""
-    read: StateName | None = None
-    """Name of the states that they read (None: the same)."""
-
-    @property
-    def states(self) -> StateName:
-        """Name of the states that are read."""
-        return self.read or self.fitted
+            numbers = {name: float(weight) for name, weight in record["numbers"].items()}  # JSON may say 1 for 1.0
+            fits.append(cls(states, numbers, float(record["bias"])))
+        return replace(fits[0], chosen=settings["chosen"], variants=tuple(fits[1:]))
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Definition of a linear detector. All its choices are made inside the training set."""
 
-    sources: tuple[ReadoutSource, ...] = ()
-    """Read-outs of every layer."""
+    sources: tuple[StateName, ...]
+    """Names of the states on which probes are fitted."""
     numbers: tuple[str, ...] = ()
     """Names of further numbers."""
-    layers: Literal["best", "bagged", "all", "joint"] = "all"
-    """The layer with the best inner AUROC; the mean over the best layers of many resamples; all of them, weighed; or
-    one probe on all of them side by side."""
+    layers: Literal["best", "all", "joint"] = "all"
+    """Which read-outs of the probes count: that of the layer with the best inner AUROC, all, or that of the joint
+    probe, which is one probe on all layers side by side."""
 
     @property
     def needs(self) -> list[Need]:
         """States and numbers that the fit needs."""
-        return list(
-            dict.fromkeys([*(s.fitted for s in self.sources), *(s.states for s in self.sources), *self.numbers])
-        )
+        return [*self.sources, *self.numbers]
 
     def fit(self, training: Training) -> Linear:
-        """Fit the detector."""
-        probed = [training.probed(source.fitted) for source in self.sources]
-        inner = [
-            probes.inner if source.states == source.fitted else probes.read_inner(training.inputs.state(source.states))
-            for source, probes in zip(self.sources, probed, strict=True)
-        ]
-        if self.layers == "bagged":
-            return self._bagged(training, probed[0], inner[0])
-        best = int(areas(inner[0][:-1], training.right).argmax()) if self.layers == "best" else -1
-        if self.layers == "best" and not self.numbers:
-            return self._made(probed, [_unit(inner[0], best)], None, {"layer": best, "C": probed[0].strength})
-        if self.layers == "joint" and not self.numbers and len(probed) == 1:
-            return self._made(probed, [_unit(inner[0], len(inner[0]) - 1)], None, {"C": probed[0].strength})
-        kept = [[best] if self.layers == "best" else _kept(readouts, self.layers) for readouts in inner]
-        features = np.concatenate([*(readouts[rows] for readouts, rows in zip(inner, kept, strict=True)),
-                                   *(training.inputs.number(name)[None] for name in self.numbers)]).T  # fmt: skip
-        small = fit_small(features, training.right, training.fold)
-        factors, start = [], 0
-        for readouts, rows in zip(inner, kept, strict=True):
-            factor = np.zeros((1 + len(small.inner_weight), len(readouts)))
-            factor[:, rows] = np.vstack([small.weight, small.inner_weight])[:, start : start + len(rows)]
-            factors.append(factor)
-            start += len(rows)
-        return self._made(
-            probed,
-            factors,
-            small,
-            {"C": [probes.strength for probes in probed], "stack C": small.strength}
-            | ({"layer": best} if self.layers == "best" else {}),
-        )
+        """Fit probes, choose the read-outs that count, and weigh them together with the numbers."""
+        probes = [training.probed(name) for name in self.sources]
+        counted = [self._counted(each.inner, training) for each in probes]
+        layer = {"layer": counted[0][0]} if self.layers == "best" else {}
+        if len(probes) == 1 and self.layers != "all" and not self.numbers:  # one read-out: there is nothing to weigh
+            factors = [_factor(probes[0], counted[0], np.ones(1))]
+            return self._linear(probes, factors, {}, 0.0, {**layer, "C": probes[0].strength})
+        read_outs = [each.inner[rows] for each, rows in zip(probes, counted, strict=True)]
+        numbers = [training.inputs.number(name)[None] for name in self.numbers]
+        small = fit_small(np.concatenate([*read_outs, *numbers]).T, training.right, training.fold)
+        ends = np.cumsum([len(rows) for rows in counted])
+        *of_probes, of_numbers = np.split(small.weight[0], ends)
+        factors = [_factor(*each) for each in zip(probes, counted, of_probes, strict=True)]
+        chosen = {"C": [each.strength for each in probes], "stack C": small.strength, **layer}
+        return self._linear(probes, factors, _named(self.numbers, of_numbers), float(small.bias[0]), chosen)
 
-    def _bagged(self, training: Training, probed: Probed, inner: Floats) -> Linear:
-        """Average of the best layers of many resamples of the clusters, calibrated."""
-        drawn = resample(training.clusters, 1, BAGS, training.seed).samples[1:]
-        best = np.nanargmax(Auroc(training.right, drawn)(inner[:-1].T), axis=1)
-        factor = np.append(np.bincount(best, minlength=len(inner) - 1) / BAGS, 0.0)
-        factor /= fit_temperature(factor @ inner, training.right)
-        layers = {str(layer): int((best == layer).sum()) for layer in np.unique(best)}
-        return self._made([probed], [factor[None]], None, {"layers": layers, "C": probed.strength})
+    def _counted(self, inner: Floats, training: Training) -> list[int]:
+        """Which of the read-outs (layer + 1, sample) count."""
+        if self.layers == "best":
+            return [int(areas(inner[:-1], training.right).argmax())]
+        if self.layers == "joint" or len(inner) == 2:  # in a model of one layer, both read-outs are the same
+            return [len(inner) - 1]
+        return list(range(len(inner)))
 
-    def _made(
-        self, probed: Sequence[Probed], factors: Sequence[Floats], small: Small | None, chosen: dict[str, Any]
+    def _linear(
+        self,
+        probes: Sequence[Probed],
+        factors: Sequence[Floats],
+        numbers: Mapping[str, float],
+        bias: float,
+        chosen: Mapping[str, Any],
     ) -> Linear:
-        """The whole fit and its variants, from how much each read-out counts: (fit, layer + 1) for each source.
+        """The detector and its variants: sums of read-outs, each times its factor, and of numbers.
 
-        A variant weighs read-outs as the whole fit does and takes them from probes that left an inner fold out.
+        A variant has the same factors, and read-outs of probes that left an inner fold out.
         """
         fits = []
-        for number in range(1 + len(probed[0].inner_weight)):
-            bias = small.bias if small is not None else 0.0
-            states: dict[StateName, Weights] = {}
-            for source, probes, factor in zip(self.sources, probed, factors, strict=True):
-                weight, offset = _collapsed(probes, factor[0], number)
-                bias += offset
-                before = states.get(source.states)
-                states[source.states] = weight if before is None else before + weight
-            numbers = {}
-            if small is not None and self.numbers:
-                own = small.weight[len(small.weight) - len(self.numbers) :]
-                numbers = {name: float(value) for name, value in zip(self.numbers, own, strict=True)}
-            fits.append(Linear(states, numbers, float(bias)))
-        return Linear(fits[0].states, fits[0].numbers, fits[0].bias, chosen, tuple(fits[1:]))
+        for fit in range(len(probes[0].weight)):
+            sums = [each.summed(factor, fit) for each, factor in zip(probes, factors, strict=True)]
+            states = {name: weight for name, (weight, _) in zip(self.sources, sums, strict=True)}
+            fits.append(Linear(states, numbers, sum((offset for _, offset in sums), start=bias)))
+        return replace(fits[0], chosen=chosen, variants=tuple(fits[1:]))
 
 
 @dataclass(frozen=True)
@@ -207,32 +169,18 @@ class NumbersOnly:
         features = np.stack([training.inputs.number(name) for name in self.numbers], axis=1)
         small = fit_small(features, training.right, training.fold)
         fits = [
-            Linear({}, {name: float(value) for name, value in zip(self.numbers, weight, strict=True)}, float(bias))
-            for weight, bias in zip([small.weight, *small.inner_weight], [small.bias, *small.inner_bias], strict=True)
+            Linear({}, _named(self.numbers, weight), float(bias))
+            for weight, bias in zip(small.weight, small.bias, strict=True)
         ]
-        return Linear({}, fits[0].numbers, fits[0].bias, {"C": small.strength}, tuple(fits[1:]))
+        return replace(fits[0], chosen={"C": small.strength}, variants=tuple(fits[1:]))
 
 
-def _unit(inner: Floats, layer: int) -> Floats:
-    factor = np.zeros((1, len(inner)))
-    factor[0, layer] = 1.0
+def _named(names: Sequence[str], weights: Floats) -> dict[str, float]:
+    return {name: float(weight) for name, weight in zip(names, weights, strict=True)}
+
+
+def _factor(probes: Probed, counted: Sequence[int], weights: Floats) -> Floats:
+    """(layer + 1): how much each read-out counts; 0 for those that do not."""
+    factor = np.zeros(len(probes.inner))
+    factor[counted] = weights
     return factor
-
-
-def _kept(inner: Floats, layers: str) -> list[int]:
-    """Select the read-outs that count: all layers and the joint one, the joint one alone, or one layer."""
-    if layers == "joint" or len(inner) == 2:
-        return [len(inner) - 1]
-    return list(range(len(inner)))
-
-
-def _collapsed(probed: Probed, factor: Floats, fit: int) -> tuple[Weights, float]:
-    """Weights (layer, width) and bias of a weighted sum of read-outs. Fit 0 is the fit on all samples."""
-    if fit == 0:
-        parts = probed.weight, probed.bias, probed.joint, probed.joint_bias
-    else:
-        at = fit - 1
-        parts = probed.inner_weight[at], probed.inner_bias[at], probed.inner_joint[at], probed.inner_joint_bias[at]
-    weight, bias, joint, joint_bias = parts
-    states = factor[:-1, None] * weight.astype(np.float64) + factor[-1] * joint.astype(np.float64)
-    return states.astype(np.float32), float(factor[:-1] @ bias + factor[-1] * joint_bias)

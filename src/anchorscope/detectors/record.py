@@ -77,7 +77,7 @@ class EvalPlan:
     repeats: int = 2
     """Number of times that folds are drawn."""
     detectors: tuple[str, ...] = ()
-    """Names of the detectors, or empty for all that the run's data allows."""
+    """Names of the detectors; empty: all."""
     light: bool = False
     """Whether to use only what the run has, without a pass of the model."""
     seed: int = 0
@@ -130,15 +130,21 @@ class Score:
     """number of the sample's cluster (docs/method.md)"""
     logits: list[float]
     """(repeat): the logit that the answer is right, at a base rate of one half"""
-    widened: float
-    """factor by which intervals of AUROC are wider than the bootstrap's, the same for all detectors of a cell"""
-    widened_difference: float
-    """the same factor for differences between two detectors"""
+
+
+@dataclass(frozen=True, slots=True)
+class WideningFactors:
+    """The row of the `widening` table: factors by which intervals of all detectors are wider than the bootstrap's."""
+
+    auroc: float
+    """factor for intervals of AUROC"""
+    difference: float
+    """factor for intervals of the difference between two detectors"""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One row of the comparison of detectors: one measure of one detector, with its 95 % interval."""
+    """One row of the `comparison` table: one measure of one detector, with its 95 % interval."""
 
     model: str
     """name of the model; all, for the mean over the cells of all models"""
@@ -162,7 +168,15 @@ class Comparison:
 
 ANSWER_MEANS = Kind("answer_means", AnswerMean)
 SEVERAL = Kind("several_answers", Several)
+WIDENING = Kind("widening", WideningFactors)
 SCORES = Kind("scores", Score)
+COMPARISON = Kind("comparison", Comparison)
+
+DETECTORS = (
+    "logprob_min", "confidence", "question_only", "question_confidence", "single_layer", "single_layer_confidence",
+    "stack", "joint", "combined",
+)  # fmt: skip
+"""Names of the detectors, in the order of tables (catalogue.py). Each has its own table of scores."""
 
 _SAMPLES = ("questions", "answers", "grades", "spans", "traces")
 _STAGE = "anchorscope.detectors.stage:"
@@ -176,7 +190,15 @@ STAGES = (
         wanted=on_demand,
     ),
     StageDef(
-        "scores", (SCORES,), _STAGE + "scores_of", after=("traces", "answer_means", "several_answers"), whole=True,
+        "widening", (WIDENING,), _STAGE + "widening_of_cell", after=("traces", "answer_means"), whole=True,
         wanted=on_demand,
+    ),
+    StageDef(
+        "scores", (SCORES,), _STAGE + "scores_of", after=("traces", "answer_means", "several_answers"), whole=True,
+        parts=DETECTORS, wanted=on_demand,
+    ),
+    StageDef(
+        "comparison", (COMPARISON,), _STAGE + "comparison_of", after=("widening", "scores"), scope="run",
+        whole=True, wanted=on_demand,
     ),
 )  # fmt: skip

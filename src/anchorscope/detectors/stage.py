@@ -1,4 +1,4 @@
-"""The stages of detectors: the mean of states over each answer, several answers to a question, and all scores.
+"""The stages of detectors: what they read beyond the traces, the scores of each, and their comparison.
 
 No study wants them by itself: `detect eval` and `detect fit` ask for them. States lie beside a table as safetensors
 shards.
@@ -13,22 +13,39 @@ import torch
 from safetensors.torch import save
 
 from anchorscope.answers.record import SAMPLED
-from anchorscope.detectors.catalogue import Entry, catalogue, entry_of
-from anchorscope.detectors.crossfit import FOLDS, cross_scored, folds_for, possible
+from anchorscope.detectors.catalogue import entry_of
+from anchorscope.detectors.compare import compared
+from anchorscope.detectors.crossfit import FOLDS, cross_scored, folds_for
 from anchorscope.detectors.reader import Reader
-from anchorscope.detectors.record import ANSWER_MEANS, SCORES, SEVERAL, AnswerMean, EvalPlan, Score, Several
-from anchorscope.detectors.tables import read_labelled, read_several, states_path
+from anchorscope.detectors.record import (
+    ANSWER_MEANS,
+    COMPARISON,
+    DETECTORS,
+    SCORES,
+    SEVERAL,
+    WIDENING,
+    AnswerMean,
+    Comparison,
+    EvalPlan,
+    Score,
+    Several,
+    WideningFactors,
+)
+from anchorscope.detectors.scored import comparison_inputs, measured, scored_cells
+from anchorscope.detectors.tables import lacking_states, read_labelled, read_several, states_path
 from anchorscope.detectors.widening import widening_of
+from anchorscope.errors import StoreError
 from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
 from anchorscope.probes.within import answers_within
-from anchorscope.progress import Advance, Notice, nobody
+from anchorscope.progress import Advance
 from anchorscope.spans.samples import read_samples
-from anchorscope.store import Cell, Forward, Job, Kind, Plan, Sharded, Store, Whole
+from anchorscope.store import Cell, Forward, Job, Kind, Parts, Plan, Sharded, Store, Whole
+from anchorscope.store.rundir import differences
 from anchorscope.store.stage import Context
 from anchorscope.store.tensors import write_tensors
-from anchorscope.study.terms import Site, StateName
+from anchorscope.study.terms import StateName
 from anchorscope.traces.passes import ANSWER_MEAN
 from anchorscope.traces.record import TRACES
 
@@ -88,46 +105,82 @@ def several_stage(model: Model, prompter: Prompter, dataset: str, store: Store) 
     return Sharded(f"{model.name}, {dataset}: reading several answers for detectors", (table,), rows, beside=beside)
 
 
-def scores_stage(store: Store, model: str, dataset: str, plan: EvalPlan, notice: Notice = nobody) -> Whole[Score]:
-    """The `scores` table of one model and dataset: every detector, nested."""
+def widening_stage(store: Store, model: str, dataset: str, seed: int) -> Whole[WideningFactors]:
+    """The `widening` table of one model and dataset, made anew when the run has more kinds of states."""
     cell, site = store.results(model, dataset), store.study.traces.sites[0]
-    entries = entries_of(plan.detectors, site)
+    inputs = {"traces": cell.origin(TRACES), "answer_means": _origin(cell, ANSWER_MEANS), "seed": seed}
 
-    def compute(advance: Advance) -> list[Score]:
+    def compute(advance: Advance) -> list[WideningFactors]:
+        return [WideningFactors(*widening_of(read_labelled(store, model, dataset), site, seed))]
+
+    return Whole(f"{model}, {dataset}: widening intervals", cell, WIDENING, inputs, compute, renewed=True)
+
+
+def scores_stage(store: Store, model: str, dataset: str, plan: EvalPlan) -> Parts[Score]:
+    """The `scores` tables of one model and dataset, one for each detector that can be fitted there, nested."""
+    cell, site = store.results(model, dataset), store.study.traces.sites[0]
+    lacking = lacking_states(store, model, dataset, plan.detectors)
+    entries = {SCORES.part(name): entry_of(name, site) for name in plan.detectors if name not in lacking}
+    inputs = {
+        "traces": cell.origin(TRACES), "several_answers": _origin(cell, SEVERAL), "repeats": plan.repeats,
+        "seed": plan.seed,
+    }  # fmt: skip
+    _refuse_others(cell, inputs)
+
+    def compute(missing: Sequence[Kind[Score]], advance: Advance) -> dict[Kind[Score], list[Score]]:
         samples = read_labelled(store, model, dataset)
-        can, lacking = possible(samples.inputs, {name: entry.fitter for name, entry in entries.items()})
-        if lacking:
-            listed = "; ".join(f"{name} ({', '.join(map(str, needs[:2]))})" for name, needs in lacking.items())
-            notice(f"{model}, {dataset}: these detectors are left out, because the run lacks their inputs: {listed}")
         several = read_several(store, model, dataset, samples.inputs)
         folds = folds_for(samples, plan.repeats, FOLDS, plan.seed)
         again = (several.inputs, several.question) if several else None
-        scores = cross_scored(samples, can, folds, plan.seed, advance, again)
-        widened = widening_of(samples, site, plan.seed)
-        size = len(samples.right)
-        asked = [(i, -1, bool(samples.right[i])) for i in range(size)]
+        fitters = {entries[kind].name: entries[kind].fitter for kind in missing}
+        scores = cross_scored(samples, fitters, folds, plan.seed, advance, again)
+        answers = [(i, -1, bool(right)) for i, right in enumerate(samples.right)]
         if several:
-            asked += list(zip(several.question.tolist(), several.number.tolist(), several.right.tolist(), strict=True))
-        return [
-            Score(model, dataset, name, samples.inputs.ids[i], number, right, float(samples.probability[i]),
-                  int(samples.clusters[i]), [float(logit) for logit in logits[:, column]], *widened)
-            for name, logits in scores.items() for column, (i, number, right) in enumerate(asked)
-        ]  # fmt: skip
+            answers += zip(several.question.tolist(), several.number.tolist(), several.right.tolist(), strict=True)
 
-    kinds: list[Kind[Any]] = [ANSWER_MEANS, SEVERAL]
-    beside = {kind.name: cell.origin(kind) for kind in kinds if cell.complete(kind)}
-    inputs = {
-        "traces": cell.origin(TRACES), "beside": beside, "detectors": list(entries), "repeats": plan.repeats,
-        "seed": plan.seed,
-    }  # fmt: skip
-    return Whole(
-        f"{model}, {dataset}: comparing detectors", cell, SCORES, inputs, compute, lambda: plan.repeats * FOLDS
-    )
+        def rows(name: str) -> list[Score]:
+            return [
+                Score(model, dataset, name, samples.inputs.ids[i], number, right, float(samples.probability[i]),
+                      int(samples.clusters[i]), [float(logit) for logit in scores[name][:, column]])
+                for column, (i, number, right) in enumerate(answers)
+            ]  # fmt: skip
+
+        return {kind: rows(entries[kind].name) for kind in missing}
+
+    title = f"{model}, {dataset}: comparing detectors"
+    return Parts(title, cell, dict.fromkeys(entries, inputs), compute, lambda: plan.repeats * FOLDS)
 
 
-def entries_of(names: Sequence[str], site: Site) -> dict[str, Entry]:
-    """The detectors of these names, or all."""
-    return {name: entry_of(name, site) for name in names} if names else catalogue(site)
+def _origin(cell: Cell, kind: Kind[Any]) -> str | None:
+    return cell.origin(kind) if cell.complete(kind) else None
+
+
+def _refuse_others(cell: Cell, inputs: dict[str, Any]) -> None:
+    """Refuse scores that cannot be compared with those of detectors in the cell."""
+    kinds = [SCORES.part(name) for name in DETECTORS]
+    entries = {kind: entry for kind in kinds if (entry := cell.entry(kind)) and (cell.folder / kind.name).exists()}
+    others = [kind for kind, entry in entries.items() if entry["inputs"] != inputs]
+    if others:
+        changes = differences(entries[others[0]]["inputs"], inputs)
+        folders = ", ".join(str(cell.folder / kind.name) for kind in others)
+        raise StoreError(
+            f"{cell.folder}: the detectors that were compared before have other inputs:\n  " + "\n  ".join(changes),
+            f"Give the same options as before. To compare all detectors anew, delete {folders}. Nothing else is lost.",
+        )
+
+
+def comparison_stage(store: Store) -> Whole[Comparison]:
+    """The `comparison` table of a run: every measure of all detectors that were scored in it."""
+
+    def compute(advance: Advance) -> list[Comparison]:
+        cells = []
+        for model, dataset in scored_cells(store):
+            cells.append(measured(store, model, dataset))
+            advance(1)
+        return compared(cells)
+
+    title, inputs = "measuring detectors", comparison_inputs(store)
+    return Whole(title, store.together(), COMPARISON, inputs, compute, lambda: len(scored_cells(store)), renewed=True)
 
 
 # --- from jobs to stages
@@ -143,6 +196,16 @@ def several_of(context: ModelContext, job: Job) -> Sharded[Several]:
     return several_stage(context.model(job.model), context.prompter(job.model), job.dataset, context.store)
 
 
-def scores_of(context: Context, job: Job) -> Whole[Score]:
+def widening_of_cell(context: Context, job: Job) -> Whole[WideningFactors]:
     """The stage that a job asks for."""
-    return scores_stage(context.store, job.model, job.dataset, job.demand, context.notice)
+    return widening_stage(context.store, job.model, job.dataset, job.demand.seed)
+
+
+def scores_of(context: Context, job: Job) -> Parts[Score]:
+    """The stage that a job asks for."""
+    return scores_stage(context.store, job.model, job.dataset, job.demand)
+
+
+def comparison_of(context: Context, job: Job) -> Whole[Comparison]:
+    """The stage that a job asks for."""
+    return comparison_stage(context.store)

@@ -12,16 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.answers.record import ANSWERS
+from anchorscope.detectors.catalogue import entry_of
 from anchorscope.detectors.crossfit import Labelled
-from anchorscope.detectors.inputs import PASSAGE, PROMPT_TOKENS, Floats, Inputs, States, confidence
+from anchorscope.detectors.inputs import PASSAGE, PROMPT_TOKENS, Floats, Inputs, States, confidence, states_among
 from anchorscope.detectors.record import ANSWER_MEANS, SEVERAL
 from anchorscope.errors import StoreError
 from anchorscope.probes.folds import IntArray
 from anchorscope.probes.logistic import BoolArray
 from anchorscope.store import Cell, Kind, Store
 from anchorscope.store.tensors import Piece, UnreadableError, read_headers, read_pieces
-from anchorscope.study.terms import QUESTION_ONLY, ReadPoint, StateName
+from anchorscope.study.terms import QUESTION_ONLY, Condition, ReadPoint, StateName
 from anchorscope.traces.activations import Activations
+from anchorscope.traces.passes import ANSWER_MEAN
 from anchorscope.traces.record import TRACES, Trace
 
 
@@ -95,15 +97,30 @@ def read_several(store: Store, model: str, dataset: str, asked: Inputs) -> Sever
     )
 
 
+def lacking_states(store: Store, model: str, dataset: str, names: Sequence[str]) -> dict[str, list[StateName]]:
+    """By detector, the states that it needs and the run does not have; without detectors that lack none."""
+    site = store.study.traces.sites[0]
+    known = [StateName(condition, *point) for condition, point in _traced_points(store)]
+    if store.results(model, dataset).complete(ANSWER_MEANS):
+        known.append(StateName("clean", site, ANSWER_MEAN))
+    needs = {name: states_among(entry_of(name, site).fitter.needs) for name in names}
+    lacking = {name: [state for state in states if state not in known] for name, states in needs.items()}
+    return {name: states for name, states in lacking.items() if states}
+
+
+def _traced_points(store: Store) -> list[tuple[Condition, ReadPoint]]:
+    spec = store.study.traces
+    points = [(condition, point) for condition in spec.conditions for point in spec.points]
+    return points + [("clean", ReadPoint(site, QUESTION_ONLY)) for site in spec.sites]
+
+
 def _traced(store: Store, cell: Cell) -> dict[StateName, States]:
     """The states that traces have."""
-    spec, stored = store.study.traces, Activations(cell)
-    points = [(condition, point) for condition in spec.conditions for point in spec.points]
-    points += [("clean", ReadPoint(site, QUESTION_ONLY)) for site in spec.sites]
-    layers = stored.layers(spec.points[0])
+    stored = Activations(cell)
+    layers = stored.layers(store.study.traces.points[0])
     return {
         StateName(condition, *point): States(layers, partial(stored.layer, condition, point))
-        for condition, point in points
+        for condition, point in _traced_points(store)
     }
 
 

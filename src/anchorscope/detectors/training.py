@@ -31,66 +31,43 @@ class Probed:
     """Probes of every layer and of all layers together, fitted on one kind of states of a training set.
 
     A read-out is states @ weight + bias, the logit that the answer is right; temperatures are folded in. The last
-    "layer" is the joint probe's: one logistic regression on all layers side by side.
+    read-out is the joint probe's: one logistic regression on all layers side by side. Fit 0 is on all samples, each
+    other fit leaves one inner fold out.
     """
 
     weight: NDArray[np.float32]
-    """(layer, width)"""
+    """(fit, layer, width)"""
     bias: Floats
-    """(layer)"""
+    """(fit, layer)"""
     joint: NDArray[np.float32]
-    """(layer, width): weights of the joint probe"""
-    joint_bias: float
-    """Intercept of the joint probe."""
+    """(fit, layer, width): weights of the joint probe"""
+    joint_bias: Floats
+    """(fit): intercept of the joint probe"""
     inner: Floats
-    """(layer + 1, sample): out-of-fold read-outs of the training samples; the joint probe comes last"""
-    inner_weight: NDArray[np.float32]
-    """(inner fold, layer, width): weights of the fits without that inner fold"""
-    inner_bias: Floats
-    """(inner fold, layer)"""
-    inner_joint: NDArray[np.float32]
-    """(inner fold, layer, width)"""
-    inner_joint_bias: Floats
-    """(inner fold)"""
-    fold: NDArray[np.intp]
-    """(sample): the inner fold of each training sample"""
+    """(layer + 1, sample): out-of-fold read-outs of the training samples"""
     strength: float
     """C"""
 
     @property
     def layers(self) -> int:
-        """Of the model."""
-        return len(self.weight)
+        """Number of layers of the model."""
+        return self.weight.shape[1]
 
-    def read(self, states: States) -> Floats:
-        """(layer + 1, sample): read-outs of samples that were not in the training set; the joint probe comes last."""
-        return _read(states, self.weight, self.bias, self.joint, self.joint_bias)
+    def read(self, states: States, fit: int = 0) -> Floats:
+        """(layer + 1, sample): read-outs of samples that the fit did not see."""
+        read_outs = []
+        together: Floats | float = self.joint_bias[fit]
+        for layer in range(self.layers):
+            state = states.layer(layer).astype(np.float64)
+            read_outs.append(state @ self.weight[fit, layer] + self.bias[fit, layer])
+            together = together + state @ self.joint[fit, layer]
+        return np.stack([*read_outs, np.asarray(together)])
 
-    def read_inner(self, states: States) -> Floats:
-        """(layer + 1, sample): out-of-fold read-outs of other states of the training samples."""
-        out = np.empty((self.layers + 1, len(self.fold)))
-        for fold in range(len(self.inner_weight)):
-            rows = np.flatnonzero(self.fold == fold)
-            parts = (
-                self.inner_weight[fold],
-                self.inner_bias[fold],
-                self.inner_joint[fold],
-                self.inner_joint_bias[fold],
-            )
-            out[:, rows] = _read(states.of(rows), *parts)
-        return out
-
-
-def _read(
-    states: States, weight: NDArray[np.float32], bias: Floats, joint: NDArray[np.float32], joint_bias: float
-) -> Floats:
-    rows = []
-    together: Floats | float = joint_bias
-    for layer in range(len(weight)):
-        state = states.layer(layer).astype(np.float64)
-        rows.append(state @ weight[layer] + bias[layer])
-        together = together + state @ joint[layer]
-    return np.stack([*rows, np.asarray(together)])
+    def summed(self, factor: Floats, fit: int) -> tuple[NDArray[np.float32], float]:
+        """Weights (layer, width) and bias of a sum of read-outs, each times its factor (layer + 1)."""
+        weight, joint = self.weight[fit].astype(np.float64), self.joint[fit].astype(np.float64)
+        states = factor[:-1, None] * weight + factor[-1] * joint
+        return states.astype(np.float32), float(factor[:-1] @ self.bias[fit] + factor[-1] * self.joint_bias[fit])
 
 
 @dataclass
@@ -159,10 +136,7 @@ class Training:
             z = (states.layer(layer) - mean.astype(np.float32)) * scale.astype(np.float32)
             joint[:, layer] = (duals @ z) * scale / temperature / states.layers
             joint_bias -= joint[:, layer].astype(np.float64) @ mean
-        return Probed(
-            weight[0], bias[0], joint[0], float(joint_bias[0]), inner, weight[1:], bias[1:], joint[1:], joint_bias[1:],
-            self.fold, strength,
-        )  # fmt: skip
+        return Probed(weight, bias, joint, joint_bias, inner, strength)
 
     def _calibrated(self, logits: Floats) -> tuple[Floats, float]:
         """Calibrated out-of-fold logit of each sample, and the temperature."""
@@ -194,15 +168,12 @@ class Small:
     """Balanced logistic regression on a few features."""
 
     weight: Floats
-    """(feature): weights of the features on their original scale"""
-    bias: float
-    """The intercept."""
+    """(fit, feature): weights of the features on their original scale. Fit 0 is on all samples, each other fit leaves
+    one inner fold out."""
+    bias: Floats
+    """(fit): intercept"""
     inner: Floats
     """(sample): calibrated out-of-fold read-outs of the training samples"""
-    inner_weight: Floats
-    """(inner fold, feature)"""
-    inner_bias: Floats
-    """(inner fold)"""
     strength: float
     """C"""
 
@@ -233,7 +204,7 @@ def fit_small(
     fits.insert(0, ridge_logistic(z, right, strength))
     weights = np.stack([weight for weight, _ in fits]) * scale / temperature
     biases = np.array([bias for _, bias in fits]) / temperature - weights @ mean
-    return Small(weights[0], float(biases[0]), chosen / temperature, weights[1:], biases[1:], strength)
+    return Small(weights, biases, chosen / temperature, strength)
 
 
 def ridge_logistic(z: Floats, right: BoolArray, c: float, steps: int = 50) -> tuple[Floats, float]:

@@ -32,7 +32,7 @@ def numbers_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> W
     names = {experiment.name: _digest(experiment) for experiment in chosen}
 
     def compute(advance: Advance) -> list[NumberLine]:
-        before = _lines_before(cell, names)
+        before = _lines_before(cell, inputs)
         lines: list[NumberLine] = []
         for experiment in chosen:
             lines += before.get(experiment.name) or _measured(cell, experiment)
@@ -49,7 +49,7 @@ def numbers_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> W
     }
     title = f"{model}, {dataset}: numbers at {point.site}, {point.position}"
     kind = NUMBERS.at(point)
-    return Whole(title, cell.cell, kind, inputs, compute, lambda: len(chosen), SHARD_ROWS, grows_by=EXPERIMENTS)
+    return Whole(title, cell.cell, kind, inputs, compute, lambda: len(chosen), SHARD_ROWS, renewed=True)
 
 
 def _measured(cell: CellData, experiment: Experiment) -> list[NumberLine]:
@@ -57,15 +57,18 @@ def _measured(cell: CellData, experiment: Experiment) -> list[NumberLine]:
     return to_lines(experiment.name, experiment.series(cell, keys), claimed)
 
 
-def _lines_before(cell: CellData, names: dict[str, str]) -> dict[str, list[NumberLine]]:
-    """The lines of an earlier table whose experiments still want the same keys, by experiment."""
-    entry = cell.cell.entry(NUMBERS.at(cell.point))
-    if entry is None or not cell.cell.complete(NUMBERS.at(cell.point)):
+def _lines_before(cell: CellData, inputs: dict[str, Any]) -> dict[str, list[NumberLine]]:
+    """The lines of an earlier table that are still right, by experiment: made of the same tables for the same keys."""
+    kind = NUMBERS.at(cell.point)
+    entry = cell.cell.entry(kind)
+    if entry is None or not cell.cell.complete(kind):
         return {}
-    same = {name for name, digest in entry["inputs"][EXPERIMENTS].items() if names.get(name) == digest}
+    before: dict[str, str] = entry["inputs"].get(EXPERIMENTS, {})
+    if cell.cell.outdated(kind, {**inputs, EXPERIMENTS: before}):
+        return {}
     lines: dict[str, list[NumberLine]] = {}
-    for line in cell.cell.table(NUMBERS.at(cell.point)):
-        if line.experiment in same:
+    for line in cell.cell.table(kind):
+        if before.get(line.experiment) == inputs[EXPERIMENTS].get(line.experiment):
             lines.setdefault(line.experiment, []).append(line)
     return lines
 

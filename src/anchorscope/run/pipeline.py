@@ -91,6 +91,7 @@ class Pipeline:
         for model in models:
             self._rounds([stage for stage in stages if stage.scope == "cell"], [model], datasets, demand)
         self._rounds([stage for stage in stages if stage.scope == "study"], models, datasets, demand)
+        self._rounds([stage for stage in stages if stage.scope == "run"], [""], [""], demand)
 
     def _rounds(self, stages: Sequence[StageDef], models: Sequence[str], datasets: Sequence[str], demand: Any) -> None:
         """Run stages, round after round.
@@ -129,9 +130,14 @@ class Pipeline:
         )
 
     def _complete(self, flow: Flow) -> bool:
-        """Whether nothing is missing. A stage without a model must also have been checked by this very software."""
+        """Whether nothing is missing.
+
+        A stage without a model must also have been checked by this very software. Where a command asks for it with
+        settings of its own, these may be others than before.
+        """
         return all(
-            job.complete(self.store) and (job.stage.needs != "nothing" or self._known(job.cell(self.store)))
+            job.complete(self.store)
+            and (job.stage.needs != "nothing" or (job.demand is None and self._known(job.cell(self.store))))
             for job in flow
         )
 

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from anchorscope.progress import Progress, silent
-from anchorscope.store.stage import Sharded, Whole
-from anchorscope.store.table import Plan, Table
+from anchorscope.store.rundir import Cell
+from anchorscope.store.stage import Parts, Sharded, Stage, Whole
+from anchorscope.store.table import Kind, Plan, Table
 
 R = TypeVar("R")
 
 
-def carry_out(stage: Sharded[Any] | Whole[Any], progress: Progress = silent, later: Sequence[Table[Any]] = ()) -> None:
+def carry_out(stage: Stage, progress: Progress = silent, later: Sequence[Table[Any]] = ()) -> None:
     """Make what is missing of a stage."""
     if isinstance(stage, Sharded):
         fill(stage, progress, later)
+    elif isinstance(stage, Parts):
+        make_parts(stage, progress)
     else:
         make(stage, progress)
 
@@ -54,13 +57,37 @@ def _outdate(table: Table[Any], shard: int, plan: Plan) -> None:
 
 def make(stage: Whole[R], progress: Progress = silent) -> Table[R]:
     """Make a whole table, unless it is there already."""
-    finished = stage.cell.finished(stage.kind, stage.inputs, stage.grows_by)
+    outdated = stage.renewed and stage.cell.outdated(stage.kind, stage.inputs)
+    finished = None if outdated else stage.cell.finished(stage.kind, stage.inputs)
     if finished is not None:
         return finished
     with progress(stage.title, stage.steps() if stage.steps else None) as advance:
         rows = stage.compute(advance)
-    plan = Plan(len(rows), stage.shard_rows or max(1, len(rows)))
-    table = stage.cell.begin(stage.kind, plan, stage.inputs, {}, stage.grows_by)
+    if outdated:
+        stage.cell.forget(stage.kind)
+    return _write(stage.cell, stage.kind, stage.inputs, rows, stage.shard_rows)
+
+
+def make_parts(stage: Parts[R], progress: Progress = silent) -> None:
+    """Make the parts of a table that are missing."""
+    missing = missing_parts(stage)
+    if missing:
+        with progress(stage.title, stage.steps()) as advance:
+            rows = stage.compute(missing, advance)
+        for kind in missing:
+            _write(stage.cell, kind, stage.inputs[kind], rows[kind])
+
+
+def missing_parts(stage: Parts[R]) -> list[Kind[R]]:
+    """The parts that are not there; refused where one was made from other inputs."""
+    return [kind for kind, inputs in stage.inputs.items() if stage.cell.finished(kind, inputs) is None]
+
+
+def _write(
+    cell: Cell, kind: Kind[R], inputs: dict[str, Any], rows: Sequence[R], shard_rows: int | None = None
+) -> Table[R]:
+    plan = Plan(len(rows), shard_rows or max(1, len(rows)))
+    table = cell.begin(kind, plan, inputs, {})
     for shard in range(plan.shards):
         table.write(shard, [rows[i] for i in plan.rows_of(shard)])
     return table

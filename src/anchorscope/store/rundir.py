@@ -6,6 +6,7 @@
         manifest.json                 inputs, versions, seeds, and the plan of each table
         questions/part-000000.parquet
       <model>/<dataset>/              what one model made of it
+      all/cells/                      what is made of all of them
 
 A run goes on where it stopped. It never goes on with something else: a changed study, changed data or changed
 columns are refused with a readable list of the differences.
@@ -132,6 +133,10 @@ class Store:
         """What one model made of one dataset."""
         return Cell(self.root / model / dataset)
 
+    def together(self) -> Cell:
+        """What is made of all models and datasets."""
+        return Cell(self.root / "all" / "cells")
+
     def cells(self) -> list[Cell]:
         """Every folder of tables there is so far."""
         return [Cell(path.parent) for path in sorted(self.root.glob("*/*/manifest.json"))]
@@ -220,10 +225,10 @@ class Cell:
             )
         return entry
 
-    def finished(self, kind: Kind[R], inputs: dict[str, Any], grows_by: str = "") -> Table[R] | None:
+    def finished(self, kind: Kind[R], inputs: dict[str, Any]) -> Table[R] | None:
         """A table that is complete, made from these inputs; None where there is still something to do."""
         entry = self.entry(kind)
-        if entry is None or _grown(entry["inputs"], inputs, grows_by):
+        if entry is None:
             return None
         plan = Plan(entry["rows"], entry["shard_rows"])
         if self._removed(kind, _differing(entry, _described(kind, plan, inputs))):
@@ -235,23 +240,16 @@ class Cell:
         """Whether a table that would be made from other inputs now has no file, so that nothing can mix."""
         return bool(changes) and not (self.folder / kind.name).exists()
 
-    def begin(
-        self, kind: Kind[R], plan: Plan, inputs: dict[str, Any], facts: dict[str, Any], grows_by: str = ""
-    ) -> Table[R]:
+    def begin(self, kind: Kind[R], plan: Plan, inputs: dict[str, Any], facts: dict[str, Any]) -> Table[R]:
         """Begin a table, or go on with it; refuse when it was begun from other inputs and is still there.
 
         `inputs` is what the table is a function of; `facts` is recorded beside it for people, and where a table goes on
-        with others, these too. Where only the input `grows_by` differs, the table is begun anew.
+        with others, these too.
         """
         entry = _described(kind, plan, inputs)
         table = Table(self.folder / kind.name, kind.record, plan)
         manifest, now = self.manifest(), versions()
         before = manifest["tables"].get(kind.name)
-        if before is not None and _grown(before["inputs"], inputs, grows_by):
-            old = self.table(kind)
-            for shard in range(old.plan.shards):
-                old.remove(shard)
-            before = None
         changes = _differing(before, entry) if before is not None else []
         if before is not None and not self._removed(kind, changes):
             if changes:
@@ -272,9 +270,29 @@ class Cell:
                 del before["also"]
         else:
             manifest["tables"][kind.name] = {**entry, "facts": facts}
+        self._write(manifest)
+        return table
+
+    def _write(self, manifest: dict[str, Any]) -> None:
         text = json.dumps(with_checksum(manifest), indent=2, ensure_ascii=False)
         write_text(self.folder / "manifest.json", text + "\n")
-        return table
+
+    def outdated(self, kind: Kind[R], inputs: dict[str, Any]) -> bool:
+        """Whether a table was made from other inputs, or with other columns."""
+        entry = self.entry(kind)
+        if entry is None:
+            return False
+        return bool(_differing(entry, _described(kind, Plan(entry["rows"], entry["shard_rows"]), inputs)))
+
+    def forget(self, kind: Kind[R]) -> None:
+        """Remove a table that will be made anew."""
+        table = self.table(kind)
+        for shard in range(table.plan.shards):
+            table.remove(shard)
+        manifest = self.manifest()
+        del manifest["tables"][kind.name]
+        text = json.dumps(with_checksum(manifest), indent=2, ensure_ascii=False)
+        write_text(self.folder / "manifest.json", text + "\n")
 
     def _made_from(self, kind: Kind[R]) -> list[Path]:
         """The folder of a table, and of all tables of the run that were made from it, directly or not."""
@@ -287,12 +305,6 @@ class Cell:
                     folders.append(folder)
                     origins.append(_origin(inputs))
         return [folder for folder in folders if folder.exists()]
-
-
-def _grown(before: dict[str, Any], inputs: dict[str, Any], grows_by: str) -> bool:
-    """Whether two tables differ in the one input by which they may."""
-    changes = differences(before, json.loads(json.dumps(inputs))) if grows_by else []
-    return bool(changes) and all(change.startswith(f"{grows_by}.") for change in changes)
 
 
 def _differing(before: dict[str, Any], entry: dict[str, Any]) -> list[str]:

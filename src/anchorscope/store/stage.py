@@ -1,4 +1,4 @@
-"""What a stage is: declared once (`StageDef`), asked for (`Job`), and made (`Sharded` or `Whole`).
+"""What a stage is: declared once (`StageDef`), asked for (`Job`), and made (`Sharded`, `Whole` or `Parts`).
 
 A room declares its stages at the end of its `record.py`; run/stages.py puts the declarations of all rooms into a list.
 The pipeline, `status`, `Run.table`, the engines, invalidation, the cost model and `run --until` read that list, so a
@@ -9,7 +9,7 @@ room loops over shards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
@@ -26,9 +26,9 @@ R = TypeVar("R")
 Needs = Literal["nothing", "tokenizer", "generation", "weights"]
 """What a stage computes with: no model, a model's tokenizer, what generates answers, or passes of the model."""
 
-Scope = Literal["dataset", "cell", "study"]
-"""What one table of a stage is about: one dataset, whichever model; one model on one dataset (a cell); or one cell, but
-made from the tables of all cells, so that every model must have come this far."""
+Scope = Literal["dataset", "cell", "study", "run"]
+"""What one table of a stage is about: one dataset, whichever model; one model on one dataset (a cell); one cell, but
+made from the tables of all cells, so that every model must have come this far; or the whole run."""
 
 
 def always(study: Study) -> bool:
@@ -69,7 +69,7 @@ class StageDef:
     """By which commands, times and other stages call it."""
     tables: tuple[Kind[Any], ...]
     """The kinds of tables it fills, side by side."""
-    make: str | Callable[[Any, Job], Sharded[Any] | Whole[Any]]
+    make: str | Callable[[Any, Job], Sharded[Any] | Whole[Any] | Parts[Any]]
     """From a context and a job to what is to be carried out: a function, or `module:function`, which is imported when
     it is first called, since what a run has can be listed without torch."""
     after: tuple[str, ...] = ()
@@ -81,6 +81,8 @@ class StageDef:
     """Whether a table is made at once; else it is made shard by shard."""
     per_point: bool = False
     """Whether it has one table for each read point. A whole stage has one job for each, a sharded stage fills all."""
+    parts: tuple[str, ...] = ()
+    """The parts that it has a table for, such as detectors; empty: it has one table for all."""
     dealt_like: str = ""
     """A stage whose shards have the same rows: a shard can go through both before the next shard is begun."""
     repeatable: bool = True
@@ -111,6 +113,8 @@ class StageDef:
 
     def kinds(self, study: Study) -> list[Kind[Any]]:
         """Its tables in one cell: one of each kind, or one of each kind for every read point."""
+        if self.parts:
+            return [kind.part(name) for name in self.parts for kind in self.tables]
         if not self.per_point:
             return list(self.tables)
         return [kind.at(point) for point in study.traces.points for kind in self.tables]
@@ -141,6 +145,8 @@ class Job:
         return self.point
 
     def cell(self, store: Store) -> Cell:
+        if self.stage.scope == "run":
+            return store.together()
         return store.results(self.model, self.dataset) if self.model else store.questions(self.dataset)
 
     def complete(self, store: Store) -> bool:
@@ -192,12 +198,28 @@ class Whole(Generic[R]):
     """The number of steps that progress counts; None where there is nothing to count."""
     shard_rows: int | None = None
     """Rows per shard; None: one shard holds all."""
-    grows_by: str = ""
-    """The input that may differ from that of a table which is there: `compute` then takes over the rows that stay, and
-    the table is written anew. Empty: a table of other inputs is refused."""
+    renewed: bool = False
+    """Whether a table that was made from other inputs is made anew; else it is refused. `compute` may take rows over
+    from it."""
 
 
-Stage = Sharded[Any] | Whole[Any]
+@dataclass(frozen=True)
+class Parts(Generic[R]):
+    """A stage made at once whose table has parts. Parts that are there stay as they are."""
+
+    title: str
+    """What progress calls it."""
+    cell: Cell
+    """Where its tables go."""
+    inputs: dict[Kind[R], dict[str, Any]]
+    """What the table of each part is a function of."""
+    compute: Callable[[Sequence[Kind[R]], Advance], Mapping[Kind[R], Sequence[R]]]
+    """From the parts that are missing to their rows."""
+    steps: Callable[[], int]
+    """The number of steps that progress counts."""
+
+
+Stage = Sharded[Any] | Whole[Any] | Parts[Any]
 """What is to be carried out."""
 
 

@@ -70,7 +70,11 @@ class Kind(Generic[R]):
 
     def at(self, point: ReadPoint) -> Kind[R]:
         """The table of one read point."""
-        return replace(self, name=f"{self.name}-{point.key}")
+        return self.part(point.key)
+
+    def part(self, name: str) -> Kind[R]:
+        """The table of one part, such as a read point or a detector."""
+        return replace(self, name=f"{self.name}-{name}")
 
 
 def schema_of(record: type[Any]) -> pa.Schema:

@@ -12,7 +12,7 @@ from pydantic import Field, FiniteFloat, StringConstraints, field_validator, mod
 from anchorscope.errors import QuestionsError
 from anchorscope.study.terms import Name, Place, Spec, Text
 
-RESERVED_MODEL_NAMES = frozenset({"questions", "figures", "report", "study.yaml"})  # beside a run's models
+RESERVED_MODEL_NAMES = frozenset({"questions", "all", "figures", "report", "study.yaml"})  # beside a run's models
 
 # the arguments of transformers' apply_chat_template itself; a study gives only those that the template reads
 OF_TRANSFORMERS = frozenset(

@@ -18,9 +18,9 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.compare import MEAN, MEASURES, CellMeasures, compared
-from anchorscope.detectors.record import SCORES, Comparison
-from anchorscope.detectors.scored import measured, read_scores
+from anchorscope.detectors.compare import MEAN, MEASURES
+from anchorscope.detectors.record import Comparison
+from anchorscope.detectors.scored import read_comparison, read_scores, scored_cells
 from anchorscope.evidence.ledger import kept_ledger
 from anchorscope.progress import Progress, silent
 from anchorscope.report.page.chart_data import (
@@ -160,7 +160,6 @@ def _detectors(detection: Detection) -> dict[str, Any]:
         [run, row.model, row.dataset, row.detector, MEASURES.index(row.measure), *_short(row)]
         for run, table in detection.comparisons.items()
         for row in table
-        if row.measure in MEASURES
     ]
     return {"measures": MEASURES, "rows": rows, "titles": detection.titles, "mean": MEAN}
 
@@ -185,10 +184,8 @@ def write_page(
 
     `with_text`: the datasets whose texts are shown.
     """
-    with progress("measuring detectors", None):
-        detection = detected(stores)
     with progress("writing the report", None):
-        text = page(stores, detection, with_text)
+        text = page(stores, detected(stores), with_text)
         if path is not None:
             write_output(path, text)
             return path
@@ -201,19 +198,13 @@ def detected(stores: Sequence[Store]) -> Detection:
     """The scores and comparisons of detectors, where `anchorscope detect eval` made them."""
     scores, comparisons = {}, {}
     for run, store in enumerate(stores):
-        cells: list[CellMeasures] = []
-        for model in store.study.models:
-            for dataset in store.study.datasets:
-                cell = store.results(model.name, dataset.name)
-                if cell.entry(SCORES) is not None and cell.complete(SCORES):
-                    scored = read_scores(store, model.name, dataset.name)
-                    samples, by_name = scored
-                    scores[run, model.name, dataset.name] = {
-                        name: dict(zip(samples.inputs.ids, map(float, by_repeat.mean(axis=0)), strict=True))
-                        for name, by_repeat in by_name.items()
-                    }
-                    cells.append(measured(store, model.name, dataset.name, scored))
-        if cells:
-            comparisons[run] = compared(cells)
+        for model, dataset in scored_cells(store):
+            samples, by_name = read_scores(store, model, dataset)
+            scores[run, model, dataset] = {
+                name: dict(zip(samples.inputs.ids, map(float, by_repeat.mean(axis=0)), strict=True))
+                for name, by_repeat in by_name.items()
+            }
+        if rows := read_comparison(store):
+            comparisons[run] = rows
     titles = {name: entry.title for name, entry in catalogue().items()}
     return Detection(scores, comparisons, titles)

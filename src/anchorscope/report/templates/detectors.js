@@ -21,7 +21,7 @@ function drawDetectors() {
   if (!d.rows.length) {
     place.replaceChildren(
       make("h2", {}, "Detectors"),
-      make("p", { class: "notice" }, "No detectors were compared on this run yet. The command `anchorscope detect eval RUN` compares them."),
+      make("p", { class: "notice" }, "This run has no comparison of detectors, or one by version 0.2.0. The command `anchorscope detect eval RUN` compares them."),
     );
     return;
   }

@@ -9,8 +9,9 @@ from anchorscope.errors import AnchorscopeError
 from anchorscope.progress import silent
 from anchorscope.run.context import RunContext
 from anchorscope.run.engine import Flow
-from anchorscope.store import Job, Sharded, Store, Whole
-from anchorscope.store.fill import carry_out
+from anchorscope.store import Job, Parts, Sharded, Store, Whole
+from anchorscope.store.fill import carry_out, missing_parts
+from anchorscope.store.stage import Stage
 
 
 class Planned(NamedTuple):
@@ -47,9 +48,7 @@ class Planner:
             missing = sorted({shard for stage in sharded for shard in stage.missing()})
             sizes = [len(first.plan.rows_of(shard)) // first.rows_each for shard in range(first.plan.shards)]
             return Planned(first.title, missing, sizes)
-        wholes = [stage for stage in stages if isinstance(stage, Whole)]
-        done = all(stage.cell.finished(stage.kind, stage.inputs) for stage in wholes)
-        return Planned(first.title, [] if done else [0], [0])
+        return Planned(first.title, [] if all(map(_done, stages)) else [0], [0])
 
     def _told(self, work: Callable[[], Any]) -> tuple[Any, list[str], AnchorscopeError | None]:
         answer, error = None, None
@@ -59,3 +58,10 @@ class Planner:
             error = raised
         notices, self.notices[:] = list(self.notices), []
         return answer, notices, error
+
+
+def _done(stage: Stage) -> bool:
+    """Whether nothing of a stage that is made at once is missing."""
+    if isinstance(stage, Parts):
+        return not missing_parts(stage)
+    return isinstance(stage, Whole) and not stage.renewed and stage.cell.finished(stage.kind, stage.inputs) is not None
