@@ -170,7 +170,7 @@ def study(options: Options, work: Path) -> Figures:
     path = study_on_files(
         work / "gpu-day.yaml", [model], options.data, {"triviaqa": options.questions},
         traces={"max_wrong": 100, "attention_samples": 20}, probes={"repeats": 1, "resamples": 300, "refit": []},
-        evidence={"questions": 50, "answers": 4, "saliency_samples": 20, "other_prompts": 1, "donors": 2},
+        evidence={"questions": 50, "answers": 4, "saliency_samples": 20, "donors": 2},
     )  # fmt: skip
     start = time.perf_counter()
     subprocess.run([*COMMAND, "run", path, "--runs", str(work / "runs")], check=True)

@@ -107,7 +107,7 @@ def test_a_whole_run_and_its_detector_give_what_the_cpu_gives(tmp_path: Path, mo
         tmp_path, {"one": "llama"}, {"north": (30, 34)}, "x{}",
         traces={"attention_samples": 4},
         probes={"repeats": 1, "folds": 3, "strengths": [0.01, 0.1], "resamples": 100},
-        evidence={"questions": 20, "answers": 3, "donors": 2, "saliency_samples": 8, "other_prompts": 1},
+        evidence={"questions": 20, "answers": 3, "donors": 2, "saliency_samples": 8},
     )  # fmt: skip
     record = study.record()
     record["models"][0]["device"] = ON

@@ -34,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         traces={"conditions": ["clean", "knockout", "control_question", "matched_question", "answer_only", *PASSAGE],
                 "attention_samples": 5},
         probes={"repeats": 1, "resamples": 100, "strengths": [1e-3, 1e-2]},
-        evidence={"questions": 5, "answers": 2, "donors": 2, "other_prompts": 0, "saliency_samples": 0},
+        evidence={"questions": 5, "answers": 2, "donors": 2, "saliency_samples": 0},
     )  # fmt: skip
     with only_svg():
         return run_study(study, folder / "runs", progress=silent, notice=lambda text: None)

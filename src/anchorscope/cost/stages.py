@@ -177,15 +177,15 @@ class _Costs:
         return StageCost("sampling", seconds, tokens, flops, prompts * spec.answers * ROW["answers"] / 2)
 
     def evidence(self) -> StageCost:
-        """Reading sampled answers, other few-shot examples and saliency, then statistics like those of pathways."""
+        """Reading sampled answers, and saliency."""
         spec, asked, shape = self.study.evidence, self.asked, self.shape
         assert spec is not None
         answers = BOTH * min(spec.questions, asked.traced) * 2 * spec.distinct
         again = min(spec.saliency_samples, asked.traced)
-        tokens = answers * asked.within + spec.other_prompts * again * (asked.own + asked.answer + asked.cut)
+        tokens = answers * asked.within
         alone = 2 * again * asked.sequence  # by two gradients
         flops = shape.flops(tokens + BACKWARD * alone, asked.sequence)
-        return StageCost("evidence", flops / self.machine.passes + self.resampled(), tokens + alone, flops)
+        return StageCost("evidence", flops / self.machine.passes, tokens + alone, flops)
 
     # --- probes and what is made of them
 
@@ -207,14 +207,12 @@ class _Costs:
         memory = layer * layers_at_once(asked.traced, shape.width, machine.cores)
         return StageCost("probes", seconds, 0.0, flops, written, memory)
 
-    def pathways(self) -> StageCost:
-        memory = 64 * self.study.probes.resamples * self.asked.traced
-        return StageCost("pathways", self.resampled(), memory=memory)
-
-    def resampled(self) -> float:
-        """Seconds of the statistics of all read points in all resamples, by layer and by sample."""
+    def numbers(self) -> StageCost:
+        """The statistics of all read points in all resamples, by layer and by sample."""
+        study = self.study
         per_layer = 1 / self.rates.lines + self.asked.traced / self.rates.resampling
-        return len(self.study.traces.points) * self.study.probes.resamples * self.shape.layers * per_layer
+        seconds = len(study.traces.points) * study.probes.resamples * self.shape.layers * per_layer
+        return StageCost("numbers", seconds, memory=64 * study.probes.resamples * self.asked.traced)
 
 
 COSTS: dict[str, Callable[[_Costs], StageCost]] = {
@@ -226,7 +224,7 @@ COSTS: dict[str, Callable[[_Costs], StageCost]] = {
     "probes": _Costs.probes,
     "sampling": _Costs.sampling,
     "evidence": _Costs.evidence,
-    "pathways": _Costs.pathways,
+    "numbers": _Costs.numbers,
 }
 """The cost of each stage, by its name in the times of a run."""
 

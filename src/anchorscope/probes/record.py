@@ -80,18 +80,6 @@ class WithinReadout:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherPrompt:
-    """One row of a `prompts` table: one sample asked with other shots, read out by the same probes."""
-
-    id: str
-    """the question's id"""
-    prompt: int
-    """number of the alternative set of few-shot examples"""
-    logits: list[list[list[np.float32]]]
-    """(condition, repeat, layer): logits under the conditions clean and knockout"""
-
-
-@dataclass(frozen=True, slots=True)
 class Salient:
     """One row of a `saliency` table: attention times gradient between exact answer and exact question tokens."""
 
@@ -116,7 +104,6 @@ TEXT_ONLY = Kind("text_only", TextReadout)
 READOUTS = Kind("readouts", Readout)  # of a read point: READOUTS.at(point)
 LEFT_OUT = Kind("left_out", LeftOutReadout)  # likewise
 WITHIN = Kind("within", WithinReadout)  # likewise
-PROMPTS = Kind("prompts", OtherPrompt)  # likewise
 SALIENCY = Kind("saliency", Salient)  # likewise
 
 
@@ -142,10 +129,6 @@ STAGES = (
     StageDef(
         "within", (WITHIN,), "anchorscope.probes.stage:within_of", after=("questions", "traces", "readouts", "sampled"),
         needs="weights", per_point=True, told_as="evidence", wanted=with_evidence,
-    ),
-    StageDef(
-        "prompts", (PROMPTS,), "anchorscope.probes.stage:prompts_of", after=(*_SAMPLES, "readouts"), needs="weights",
-        per_point=True, told_as="evidence", wanted=with_evidence,
     ),
     StageDef(
         "saliency", (SALIENCY,), "anchorscope.probes.stage:saliency_of", after=(*_SAMPLES, "readouts"),

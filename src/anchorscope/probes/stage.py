@@ -17,7 +17,7 @@ from anchorscope.answers.answerer import Answerer
 from anchorscope.answers.record import Sampled
 from anchorscope.answers.sampled import sampled_stage
 from anchorscope.models.context import ModelContext
-from anchorscope.probes.again import prompts_stage, saliency_stage
+from anchorscope.probes.again import saliency_stage
 from anchorscope.probes.fit import fit_layer
 from anchorscope.probes.fitter import ProbeFitter, side_by_side
 from anchorscope.probes.folds import folds_of
@@ -29,7 +29,6 @@ from anchorscope.probes.record import (
     READOUTS,
     TEXT_ONLY,
     LeftOutReadout,
-    OtherPrompt,
     Readout,
     Salient,
     TextReadout,
@@ -201,10 +200,6 @@ def sampled_of(context: ModelContext, job: Job) -> Sharded[Sampled]:
 
 def within_of(context: ModelContext, job: Job) -> Sharded[WithinReadout]:
     return within_stage(context.model(job.model), context.prompter(job.model), job.dataset, context.store)
-
-
-def prompts_of(context: ModelContext, job: Job) -> Sharded[OtherPrompt]:
-    return prompts_stage(context.model(job.model), job.dataset, context.store)
 
 
 def saliency_of(context: ModelContext, job: Job) -> Sharded[Salient]:

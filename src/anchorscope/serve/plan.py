@@ -94,8 +94,6 @@ class WorkerPlan:
 
 def refusal(detector: FittedDetector) -> str:
     """The reason why a detector cannot be computed while a server generates tokens; empty if it can."""
-    if not isinstance(detector.fitted, Linear):
-        return f"'{detector.card.detector}' is not a linear detector"
     for need in detector.needs:
         if isinstance(need, StateName):
             if not hearable(need):

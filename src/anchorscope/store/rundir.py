@@ -291,8 +291,7 @@ class Cell:
             table.remove(shard)
         manifest = self.manifest()
         del manifest["tables"][kind.name]
-        text = json.dumps(with_checksum(manifest), indent=2, ensure_ascii=False)
-        write_text(self.folder / "manifest.json", text + "\n")
+        self._write(manifest)
 
     def _made_from(self, kind: Kind[R]) -> list[Path]:
         """The folder of a table, and of all tables of the run that were made from it, directly or not."""

@@ -108,12 +108,13 @@ class ProbeSpec(Spec):
 class EvidenceSpec(Spec):
     """The experiments that need no flip and no groups, on which the ledger of claims rests (docs/evidence.md)."""
 
-    RENAMED: ClassVar = {"samples": "saliency_samples", "prompts": "other_prompts"}
+    RENAMED: ClassVar = {"samples": "saliency_samples"}
     temperature: ClassVar = 1.0  # at which the answers are sampled
     distinct: ClassVar = 4  # distinct right answers, and distinct wrong ones, that are read per question at most
     REMOVED: ClassVar = {
-        "temperature": (temperature, f"it was removed in version 0.3.0 and is always {temperature}; remove it"),
-        "distinct": (distinct, f"it was removed in version 0.3.0 and is always {distinct}; remove it"),
+        "temperature": ((temperature,), f"it was removed in version 0.3.0 and is always {temperature}; remove it"),
+        "distinct": ((distinct,), f"it was removed in version 0.3.0 and is always {distinct}; remove it"),
+        "other_prompts": ((0, 1, 2), "asking with other examples was removed in version 0.3.0; remove it"),
     }
 
     questions: Annotated[int, Field(ge=1)] = 800
@@ -122,11 +123,8 @@ class EvidenceSpec(Spec):
     """Number of answers sampled for each of these questions."""
     donors: Annotated[int, Field(ge=2, le=4)] = 3
     """Number of other questions whose exact tokens replace a sample's own, one after the other."""
-    other_prompts: Annotated[int, Field(ge=0, le=2)] = 2
-    """Number of other sets of few-shot examples under which samples are labelled again."""
     saliency_samples: Annotated[int, Field(ge=0)] = 400
-    """Number of traced samples, drawn by a hash, whose saliency is measured and which are asked with other few-shot
-    examples. 0 leaves both out."""
+    """Number of traced samples, drawn by a hash, whose saliency is measured. 0 leaves it out."""
 
     @property
     def patched(self) -> list[Further]:

@@ -24,7 +24,7 @@ class Study(Spec):
 
     REMOVED: ClassVar = {
         "map": (
-            None,
+            (None,),
             "layer × layer maps were removed in version 0.3.0. Delete this entry; in the study.yaml of a run too, "
             "whose other results then open as before. To make a map, use version 0.2.0",
         )

@@ -210,15 +210,15 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
     RENAMED: ClassVar[dict[str, str]] = {}
     """Old names of fields, and the new names that the error suggests for them."""
-    REMOVED: ClassVar[dict[str, tuple[Any, str]]] = {}
-    """Fields that were removed: the value with which a run of version 0.2.0 opens, and the error for any other."""
+    REMOVED: ClassVar[dict[str, tuple[tuple[Any, ...], str]]] = {}
+    """Fields that were removed: the values with which a run of version 0.2.0 opens, and the error for any other."""
 
     @model_validator(mode="before")
     @classmethod
     def _without_removed(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        return {name: v for name, v in data.items() if name not in cls.REMOVED or v != cls.REMOVED[name][0]}
+        return {name: v for name, v in data.items() if name not in cls.REMOVED or v not in cls.REMOVED[name][0]}
 
     if not TYPE_CHECKING:  # checkers see the fields as arguments
 
