@@ -172,9 +172,9 @@ def _models() -> tuple[Table, str]:
 def _detectors() -> tuple[Table, str]:
     from anchorscope.detectors.catalogue import catalogue
 
-    table = table_of("detector", "called in tables", "takes beside generating")
+    table = table_of("detector", "called in tables", "looks at")
     for entry in catalogue().values():
-        table.add_row(entry.name, entry.title, entry.passes)
+        table.add_row(entry.name, entry.title, entry.side)
     return table, "What each of them is, and how good: docs/detectors.md"
 
 
