@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from anchorscope import __version__
-from anchorscope.cli import describe, detect, doctor, grounded, results, runs, serve, studies
+from anchorscope.cli import detect, doctor, grounded, results, runs, serve, studies
 from anchorscope.cli.console import clean, err, out
 from anchorscope.errors import EXIT_ERROR, AnchorscopeError
 
@@ -29,7 +29,6 @@ for command in (
     *studies.COMMANDS,
     *runs.COMMANDS,
     *results.COMMANDS,
-    *describe.COMMANDS,
     *doctor.COMMANDS,
     *grounded.COMMANDS,
 ):

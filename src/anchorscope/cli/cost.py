@@ -72,10 +72,9 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None) -> None:
     # 3. the judge
     for model in study.models:
         if judged := judge_cost(study, model):
-            price = "unknown, set judge.price" if judged.dollars is None else f"at most about ${judged.dollars:,.2f}"
             out.print(
                 f"{judged.model}: {judged.requests:,} requests to the judge, about {judged.tokens / 1e6:,.2f} M tokens "
-                f"in and at most {judged.replied / 1e6:,.2f} M tokens out. Price: {price}"
+                f"in and at most {judged.replied / 1e6:,.2f} M tokens out."
             )
     out.print(
         "Nothing was computed. The estimate assumes answers as long as the accepted ones, one in ten of them right. "

@@ -73,8 +73,6 @@ class JudgeCost:
     """Number of tokens in all prompts."""
     replied: int
     """Maximum number of tokens in all replies."""
-    dollars: float | None
-    """Cost by the price in the study, or None if it has no price."""
 
 
 def judge_cost(study: Study, model: ModelSpec) -> JudgeCost | None:
@@ -90,8 +88,7 @@ def judge_cost(study: Study, model: ModelSpec) -> JudgeCost | None:
         tokens += size * sum(len(filled(judge.prompt, case)) for case in cases) / 4 / max(1, len(cases))
         requests += size
     replied = MAX_TOKENS * requests
-    dollars = (tokens * judge.price[0] + replied * judge.price[1]) / 1e6 if judge.price else None
-    return JudgeCost(model.name, requests, tokens, replied, dollars)
+    return JudgeCost(model.name, requests, tokens, replied)
 
 
 def _looked_at(study: Study, dataset: DatasetSpec) -> tuple[list[Question], int]:

@@ -121,9 +121,14 @@ class LiveDesk(Desk):
 def _weights(name: str, judge: LiveJudge) -> tuple[object, ...]:
     """All of a detector that a server must not change while it runs."""
     detector = judge.detector
-    numbers = getattr(detector.fitted, "numbers", {}), getattr(detector.fitted, "bias", 0.0)
     plan = plan_of({name: detector}).fingerprint if judge.states else ""
-    return plan, *numbers, detector.about, [tuple(answer) for answer in detector.known_answers]
+    return (
+        plan,
+        detector.fitted.numbers,
+        detector.fitted.bias,
+        detector.about,
+        [tuple(answer) for answer in detector.known_answers],
+    )
 
 
 def _changed(path: str) -> int | None:
