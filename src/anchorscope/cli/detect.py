@@ -19,13 +19,68 @@ from anchorscope.cli.console import (
     resumable,
     tell,
 )
-from anchorscope.cli.detect_options import Answers, DtypeOption, EngineOption, Models, Reads, RunOrFile, Saved, Sets
 from anchorscope.errors import DetectorError, did_you_mean
 
 if TYPE_CHECKING:
-    from anchorscope.detectors.session import Detector
     from anchorscope.store import Store
     from anchorscope.study import Study
+
+RunOrFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN|FILE", help="Run directory, or file of labelled answers (JSONL, CSV or Parquet).", parser=path_of
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="Use this model of the run. Repeat the option for several (default: all).",
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dataset",
+        "-d",
+        metavar="SET",
+        help="Use this dataset of the run. Repeat the option for several (default: all).",
+    ),
+]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine-of",
+        metavar="STUDY",
+        help="Compute where `engine` of the study STUDY says, for example on a Ray cluster (default: in this process).",
+    ),
+]
+Saved = Annotated[
+    Path, typer.Argument(metavar="DETECTOR", help="Path of a detector that `detect fit` saved.", parser=path_of)
+]
+Answers = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="File of answers with the columns question and answer, and optionally label (true if right) and subject.",
+    ),
+]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        metavar="DTYPE",
+        help="Load the model in DTYPE (default: the dtype in which the detector was fitted).",
+    ),
+]
+Reads = Annotated[
+    str,
+    typer.Option(
+        "--model", "-m", metavar="MODEL", help="Read the answers with MODEL, a hub id, a folder or a .gguf file."
+    ),
+]
 
 app = typer.Typer(
     name="detect",
@@ -120,25 +175,10 @@ def fit(
             fitted = fit_file(source, str(model), detector, promise, base_rate, progress=progress, notice=notice)
     fitted.save(save)
     out.print(clean(str(fitted.card)), soft_wrap=True)
-    if fitted.card.auroc[1] <= 0.5:
-        notice(
-            "This detector is not shown to be better than chance: the interval of its AUROC is not above 0.5. A "
-            "promise limits errors for guesses too, so it does not make the detector useful. Label more answers."
-        )
-    if fitted.threshold is not None:
-        kept = fitted.threshold
-        if kept.value is None:
-            notice(f"No threshold keeps the promise. {kept.reason}")
-        else:
-            _print_threshold(fitted)
-    elif not 0.2 <= fitted.base_rate <= 0.8:
-        most = "flagged" if fitted.base_rate > 0.5 else "passed"
-        notice(
-            f"No threshold was chosen, so an answer is flagged when it is more likely wrong than right. Where "
-            f"{100 * fitted.base_rate:.0f} % of answers are wrong, nearly all are {most}. Choose a threshold with a "
-            'promise, for example --at-most "10% false alarms", or give the share of wrong answers in use with '
-            "--base-rate."
-        )
+    for sentence in fitted.promise_in_words:
+        out.print(sentence)
+    for caution in fitted.cautions:
+        notice(caution)
     out.print(f"Saved as {clean(save)}.safetensors and {clean(save)}.json", style="dim")
 
 
@@ -251,37 +291,9 @@ def check(
         from anchorscope.detectors.session import Detector
     loaded = Detector.load(detector)
     checked = check_file(loaded, answers, model, dtype, progress)
-    drift = checked.drift
-    out.print(
-        f"{drift.samples:,} answers: {drift.unlike} ({100 * drift.unlike / max(1, drift.samples):.1f} %) are unlike "
-        f"the training answers; {100 * drift.expected:.1f} % were expected. The mean has shifted by "
-        f"{drift.moved:.2f} standard deviations"
-    )
-    out.print("They differ from the training answers." if drift.drifted else "They look like the training answers.")
-    out.print(f"On a fixed text, the model's states differ from those at fitting by {100 * checked.apart:.2g} %")
-    if checked.auroc is not None:
-        value, low, high = checked.auroc
-        then = loaded.card.auroc
-        out.print(
-            f"AUROC is {value:.3f} ({low:.3f} to {high:.3f}) on the labelled answers and was {then[0]:.3f} at fitting"
-        )
-    if not checked.recalibrated:
-        out.print(
-            "To recalibrate the detector, label at least 100 answers (label: true or false), 20 of each kind.",
-            style="dim",
-        )
-        return
-    factor, offset = checked.detector.shift
-    out.print(
-        f"Recalibrated: logits × {factor:.2f} {offset:+.2f}, base rate {100 * checked.detector.base_rate:.1f} % wrong"
-    )
-    if checked.detector.threshold is not None:
-        limit = checked.detector.threshold
-        if limit.value is not None:
-            _print_threshold(checked.detector)
-        else:
-            out.print(f"No threshold keeps the promise. {limit.reason}")
-    if save is not None:
+    for sentence in checked.in_words(loaded.card.auroc[0]):
+        out.print(sentence)
+    if checked.recalibrated and save is not None:
         checked.detector.save(save)
         out.print(f"Saved as {clean(save)}.safetensors and {clean(save)}.json", style="dim")
 
@@ -316,29 +328,6 @@ def _check_detectors(names: Sequence[str]) -> None:
 
     for name in names:
         entry_of(name)
-
-
-def _print_threshold(detector: Detector) -> None:
-    """Print the promise, the threshold on the scale of p_wrong, and the share of answers that pass."""
-    kept = detector.threshold
-    assert kept is not None
-    assert kept.value is not None
-    limit = detector.p_wrong(kept.value)
-    out.print(f"Promise: {kept.promise}. An answer is flagged when p_wrong is above {limit:.3f}.")
-    out.print(kept.promise.drawn)
-    if kept.passed is None or kept.errors is None:
-        return
-    share, low, high = (100 * number for number in kept.errors)
-    out.print(
-        f"Where {100 * detector.base_rate:.0f} % of answers are wrong, {100 * kept.passed:.0f} % of answers pass, and "
-        f"{share:.0f} % of those that pass are wrong ({low:.0f} to {high:.0f} %)."
-    )
-    if share > 50:
-        notice(
-            "More than half of the answers that pass are wrong, so a pass does not mean a right answer. Promise fewer "
-            'errors instead (--at-most "10% errors among passed"), or give the share of wrong answers in use '
-            "(--base-rate)."
-        )
 
 
 def _chosen(run: Path, models: list[str] | None, sets: list[str] | None) -> tuple[Store, list[str], list[str]]:

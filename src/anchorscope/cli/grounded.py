@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from anchorscope.cli.console import path_of, progress, tell
-from anchorscope.cli.detect_options import Reads
+from anchorscope.cli.detect import Reads
 
 
 def grounded(

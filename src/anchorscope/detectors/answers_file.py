@@ -137,6 +137,36 @@ class DriftCheck:
     recalibrated: bool
     """Whether the detector was recalibrated."""
 
+    def in_words(self, auroc_at_fitting: float) -> list[str]:
+        """What was found, in sentences."""
+        drift, detector = self.drift, self.detector
+        sentences = [
+            f"{drift.samples:,} answers: {drift.unlike} ({100 * drift.unlike / max(1, drift.samples):.1f} %) are "
+            f"unlike the training answers; {100 * drift.expected:.1f} % were expected. The mean has shifted by "
+            f"{drift.moved:.2f} standard deviations",
+            "They differ from the training answers." if drift.drifted else "They look like the training answers.",
+            f"On a fixed text, the model's states differ from those at fitting by {100 * self.apart:.2g} %",
+        ]
+        if self.auroc is not None:
+            value, low, high = self.auroc
+            sentences.append(
+                f"AUROC is {value:.3f} ({low:.3f} to {high:.3f}) on the labelled answers and was "
+                f"{auroc_at_fitting:.3f} at fitting"
+            )
+        if not self.recalibrated:
+            return [
+                *sentences,
+                f"To recalibrate the detector, label at least {ENOUGH_LABELS} answers (label: true or false), "
+                f"{FEWEST_RIGHT} of each kind.",
+            ]
+        factor, offset = detector.shift
+        sentences.append(
+            f"Recalibrated: logits × {factor:.2f} {offset:+.2f}, base rate {100 * detector.base_rate:.1f} % wrong"
+        )
+        if detector.threshold is not None and detector.threshold.value is None:
+            sentences.append(f"No threshold keeps the promise. {detector.threshold.reason}")
+        return [*sentences, *detector.promise_in_words]
+
 
 def check_file(
     detector: Detector, path: Path, model: str, dtype: str | None = None, progress: Progress = silent

@@ -177,6 +177,54 @@ class FittedDetector:
             threshold = moved_threshold(threshold, base_rate, self.held_out)
         return replace(self, base_rate=base_rate, threshold=threshold)
 
+    # --- words
+
+    @property
+    def promise_in_words(self) -> list[str]:
+        """The promise, the threshold that keeps it, and what passes there; empty where there is none."""
+        kept = self.threshold
+        if kept is None or kept.value is None:
+            return []
+        sentences = [
+            f"Promise: {kept.promise}. An answer is flagged when p_wrong is above {self.p_wrong(kept.value):.3f}.",
+            kept.promise.drawn,
+        ]
+        if kept.passed is not None and kept.errors is not None:
+            share, low, high = (100 * number for number in kept.errors)
+            sentences.append(
+                f"Where {100 * self.base_rate:.0f} % of answers are wrong, {100 * kept.passed:.0f} % of answers pass, "
+                f"and {share:.0f} % of those that pass are wrong ({low:.0f} to {high:.0f} %)."
+            )
+        return sentences
+
+    @property
+    def cautions(self) -> list[str]:
+        """What a user should know before the detector judges anything; empty where there is nothing to say."""
+        cautions = []
+        if self.card.auroc[1] <= 0.5:
+            cautions.append(
+                "This detector is not shown to be better than chance: the interval of its AUROC is not above 0.5. A "
+                "promise limits errors for guesses too, so it does not make the detector useful. Label more answers."
+            )
+        kept = self.threshold
+        if kept is None and not 0.2 <= self.base_rate <= 0.8:
+            most = "flagged" if self.base_rate > 0.5 else "passed"
+            cautions.append(
+                "No threshold was chosen, so an answer is flagged when it is more likely wrong than right. Where "
+                f"{100 * self.base_rate:.0f} % of answers are wrong, nearly all are {most}. Choose a threshold with a "
+                'promise, for example --at-most "10% false alarms", or give the share of wrong answers in use with '
+                "--base-rate."
+            )
+        elif kept is not None and kept.value is None:
+            cautions.append(f"No threshold keeps the promise. {kept.reason}")
+        elif kept is not None and kept.errors is not None and kept.errors[0] > 0.5:
+            cautions.append(
+                "More than half of the answers that pass are wrong, so a pass does not mean a right answer. Promise "
+                'fewer errors instead (--at-most "10% errors among passed"), or give the share of wrong answers in use '
+                "(--base-rate)."
+            )
+        return cautions
+
     # --- verdicts
 
     def logits(self, inputs: Inputs) -> Floats:
