@@ -16,7 +16,7 @@ from anchorscope.cost.workload import Workload
 from anchorscope.probes.fit import INNER
 from anchorscope.probes.fitter import COPIES, layers_at_once
 from anchorscope.probes.folds import PARTS
-from anchorscope.probes.jackknife import GROUPS, jackknife_layers
+from anchorscope.probes.jackknife import LEFT_OUT_GROUPS, jackknife_layers
 from anchorscope.run.stages import stages_of
 from anchorscope.study import ProbeSpec, Study
 from anchorscope.traces.passes import Passes
@@ -235,5 +235,7 @@ def fits_of(spec: ProbeSpec, layers: int, refits: int, mirrored: bool) -> int:
     strength = (1 + single) * layers * spec.folds * INNER * len(spec.strengths)
     whole = (1 + single + refits) * layers * rounds * (1 + INNER)
     halves = (len(PARTS) - 1) * layers * rounds * (1 + INNER)
-    left_out = len(jackknife_layers(layers)) * rounds * (len(PARTS) * GROUPS + refits * (1 + INNER + GROUPS))
+    left_out = (
+        len(jackknife_layers(layers)) * rounds * (len(PARTS) * LEFT_OUT_GROUPS + refits * (1 + INNER + LEFT_OUT_GROUPS))
+    )
     return strength + whole + halves + left_out

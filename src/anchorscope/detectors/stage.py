@@ -22,7 +22,7 @@ from anchorscope.detectors.widening import widening_of
 from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
-from anchorscope.probes.within import answers_within
+from anchorscope.probes.within_readouts import answers_within
 from anchorscope.progress import Advance, Notice, nobody
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Cell, Forward, Job, Kind, Plan, Sharded, Store, Whole

@@ -17,7 +17,7 @@ from anchorscope.models.prompts import Prompter
 from anchorscope.probes.folds import Folds, folds_of
 from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem
 from anchorscope.probes.record import PROMPTS, READOUTS, SALIENCY, OtherPrompt, Salient
-from anchorscope.probes.within import read_states
+from anchorscope.probes.within_readouts import read_states
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Plan, Sharded
@@ -64,10 +64,10 @@ def prompts_stage(model: Model, dataset: str, store: Store) -> Sharded[OtherProm
     samples = _LazySamples(store, model.name, dataset, {rows[i].id for i in members})
 
     def read(shard: int) -> list[list[OtherPrompt]]:
-        asked = wanted[shard * SAMPLES : (shard + 1) * SAMPLES]
+        of_shard = wanted[shard * SAMPLES : (shard + 1) * SAMPLES]
         by_point: list[list[OtherPrompt]] = [[] for _ in study.traces.points]
-        for number in dict.fromkeys(number for number, _ in asked):
-            indices = np.array([i for prompt, i in asked if prompt == number])
+        for number in dict.fromkeys(number for number, _ in of_shard):
+            indices = np.array([i for prompt, i in of_shard if prompt == number])
             moved = [_moved(samples[rows[i].id], makers[number]) for i in indices]
             usable = [i for i, sample in enumerate(moved) if sample is not None]
             states = trace_samples(tracers[number], [sample for sample in moved if sample is not None], spec)
