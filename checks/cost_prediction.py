@@ -27,7 +27,7 @@ from anchorscope.answers.record import ANSWERS
 from anchorscope.cost.machine import Machine, Rates, Shares, this_machine
 from anchorscope.cost.model_shape import ModelShape, shape_of
 from anchorscope.cost.stages import StageCost, costs_of
-from anchorscope.cost.workload import Workload, asked_of
+from anchorscope.cost.workload import Workload, workload_of
 from anchorscope.models.load import load_config
 from anchorscope.models.source import find_model
 from anchorscope.progress import printed
@@ -86,14 +86,14 @@ def carried_out(study: Study, runs: Path, clock: Callable[[], float]) -> Measure
     spec = study.models[0]
     # 1. what is known before
     shape = shape_of(load_config(spec, find_model(spec, study.base)), 4)
-    asked = [asked_of(study, spec, dataset, shape.layers) for dataset in study.datasets]
+    asked = [workload_of(study, spec, dataset, shape.layers) for dataset in study.datasets]
     machine = this_machine(shape, "float32", "cpu", clock, Shares(1.0, 1.0, 1.0))
     # 2. the run, anew
     shutil.rmtree(runs / study.name, ignore_errors=True)
     vars(engine)["perf_counter"] = clock  # by which stages are timed
     with Store.writing(runs / study.name, study) as store:
         pipeline = Pipeline(store, printed)
-        pipeline.make(until(study, "pathways"))
+        pipeline.make(until(study, "numbers"))
         start = clock()
         pipeline.figures()
         pipeline.times["figures"] = clock() - start
@@ -160,7 +160,7 @@ def fitted(run: Measured) -> Figures:
         shares = replace(shares, **{name: low})
     # 3. the resamples: what samples take of it is known from larger ones
     lines = run.study.probes.resamples * run.shape.layers
-    rates = replace(rates, lines=lines / (seconds["pathways"] - lines * asked.traced / rates.resampling))
+    rates = replace(rates, lines=lines / (seconds["numbers"] - lines * asked.traced / rates.resampling))
     return {"shares": asdict(shares), "rates": asdict(rates), "start": start}
 
 

@@ -16,7 +16,7 @@ from anchorscope.cost.estimate import estimate_model
 from anchorscope.cost.machine import ASSUMED, Machine, this_machine
 from anchorscope.cost.model_shape import ModelShape, shape_of
 from anchorscope.cost.stages import StageCost, costs_of, devices_for, fits_of
-from anchorscope.cost.workload import asked_of, judge_cost
+from anchorscope.cost.workload import workload_of
 from anchorscope.models.prompts import Prompter
 from anchorscope.probes.solver import Fits, Shared
 from anchorscope.run.pipeline import Pipeline
@@ -86,7 +86,7 @@ def test_tokens_are_those_of_the_run(tmp_path: Path):
     study = write_study(tmp_path, {"m": "llama"}, {"a": (30, 50)}, accepted="Paris")
     spec, dataset = study.models[0], study.datasets[0]
     model = load_tiny("llama", tmp_path / "again")
-    asked = asked_of(study, spec, dataset, 3, right=30 / 80)
+    asked = workload_of(study, spec, dataset, 3, right=30 / 80)
     with Store.writing(tmp_path / "run", study) as store:
         Pipeline(store).make(until(study, "answers"))
         samples = [s for s in read_samples(store, "m", "a") if s.spans.dropped is None]
@@ -102,22 +102,21 @@ def test_tokens_are_those_of_the_run(tmp_path: Path):
 
 def test_what_is_looked_at_is_what_is_asked(tmp_path: Path):
     study = asked_by_file(tmp_path)
-    asked = asked_of(study, study.models[0], study.datasets[0], 3)
+    asked = workload_of(study, study.models[0], study.datasets[0], 3)
     assert (asked.available, asked.questions) == (50, 30)
-    assert 0 < asked.cut < asked.own + asked.answer < asked.slots
+    assert 0 < asked.own + asked.answer < asked.slots
 
 
-def test_evidence_adds_passes_and_a_judge_is_counted(tmp_path: Path):
+def test_evidence_adds_passes_and_a_judge_is_counted(cli: Cli, tmp_path: Path):
     plain = asked_by_file(tmp_path)
     judge = {"base_url": "http://localhost:1/v1", "model": "j"}
     more = asked_by_file(tmp_path, evidence={}, grades={"grader": "judge", "judge": judge})
-    slots = [asked_of(each, each.models[0], each.datasets[0], 3).slots for each in (plain, more)]
-    assert slots[1] > 1.5 * slots[0]
-    assert judge_cost(plain, plain.models[0]) is None
-    judged = judge_cost(more, more.models[0])
-    assert judged is not None
-    assert judged.requests == 30
-    assert judged.replied == 30 * 16
+    without, with_both = (workload_of(each, each.models[0], each.datasets[0], 3) for each in (plain, more))
+    assert with_both.slots > 1.5 * without.slots
+    assert without.judge == 0 < with_both.judge
+    (tmp_path / "s.yaml").write_text(json.dumps(more.record()))
+    done = cli("run", "s.yaml", "--dry-run", "--until", "grades")
+    assert "tiny: 30 requests to the judge" in done.stdout, done.stderr
 
 
 def test_every_fit_of_probes_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -132,7 +131,7 @@ def test_every_fit_of_probes_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     monkeypatch.setattr(Shared, "solve", counting)
     with Store.writing(tmp_path / "run", study) as store:
-        Pipeline(store).make(until(study, "pathways"))
+        Pipeline(store).make(until(study, "numbers"))
     assert sum(counted) == fits_of(study.probes, 3, refits=2, mirrored=False)
 
 
@@ -145,7 +144,7 @@ def test_activations_are_as_large_as_they_were_said_to_be(tmp_path: Path):
     )
     model = load_tiny("llama", tmp_path / "again")
     shape = shape_of(model.network.config, 4)
-    asked = asked_of(study, study.models[0], study.datasets[0], 3, right=30 / 80)
+    asked = workload_of(study, study.models[0], study.datasets[0], 3, right=30 / 80)
     (said,) = [each.written for each in costs_of(study, shape, [asked], H100) if each.stage == "traces"]
     with Store.writing(tmp_path / "run", study) as store:
         Pipeline(store).make(until(study, "traces"))
@@ -157,11 +156,11 @@ def test_activations_are_as_large_as_they_were_said_to_be(tmp_path: Path):
 def test_every_stage_of_a_study_is_there_once(tmp_path: Path):
     study = asked_by_file(tmp_path, evidence={})
     shape = ModelShape(64, 5120, 25600, 8192, 1024, 151_936, 2)
-    asked = asked_of(study, study.models[0], study.datasets[0], 64)
+    asked = workload_of(study, study.models[0], study.datasets[0], 64)
     one, two = (costs_of(study, shape, asked_by, H100) for asked_by in ([asked], [asked, asked]))
     assert [each.stage for each in one] == [each.stage for each in two]
     assert {each.stage for each in one} == {
-        "loading", "questions", "answers", "grades", "spans", "traces", "probes", "pathways", "sampling",
+        "loading", "questions", "answers", "grades", "spans", "traces", "probes", "numbers", "sampling",
         "evidence", "figures",
     }  # fmt: skip
     for single, both in zip(one[1:], two[1:], strict=True):
@@ -173,7 +172,7 @@ def test_answers_of_a_file_are_read_and_not_written(tmp_path: Path):
     study = asked_by_file(tmp_path)
     given = study.model_copy(update={"answers": AnswersSpec(source="file", file="given.jsonl")})
     shape = ModelShape(64, 5120, 25600, 8192, 1024, 151_936, 2)
-    asked = [asked_of(study, study.models[0], study.datasets[0], 64)]
+    asked = [workload_of(study, study.models[0], study.datasets[0], 64)]
     written, read = (
         next(each for each in costs_of(one, shape, asked, H100) if each.stage == "answers") for one in (study, given)
     )
@@ -184,9 +183,9 @@ def test_answers_of_a_file_are_read_and_not_written(tmp_path: Path):
 def test_a_slower_machine_takes_longer_and_no_stage_is_free(tmp_path: Path):
     study = asked_by_file(tmp_path)
     found = estimate_model(study, study.models[0])
-    costs = costs_of(study, found.shape, found.asked, found.machine)
+    costs = costs_of(study, found.shape, found.workloads, found.machine)
     slower = replace(found.machine, passes=found.machine.passes / 2, decoding=found.machine.decoding / 2)
-    for fast, slow in zip(costs, costs_of(study, found.shape, found.asked, slower), strict=True):
+    for fast, slow in zip(costs, costs_of(study, found.shape, found.workloads, slower), strict=True):
         assert 0 < fast.seconds <= slow.seconds
 
 

@@ -19,16 +19,16 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None) -> None:
     from anchorscope.cost.estimate import estimate_model
     from anchorscope.cost.machine import ASSUMED, REACHED, assumed_machines
     from anchorscope.cost.stages import costs_of, devices_for
-    from anchorscope.cost.workload import judge_cost
+    from anchorscope.grades.judge import MAX_TOKENS
 
-    asked = table_of(
+    questions = table_of(
         "model", "dataset", "questions", "shared tokens", "tokens per question", "tokens per answer (about)",
         "traced (at most)",
     )  # fmt: skip
     only = None if stages is None else {"loading", *(stage.title for stage in stages)}
     costs = table_of("model", "stage", "tokens", "TFLOP", "written", "memory", "time here")
     others = table_of("model", "GPU", "TFLOP/s", "TB/s", "memory", "GPUs needed", "time")
-    for table in (asked, costs, others):
+    for table in (questions, costs, others):
         for column in table.columns[2:]:
             column.justify = "right"
     # 1. what there is to do, and how fast this machine is
@@ -39,11 +39,11 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None) -> None:
     # 2. by dataset, and by stage
     memories = list[str]()
     for estimate in estimates:
-        for one in estimate.asked:
-            numbers = (f"{one.questions:,}", f"{one.shared}", f"{one.own:.1f}", f"{one.answer:.1f}", f"{one.traced:,}")
-            asked.add_row(one.model, one.dataset, *numbers)
+        for work in estimate.workloads:
+            sizes = (f"{work.shared}", f"{work.own:.1f}", f"{work.answer:.1f}", f"{work.traced:,}")
+            questions.add_row(work.model, work.dataset, f"{work.questions:,}", *sizes)
         for machine in (estimate.machine, *assumed_machines(estimate.machine)):
-            every = costs_of(study, estimate.shape, estimate.asked, machine)
+            every = costs_of(study, estimate.shape, estimate.workloads, machine)
             wanted = [cost for cost in every if only is None or cost.stage in only]
             needed, devices = devices_for(every, machine)
             total = _time(sum(cost.seconds for cost in wanted))
@@ -61,7 +61,7 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None) -> None:
             costs.add_row(estimate.model, "total", "", "", "", "", total)
             fits = f"{'fits' if devices < 2 else 'does not fit'} in {size_of(int(machine.memory))}"
             memories.append(f"{estimate.model}: needs {size_of(int(needed))}{', ' + fits if devices else ''}")
-    for part in (asked, "", costs, *memories, ""):
+    for part in (questions, "", costs, *memories, ""):
         out.print(part)
     reached = [f"{100 * share:.0f} %" for share in REACHED]
     out.print(
@@ -70,12 +70,13 @@ def print_cost(study: Study, stages: Sequence[StageDef] | None = None) -> None:
     )
     out.print(others)
     # 3. the judge
-    for model in study.models:
-        if judged := judge_cost(study, model):
-            out.print(
-                f"{judged.model}: {judged.requests:,} requests to the judge, about {judged.tokens / 1e6:,.2f} M tokens "
-                f"in and at most {judged.replied / 1e6:,.2f} M tokens out."
-            )
+    for estimate in estimates if study.grades.judge else ():
+        requests = sum(work.questions for work in estimate.workloads)
+        tokens = sum(work.questions * work.judge for work in estimate.workloads), requests * MAX_TOKENS
+        out.print(
+            f"{estimate.model}: {requests:,} requests to the judge, about {tokens[0] / 1e6:,.2f} M tokens "
+            f"in and at most {tokens[1] / 1e6:,.2f} M tokens out."
+        )
     out.print(
         "Nothing was computed. The estimate assumes answers as long as the accepted ones, one in ten of them right. "
         "Times are those of one process with transformers, from a few seconds of matrix products (docs/scale.md).",

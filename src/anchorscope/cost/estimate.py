@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from anchorscope.cost.machine import Machine, this_machine
 from anchorscope.cost.model_shape import ModelShape, shape_of
-from anchorscope.cost.workload import RIGHT, Workload, asked_of, prompter_of
+from anchorscope.cost.workload import RIGHT, Workload, prompter_of, workload_of
 from anchorscope.models.load import device_of, dtype_of, load_config
 from anchorscope.models.source import find_model
 
@@ -21,12 +21,11 @@ class ModelEstimate:
     """What is known of one model of a study before anything is computed."""
 
     model: str
-    """Name of the model in the study."""
     shape: ModelShape
-    """Shape of the model, from its configuration."""
-    asked: list[Workload]
+    workloads: list[Workload]
+    """One for each dataset."""
     machine: Machine
-    """Speed of this machine, measured with matrix products of the model's shape."""
+    """This machine, measured with matrix products of the model's shape."""
 
 
 def estimate_model(
@@ -35,10 +34,10 @@ def estimate_model(
     """Count what a model has to do on every dataset, and measure how fast this machine is. No weights are loaded."""
     dtype = dtype_of(model)
     shape = shape_of(load_config(model, find_model(model, study.base)), dtype.itemsize)
-    asked, prompter = [], prompter_of(study, model)
+    workloads, prompter = [], prompter_of(study, model)
     for dataset in study.datasets:
-        asked.append(asked_of(study, model, dataset, shape.layers, right, prompter))
+        workloads.append(workload_of(study, model, dataset, shape.layers, right, prompter))
         advance(1)
     machine = this_machine(shape, str(dtype).removeprefix("torch."), device_of(model))
     advance(1)
-    return ModelEstimate(model.name, shape, asked, machine)
+    return ModelEstimate(model.name, shape, workloads, machine)

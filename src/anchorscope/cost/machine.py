@@ -67,9 +67,9 @@ class Rates:
     words: float = 20_000.0
     """Texts/s on which the TF-IDF classifier is fitted."""
     lines: float = 1_000.0
-    """Layers × resamples per second for which pathways are computed, however few samples there are."""
+    """Layers × resamples per second for which numbers are computed, however few samples there are."""
     resampling: float = 1.2e6
-    """Samples × layers × resamples per second that pathways sum up."""
+    """Samples × layers × resamples per second that numbers sum up."""
     figures: float = 11.2
     """Seconds for the charts of a model and dataset."""
 

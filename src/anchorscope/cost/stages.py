@@ -16,7 +16,7 @@ from anchorscope.cost.workload import Workload
 from anchorscope.probes.fit import INNER
 from anchorscope.probes.fitter import COPIES, layers_at_once
 from anchorscope.probes.folds import PARTS
-from anchorscope.probes.jackknife import GROUPS, jackknife_layers
+from anchorscope.probes.jackknife import LEFT_OUT_GROUPS, jackknife_layers
 from anchorscope.run.stages import stages_of
 from anchorscope.study import ProbeSpec, Study
 from anchorscope.traces.passes import Passes
@@ -47,11 +47,11 @@ class StageCost:
 
 
 def costs_of(
-    study: Study, shape: ModelShape, asked: Sequence[Workload], machine: Machine, rates: Rates = RATES
+    study: Study, shape: ModelShape, workloads: Sequence[Workload], machine: Machine, rates: Rates = RATES
 ) -> list[StageCost]:
     """The cost of every stage of one model, over all its datasets."""
     sums = {"loading": StageCost("loading", machine.start + shape.weights / machine.storage, memory=2 * shape.weights)}
-    for workload in asked:
+    for workload in workloads:
         for cost in _Costs(study, shape, workload, machine, rates).stages():
             so_far = sums.get(cost.stage, StageCost(cost.stage, 0.0))
             sums[cost.stage] = StageCost(
@@ -81,7 +81,7 @@ class _Costs:
 
     study: Study
     shape: ModelShape
-    asked: Workload
+    work: Workload
     machine: Machine
     rates: Rates
 
@@ -93,30 +93,30 @@ class _Costs:
 
     def questions(self) -> StageCost:
         """Reading every question of the dataset, to draw some."""
-        written = self.asked.questions * ROW["questions"]
-        return StageCost("questions", self.asked.available / self.rates.reading, written=written)
+        written = self.work.questions * ROW["questions"]
+        return StageCost("questions", self.work.available / self.rates.reading, written=written)
 
     def grades(self) -> StageCost:
-        rows = self.asked.questions
+        rows = self.work.questions
         return StageCost("grades", rows / self.rates.grading, written=rows * ROW["grades"])
 
     def spans(self) -> StageCost:
-        rows = self.asked.questions
+        rows = self.work.questions
         return StageCost("spans", rows / self.rates.finding, written=rows * ROW["spans"])
 
     # --- through the model
 
     def written_answers(self, prompts: float, answers: float, rows: float) -> tuple[float, float, float]:
         """Tokens, FLOPs and seconds to generate `answers` answers to `prompts` prompts, `rows` at a time."""
-        asked, shape, machine = self.asked, self.shape, self.machine
+        work, shape, machine = self.work, self.shape, self.machine
         # 1. the prompts, in passes over many tokens
-        before = prompts * asked.own
-        reading = shape.flops(before, asked.shared + asked.own / 2)
+        before = prompts * work.own
+        reading = shape.flops(before, work.shared + work.own / 2)
         # 2. the answers: what is computed, and what is read of weights, keys and logits
-        tokens = answers * asked.answer
-        writing = shape.flops(tokens, asked.sequence) + shape.head_flops(tokens)
+        tokens = answers * work.answer
+        writing = shape.flops(tokens, work.sequence) + shape.head_flops(tokens)
         steps = ceil(answers / rows) * self.study.answers.max_new_tokens  # some row of a batch is as long as allowed
-        read = steps * shape.read + tokens * asked.sequence * shape.cache
+        read = steps * shape.read + tokens * work.sequence * shape.cache
         seconds = reading / machine.passes + LOGITS * 4 * shape.vocabulary * tokens / machine.bandwidth
         seconds += max(writing / machine.decoding, read / machine.bandwidth)
         return before + tokens, reading + writing, seconds
@@ -127,92 +127,91 @@ class _Costs:
 
     def answers(self) -> StageCost:
         """Greedy answers to every question. Answers from a file are read in one pass with their prompts."""
-        asked, shape, spec = self.asked, self.shape, self.study.answers
-        rows = self.rows(asked.questions, asked.own + spec.max_new_tokens)
+        work, shape, spec = self.work, self.shape, self.study.answers
+        rows = self.rows(work.questions, work.own + spec.max_new_tokens)
         if spec.source == "file":
-            tokens = asked.questions * (asked.own + asked.answer)
-            flops = shape.flops(tokens, asked.sequence) + shape.head_flops(asked.questions * asked.answer)
+            tokens = work.questions * (work.own + work.answer)
+            flops = shape.flops(tokens, work.sequence) + shape.head_flops(work.questions * work.answer)
             seconds = flops / self.machine.passes
         else:
-            tokens, flops, seconds = self.written_answers(asked.questions, asked.questions, rows)
-        memory = shape.weights + shape.answering(rows, asked.shared, asked.own, spec.max_new_tokens)
-        return StageCost("answers", seconds, tokens, flops, asked.questions * ROW["answers"], memory)
+            tokens, flops, seconds = self.written_answers(work.questions, work.questions, rows)
+        memory = shape.weights + shape.answering(rows, work.shared, work.own, spec.max_new_tokens)
+        return StageCost("answers", seconds, tokens, flops, work.questions * ROW["answers"], memory)
 
     def traces(self) -> StageCost:
         """One pass per traced sample for all conditions, then attention, one sample at a time."""
-        asked, shape, machine, study = self.asked, self.shape, self.machine, self.study
+        work, shape, machine, study = self.work, self.shape, self.machine, self.study
         # 1. what is computed
-        tokens = asked.traced * asked.slots
-        flops = shape.flops(tokens, asked.sequence)
-        flops += shape.head_flops(asked.traced * len(self.passes().supported) * (asked.answer - 1))
+        tokens = work.traced * work.slots
+        flops = shape.flops(tokens, work.sequence)
+        flops += shape.head_flops(work.traced * len(self.passes().supported) * (work.answer - 1))
         # 2. attention, for some samples alone: the weights are read again for each
-        alone = min(study.traces.attention_samples, asked.traced)
-        mass = shape.flops(alone * asked.sequence, asked.sequence / 2)
+        alone = min(study.traces.attention_samples, work.traced)
+        mass = shape.flops(alone * work.sequence, work.sequence / 2)
         looking = max(mass / machine.passes, alone * shape.weights / machine.bandwidth)
         # 3. all samples are searched twice to choose, once to trace, and again for attention. If samples are donors of
         # tokens, all are read
-        choosing = (6 if study.traces.attention_samples else 3) * asked.questions / self.rates.looking
-        choosing += (study.evidence is not None) * asked.questions / self.rates.sampling
+        choosing = (6 if study.traces.attention_samples else 3) * work.questions / self.rates.looking
+        choosing += (study.evidence is not None) * work.questions / self.rates.sampling
         written = self.activations()
         seconds = flops / machine.passes + written / machine.storage + looking + choosing
         memory = shape.weights + 1e9 * study.traces.memory
-        return StageCost("traces", seconds, tokens + alone * asked.sequence, flops + mass, written, memory)
+        return StageCost("traces", seconds, tokens + alone * work.sequence, flops + mass, written, memory)
 
     def passes(self) -> Passes:
         """The forward passes of a traced sample."""
-        return Passes(self.study.traces, [0] * self.asked.shared, self.shape.layers, self.study.evidence)
+        return Passes(self.study.traces, [0] * self.work.shared, self.shape.layers, self.study.evidence)
 
     def activations(self) -> float:
         """Bytes that traces write."""
         sites, shape = len(self.study.traces.sites), self.shape
-        return self.asked.traced * len(self.passes().kept) * sites * shape.layers * shape.width * shape.size
+        return self.work.traced * len(self.passes().kept) * sites * shape.layers * shape.width * shape.size
 
     def sampling(self) -> StageCost:
         """Several answers to some of the traced questions."""
-        spec, asked = self.study.evidence, self.asked
+        spec, work = self.study.evidence, self.work
         assert spec is not None
-        prompts = min(spec.questions, asked.traced)
-        rows = self.rows(prompts * spec.answers, asked.own + asked.answer)
+        prompts = min(spec.questions, work.traced)
+        rows = self.rows(prompts * spec.answers, work.own + work.answer)
         tokens, flops, seconds = self.written_answers(prompts, prompts * spec.answers, rows)
         return StageCost("sampling", seconds, tokens, flops, prompts * spec.answers * ROW["answers"] / 2)
 
     def evidence(self) -> StageCost:
         """Reading sampled answers, and saliency."""
-        spec, asked, shape = self.study.evidence, self.asked, self.shape
+        spec, work, shape = self.study.evidence, self.work, self.shape
         assert spec is not None
-        answers = BOTH * min(spec.questions, asked.traced) * 2 * spec.distinct
-        again = min(spec.saliency_samples, asked.traced)
-        tokens = answers * asked.within
-        alone = 2 * again * asked.sequence  # by two gradients
-        flops = shape.flops(tokens + BACKWARD * alone, asked.sequence)
+        answers = BOTH * min(spec.questions, work.traced) * 2 * spec.distinct
+        again = min(spec.saliency_samples, work.traced)
+        tokens = answers * work.within
+        alone = 2 * again * work.sequence  # by two gradients
+        flops = shape.flops(tokens + BACKWARD * alone, work.sequence)
         return StageCost("evidence", flops / self.machine.passes, tokens + alone, flops)
 
     # --- probes and what is made of them
 
     def probes(self) -> StageCost:
         """Fits and read-outs of every read point, the text-only classifier, and the jackknife."""
-        study, asked, shape, machine = self.study, self.asked, self.shape, self.machine
+        study, work, shape, machine = self.study, self.work, self.shape, self.machine
         spec, points = study.probes, len(study.traces.points)
         further = len(study.evidence.further) if study.evidence else 0
         refits = len(set(spec.refit) & set(study.traces.conditions))
         fits = points * fits_of(spec, shape.layers, refits, mirrored=study.evidence is not None)
-        flops = fits * STEPS * 4 * asked.traced * shape.width  # a step: two products with all activations
+        flops = fits * STEPS * 4 * work.traced * shape.width  # a step: two products with all activations
         conditions = len(study.traces.conditions) + further + 1 + refits
-        read = points * conditions * spec.repeats * asked.traced * shape.width * shape.layers
-        words = spec.repeats * spec.folds * asked.traced / self.rates.words
+        read = points * conditions * spec.repeats * work.traced * shape.width * shape.layers
+        words = spec.repeats * spec.folds * work.traced / self.rates.words
         seconds = flops / machine.fitting + read / self.rates.numbers / machine.cores + words
         seconds += self.activations() / machine.storage  # which are read back, layer by layer
-        written = 8 * points * conditions * asked.traced * spec.repeats * len(PARTS) * shape.layers
-        layer = 4 * COPIES * asked.traced * shape.width
-        memory = layer * layers_at_once(asked.traced, shape.width, machine.cores)
+        written = 8 * points * conditions * work.traced * spec.repeats * len(PARTS) * shape.layers
+        layer = 4 * COPIES * work.traced * shape.width
+        memory = layer * layers_at_once(work.traced, shape.width, machine.cores)
         return StageCost("probes", seconds, 0.0, flops, written, memory)
 
     def numbers(self) -> StageCost:
         """The statistics of all read points in all resamples, by layer and by sample."""
-        study = self.study
-        per_layer = 1 / self.rates.lines + self.asked.traced / self.rates.resampling
-        seconds = len(study.traces.points) * study.probes.resamples * self.shape.layers * per_layer
-        return StageCost("numbers", seconds, memory=64 * study.probes.resamples * self.asked.traced)
+        per_layer = 1 / self.rates.lines + self.work.traced / self.rates.resampling
+        seconds = len(self.study.traces.points) * self.study.probes.resamples * self.shape.layers * per_layer
+        return StageCost("numbers", seconds, memory=64 * self.study.probes.resamples * self.work.traced)
 
 
 COSTS: dict[str, Callable[[_Costs], StageCost]] = {
@@ -235,5 +234,7 @@ def fits_of(spec: ProbeSpec, layers: int, refits: int, mirrored: bool) -> int:
     strength = (1 + single) * layers * spec.folds * INNER * len(spec.strengths)
     whole = (1 + single + refits) * layers * rounds * (1 + INNER)
     halves = (len(PARTS) - 1) * layers * rounds * (1 + INNER)
-    left_out = len(jackknife_layers(layers)) * rounds * (len(PARTS) * GROUPS + refits * (1 + INNER + GROUPS))
+    left_out = (
+        len(jackknife_layers(layers)) * rounds * (len(PARTS) * LEFT_OUT_GROUPS + refits * (1 + INNER + LEFT_OUT_GROUPS))
+    )
     return strength + whole + halves + left_out

@@ -77,8 +77,8 @@ class Prompter:
         """The same prompt as the shared prefix and the tokens of the text after it."""
         shared = self.tokenizer.decode(self.shared_ids[len(self._bos) :], clean_up_tokenization_spaces=False)
         if not prompt.text.startswith(shared):
-            asked = printable(prompt.text[slice(*prompt.question)])
-            raise ModelError(f"the prompt of '{asked}' does not start with the prefix that all prompts share")
+            question = printable(prompt.text[slice(*prompt.question)])
+            raise ModelError(f"the prompt of '{question}' does not start with the prefix that all prompts share")
         rest = self.tokenizer(prompt.text[len(shared) :], add_special_tokens=False).input_ids
         return replace(prompt, ids=[*self.shared_ids, *rest])
 
@@ -91,10 +91,10 @@ class Prompter:
             return None
         before, after = self.spec.question.split("{question}")
         line = text[len(self._head) : len(text) - len(self._tail)]
-        context, cut, asked = line.rpartition(f"\n{before}")
+        context, cut, rest = line.rpartition(f"\n{before}")
         if not cut:
-            context, asked = "", line.removeprefix(before)
-        question = asked.removesuffix(after) if after else asked
+            context, rest = "", line.removeprefix(before)
+        question = rest.removesuffix(after) if after else rest
         # a turn or an example of the client's own is neither a passage nor a question
         marks = [self.spec.cue, *([before] if before.strip() else []), *self.tokenizer.all_special_tokens]
         if any(mark and mark in text for mark in marks for text in (context, question)):

@@ -66,7 +66,7 @@ def pack_samples(
 ) -> dict[str, Any]:
     """Put all samples into the pack; what the page needs to find them. `with_text`: datasets whose texts are shown."""
     columns, cells, start = Columns(), [], 0
-    kept = _conditions(stores, points)
+    conditions = _conditions(stores, points)
     for model, one, dataset, rows in _traced(stores, points):
         cell = {
             "run": one.run,
@@ -75,7 +75,7 @@ def pack_samples(
             "start": start,
             "count": len(rows),
             "text": dataset in with_text,
-            "points": [_pack_point(pack, one, dataset, point, kept) for point in points],
+            "points": [_pack_point(pack, one, dataset, point, conditions) for point in points],
         }
         _fill(columns, one, dataset, rows, scores.get((one.run, one.model, dataset), {}), dataset in with_text)
         cells.append(cell)
@@ -86,7 +86,7 @@ def pack_samples(
         "cells": cells,
         "columns": _pack_columns(pack, columns),
         "words": columns.words.all,
-        "conditions": list(kept),
+        "conditions": list(conditions),
         "detectors": detectors,
         "scores": [pack.scaled(_column_of(columns.number[f"score {name}"], start), LOGIT) for name in detectors],
     }
@@ -115,14 +115,14 @@ def _conditions(stores: Sequence[Store], points: Sequence[ReadPoint]) -> tuple[s
 
 
 def _pack_point(
-    pack: Pack, one: PageModel, dataset: str, point: ReadPoint, kept: Sequence[str]
+    pack: Pack, one: PageModel, dataset: str, point: ReadPoint, conditions: Sequence[str]
 ) -> dict[str, Any] | None:
     """The read-outs of one cell at one read point, and who is in which group."""
     if one.store.results(one.model, dataset).entry(READOUTS.at(point)) is None:
         return None
     recorded = read_readouts(one.store, one.model, dataset, point)
     groups = members(recorded.readouts, SORTED_BY)
-    mean = _mean_logits(recorded, groups, kept)
+    mean = _mean_logits(recorded, groups, conditions)
     return {
         "layers": recorded.readouts.layers,
         "anchor": groups.anchor_layer,
@@ -134,13 +134,13 @@ def _pack_point(
     }
 
 
-def _mean_logits(recorded: Recorded, found: Members, kept: Sequence[str]) -> dict[str, NDArray[np.int16]]:
+def _mean_logits(recorded: Recorded, found: Members, conditions: Sequence[str]) -> dict[str, NDArray[np.int16]]:
     """By condition, (sample, layer): the logit of P, mean over repeats, in thousandths; its sign is never lost."""
     read = recorded.readouts
     mean = {
         name: expit(read.logits[index, :, 0].astype(np.float64)).mean(axis=0)
         for index, name in enumerate(read.conditions)
-        if name in kept
+        if name in conditions
     }
     mean["clean"] = found.probability.astype(np.float64)
     packed = {}
@@ -186,9 +186,9 @@ def _fill(
         columns.number["cut"].append(row.cut_tokens)
         _fill_sampled(columns, sampled.get(row.id, []), with_text)
     for name, by_id in scores.items():
-        mine = columns.number[f"score {name}"]
-        mine += [np.nan] * (len(columns.number["right"]) - len(rows) - len(mine))
-        mine += [by_id.get(row.id, np.nan) for row in rows]
+        scored = columns.number[f"score {name}"]
+        scored += [np.nan] * (len(columns.number["right"]) - len(rows) - len(scored))
+        scored += [by_id.get(row.id, np.nan) for row in rows]
 
 
 def second_rule(by: str) -> str:
@@ -234,10 +234,10 @@ def _fill_texts(columns: Columns, row: Trace, sample: Sample) -> None:
     columns.marks["question"].append(_as_javascript(row.question, sample.spans.exact_question_text))
     columns.marks["answer"].append(_as_javascript(row.answer, sample.spans.exact_answer_text))
     passage = sample.answer.context or ""
-    held = holding(passage, [*sample.question.answers, row.answer[slice(*sample.spans.exact_answer_text)]])
+    spans = holding(passage, [*sample.question.answers, row.answer[slice(*sample.spans.exact_answer_text)]])
     columns.text["context"].append(passage)
     columns.marks["context"].append(
-        _as_javascript(passage, [place for span in held if span[1] < LONGEST for place in span])
+        _as_javascript(passage, [place for span in spans if span[1] < LONGEST for place in span])
     )
     alias = (sample.grade.alias_start, sample.grade.alias_end)
     columns.marks["found"].append(_as_javascript(row.answer, [place for place in alias if place is not None]))

@@ -19,7 +19,7 @@ POSITIONS: dict[Position, str] = {
     "prompt_last": "the last token before the answer",
     "after_answer": "the first token after the answer",
 }
-GROUPS = {"Q": "Q-Anchored", "A": "A-Anchored", "all": "all answers", "Q-A": "Q minus A"}
+GROUP_NAMES = {"Q": "Q-Anchored", "A": "A-Anchored", "all": "all answers", "Q-A": "Q minus A"}
 
 
 def caption(
@@ -53,7 +53,7 @@ def _sizes(drawn: Sequence[tuple[Curve, Statistic]]) -> str:
     sizes: dict[str, list[int]] = {}
     for curve, row in drawn:
         if row.value is not None:
-            group = "C-Anchored" if curve.kind == "C" and row.group == "Q" else GROUPS[row.group]
+            group = "C-Anchored" if curve.kind == "C" and row.group == "Q" else GROUP_NAMES[row.group]
             sizes.setdefault(group, []).append(row.n)
     parts = [f"{_range(min(n), max(n))} for {group}" for group, n in sizes.items()]
     return f"Number of samples behind a point (mean over draws): {', '.join(parts)}." if parts else ""
