@@ -41,7 +41,8 @@ LONG = (
 )  # fmt: skip
 # fixtures whose users go to one process; with the hub also goes the process that performs pages
 SHARING = {
-    "whole": ("api/test_run.py", "report/test_browser.py", "run/test_evidence.py", "run/test_pipeline.py"),
+    "whole": ("api/test_run.py", "report/test_browser.py", "run/test_evidence.py", "run/test_numbers.py",
+              "run/test_pipeline.py"),
     "hub": (
         "models/test_source.py", "questions/test_definition.py", "run/test_preflight.py", "test_docs.py",
         "test_reach.py",

@@ -13,7 +13,7 @@ from redraw import redraw, studies_in
 import anchorscope.report.draw.files as saved
 from anchorscope.errors import AnchorscopeError
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import CHARTS, evidence_charts
+from anchorscope.report.charts import all_charts
 from anchorscope.report.csv import from_csv, to_csv
 from figure_rows import numbers
 
@@ -22,7 +22,7 @@ FOLDERS = studies_in(RESULTS)
 
 
 def charts_of(folder: Path) -> list[str]:
-    return [name for name in (*CHARTS, *evidence_charts()) if (folder / f"{name}.csv").exists()]
+    return [name for name in all_charts() if (folder / f"{name}.csv").exists()]
 
 
 TABLES = [pytest.param(folder, name, id=f"{folder.name}-{name}") for folder in FOLDERS for name in charts_of(folder)]

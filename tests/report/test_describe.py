@@ -15,7 +15,7 @@ from PIL import Image
 from anchorscope import Study
 from anchorscope.evidence.record import LEDGER, ClaimVerdict
 from anchorscope.pathways.lookup import collect
-from anchorscope.pathways.record import PATHWAYS, Statistic
+from anchorscope.pathways.record import NUMBERS, Statistic
 from anchorscope.report.charts import CHARTS
 from anchorscope.report.draw.palette import A_COLOURS, C_COLOURS, MARKERS, Q_COLOURS
 from anchorscope.report.figures import draw
@@ -26,7 +26,7 @@ from anchorscope.store import Store
 from anchorscope.store.table import Plan
 from anchorscope.study.terms import ReadPoint
 from conftest import Cli, assert_mendable
-from figure_rows import MODELS, SETS, number, numbers
+from figure_rows import MODELS, SETS, number, number_lines, numbers
 from whole import only_svg
 
 POINT = ReadPoint("mlp", "answer_last")
@@ -268,7 +268,7 @@ def test_the_command_prints_the_page_or_the_alt_text(cli: Cli, tmp_path: Path, m
     run = tmp_path / "runs" / "s"
     rows = [*line("numbers", VALLEY, model="model"), *line("numbers", FLAT, "A", model="model")]
     with Store.writing(run, make_study()) as store:
-        store.results("model", "numbers").begin(PATHWAYS.at(POINT), Plan(16, 16), {}, {}).write(0, rows)
+        store.results("model", "numbers").begin(NUMBERS.at(POINT), Plan(2, 2), {}, {}).write(0, number_lines(rows))
     done = cli("describe", str(run))
     assert (done.returncode, done.stdout) == (0, page_of(rows, ["model"], ["numbers"])), done.stderr
     assert cli("describe", str(run), "--alt").stdout == alt_of(rows, ["model"], ["numbers"]) + "\n"

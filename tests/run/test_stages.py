@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -27,10 +27,10 @@ from anchorscope.errors import StoreError, StudyError
 from anchorscope.evidence.claim import HALF, Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.experiments import register, unregister
-from anchorscope.evidence.lines import LEGEND, LineName, chart_curve, line
-from anchorscope.evidence.record import EvidenceLine
 from anchorscope.models.load import load_model
-from anchorscope.pathways.chart import Chart, Row
+from anchorscope.pathways.chart import LEGEND, Chart, Row, solid
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import Series
 from anchorscope.probes.folds import folds_of
 from anchorscope.probes.probe import load_probes, probes_stem
 from anchorscope.probes.readouts import read_out_some
@@ -74,7 +74,7 @@ def declared_kinds() -> dict[str, str]:
 def test_every_kind_of_table_is_in_exactly_one_stage():
     made = [kind.name for stage in all_stages() for kind in stage.tables]
     assert sorted(made) == sorted(declared_kinds())
-    assert len(made) == len(set(made)) == 22
+    assert len(made) == len(set(made)) == 20
 
 
 def test_a_stage_comes_after_those_it_reads_and_can_be_made():
@@ -102,7 +102,7 @@ def test_what_is_carried_out_together():
     cells = [stage for stage in stages_of(study) if stage.scope == "cell"]
     together = [[chain[0].name for chain in turn] for turn in rounds(cells)]
     assert ["traces", "mass"] in together  # one pool of workers loads the model for both
-    assert ["within", "prompts", "saliency"] in together
+    assert ["within", "saliency"] in together
 
 
 def test_until_takes_what_is_dealt_alike_and_refuses_what_the_study_lacks():
@@ -158,25 +158,29 @@ def _make(context: RunContext, job: Job) -> Whole[Length]:
     )  # fmt: skip
 
 
-def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+TOKENS = Key("toy_tokens")
+
+
+def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     lengths = np.array([row.tokens for row in cell.cell.table(TOY)], float)
     weights = cell.drawn.samples
     mean = (weights @ lengths / weights.sum(axis=1))[:, None] * np.ones(cell.readouts.layers)
-    yield line("toy", "tokens", mean, len(lengths), "clean")
+    yield Series.of(TOKENS, mean, len(lengths))
 
 
 TOY_EXPERIMENT = Experiment(
     "toy",
-    _lines,
+    _series,
+    ("toy_tokens",),
     claims=(
         Claim(
             "toy_short", "Answers are shorter than a hundred tokens", "mean tokens of an answer", "100 tokens",
-            100, "below", at_depth(HALF, LineName("toy", "tokens", "clean")),
+            100, "below", at_depth(HALF, TOKENS),
         ),
     ),
     charts=(
         Chart(
-            "toy", (Row((chart_curve("toy", "tokens", "clean"),), label="tokens", least=1.0),), LEGEND,
+            "toy", (Row((solid(TOKENS),), label="tokens", least=1.0),), LEGEND,
             "The mean length of an answer.", title="How long answers are", tab="toys",
         ),
     ),
@@ -242,10 +246,10 @@ def test_the_table_of_every_stage_opens(done: Store):
     run = open_run(done.root)
     opened = {name: run.table(name, dataset="north") for name in tables()}
     assert all(table.num_rows > 0 for table in opened.values())
-    assert {"evidence", "sampled", "prompts", "saliency", "scores", "answer_means", "comparison"} <= set(opened)
+    assert {"numbers", "sampled", "saliency", "scores", "answer_means", "comparison"} <= set(opened)
     for name, (_, kind) in tables().items():
         assert set(run.documentation(name)) == set(kind.record.__dataclass_fields__), name
-    assert set(opened["evidence"].column("position").to_pylist()) == {"answer_last", "final"}
+    assert set(opened["numbers"].column("position").to_pylist()) == {"answer_last", "final"}
 
 
 def test_shards_made_again_by_a_stage_that_may_differ_outdate_all_that_was_made_of_them(done: Store):
@@ -256,8 +260,7 @@ def test_shards_made_again_by_a_stage_that_may_differ_outdate_all_that_was_made_
         "traces",
         "mass",
         "readouts-mlp-answer_last",
-        "pathways-mlp-final",
-        "evidence-mlp-final",
+        "numbers-mlp-final",
         "scores-stack",
     } <= later
     assert not {"answers", "spans", "grades"} & later

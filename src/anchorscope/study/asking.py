@@ -259,7 +259,7 @@ Reply with one word: RIGHT, WRONG, or UNCLEAR if it cannot be told."""
 class JudgeSpec(Spec):
     """A language model that grades answers, behind an OpenAI-compatible endpoint."""
 
-    REMOVED: ClassVar = {"price": (None, "it was removed in version 0.3.0; --dry-run counts tokens. Remove it")}
+    REMOVED: ClassVar = {"price": ((None,), "it was removed in version 0.3.0; --dry-run counts tokens. Remove it")}
 
     base_url: Annotated[Place, StringConstraints(pattern=r"^https?://[^\s@]+$")]
     """Base URL of the endpoint, as for OpenAI's clients, for example http://localhost:8000/v1."""
