@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from anchorscope.answers.record import SAMPLED
+from anchorscope.evidence.tables import SWITCHES
 from anchorscope.pathways.lookup import lines_of, read_lines
 from anchorscope.pathways.record import Key
 from anchorscope.probes.record import SALIENCY, WITHIN
