@@ -100,7 +100,8 @@ def comparison_inputs(store: Store) -> dict[str, Any]:
     """What a comparison is made of: by cell and table, the SHA-256 of the file of scores."""
     digests: dict[str, dict[str, str]] = {}
     for cell in (store.results(*names) for names in scored_cells(store)):
-        paths = [cell.table(kind).path(0) for kind in (WIDENING, *_parts(cell).values())]
+        kinds: list[Kind[Any]] = [WIDENING, *_parts(cell).values()]
+        paths = [cell.table(kind).path(0) for kind in kinds]
         part = cell.folder.relative_to(store.root).as_posix()
         digests[part] = {path.parent.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
     return {"scores": digests}

@@ -51,7 +51,7 @@ class Probed:
     @property
     def layers(self) -> int:
         """Number of layers of the model."""
-        return self.weight.shape[1]
+        return int(self.weight.shape[1])
 
     def read(self, states: States, fit: int = 0) -> Floats:
         """(layer + 1, sample): read-outs of samples that the fit did not see."""

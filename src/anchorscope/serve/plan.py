@@ -98,8 +98,6 @@ class WorkerPlan:
 
 def refusal(detector: FittedDetector) -> str:
     """The reason why a detector cannot be computed while a server generates tokens; empty if it can."""
-    if not isinstance(detector.fitted, Linear):
-        return f"'{detector.card.detector}' is not a linear detector"
     for need in detector.needs:
         if isinstance(need, StateName):
             if not hearable(need):
@@ -122,7 +120,6 @@ def plan_of(detectors: Mapping[str, FittedDetector]) -> WorkerPlan:
     for name, detector in sorted(detectors.items()):
         if why := refusal(detector):
             raise DetectorError(f"the detector {name} cannot be served: {why}", SERVABLE)
-        assert isinstance(detector.fitted, Linear)
         # sorted, since a saved detector is loaded in another order by every process
         for state in sorted(detector.fitted.states):
             weights[Column(name, "read", state)] = detector.fitted.states[state]
@@ -157,7 +154,6 @@ def far_state(state: StateName) -> StateName:
 def projected(detector: D) -> D:
     """The same detector over the numbers of a row: states one layer deep and one number wide."""
     fitted, moments = detector.fitted, detector.moments
-    assert isinstance(fitted, Linear)
     one, none = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
     small = Linear(dict.fromkeys(fitted.states, one), fitted.numbers, fitted.bias)
     far = [far_state(state) for state in moments.mean]

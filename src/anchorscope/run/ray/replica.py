@@ -22,7 +22,7 @@ from anchorscope.progress import silent
 from anchorscope.run.context import RunContext
 from anchorscope.store import Job, Sharded, Store
 from anchorscope.store.files import TEMPORARY, write_text
-from anchorscope.store.fill import fill_shard, make
+from anchorscope.store.fill import carry_out, fill_shard
 from anchorscope.store.stage import Stage
 
 CRASHES = 5  # number of processes that may crash on the same thing before the run stops
@@ -117,7 +117,7 @@ class Replica:
     def _carried_out(self, job: Job, stage: Stage, shard: int) -> int:
         """Make a shard or a whole table, and return its number of samples."""
         if not isinstance(stage, Sharded):
-            make(stage)
+            carry_out(stage)
             return 0
         if not all(table.look(shard).whole for table in stage.tables):
             fill_shard(stage, shard, self.context.later(job))
