@@ -104,7 +104,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Parts:
+class RouteParts:
     """How the logit of a linear detector is split into the question's part and the answer's part."""
 
     clean: StateName
@@ -142,7 +142,7 @@ class FittedDetector:
     """Share of wrong answers that probabilities assume."""
     threshold: Threshold | None = None
     """Promise, and the threshold that keeps it."""
-    parts: Parts | None = None
+    parts: RouteParts | None = None
     """Split of the logit into routes, or None if the detector reads states of more than one read point."""
     shift: tuple[float, float] = (1.0, 0.0)
     """Factor and offset of the logit, which are 1 and 0 until the detector is recalibrated."""
@@ -391,13 +391,13 @@ def _check_shapes(detector: FittedDetector) -> None:
             raise ValueError("its parts name states that it does not read")
 
 
-def _parts_record(parts: Parts) -> dict[str, Any]:
+def _parts_record(parts: RouteParts) -> dict[str, Any]:
     return {"clean": str(parts.clean), "knockout": str(parts.knockout), "means": parts.means}
 
 
-def _parts(record: Mapping[str, Any]) -> Parts:
+def _parts(record: Mapping[str, Any]) -> RouteParts:
     clean, knockout = (StateName.parse(record[name]) for name in ("clean", "knockout"))
-    return Parts(clean, knockout, [(question, answer) for question, answer in record["means"]])
+    return RouteParts(clean, knockout, [(question, answer) for question, answer in record["means"]])
 
 
 def _told(threshold: Threshold | None) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from anchorscope.detectors import metrics
 from anchorscope.detectors.catalogue import Entry, catalogue
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of, cross_scored, folds_for
-from anchorscope.detectors.detector import About, Card, D, FittedDetector, Parts, parts_of
+from anchorscope.detectors.detector import About, Card, D, FittedDetector, RouteParts, parts_of
 from anchorscope.detectors.drift import moments_of
 from anchorscope.detectors.inputs import Floats, Inputs, site_named, states_among
 from anchorscope.detectors.linear import Linear
@@ -124,7 +124,7 @@ def calibration(logits: Floats, samples: Labelled) -> dict[str, float]:
     }
 
 
-def _parts(fitted: Linear, inputs: Inputs, right: NDArray[np.bool_], site: Site) -> Parts | None:
+def _parts(fitted: Linear, inputs: Inputs, right: NDArray[np.bool_], site: Site) -> RouteParts | None:
     """How routes are told, where the detector looks at the read point's states alone."""
     clean, knockout = (StateName(condition, site, "answer_last") for condition in ("clean", "knockout"))
     if set(fitted.states) != {clean} or not inputs.has([clean, knockout]):
@@ -134,7 +134,7 @@ def _parts(fitted: Linear, inputs: Inputs, right: NDArray[np.bool_], site: Site)
     for fit in (fitted, *fitted.variants):
         question, answer = parts_of(fit, inputs, clean, knockout)
         means.append((float(np.average(question, weights=weight)), float(np.average(answer, weights=weight))))
-    return Parts(clean, knockout, means)
+    return RouteParts(clean, knockout, means)
 
 
 def recalibrated(

@@ -286,9 +286,7 @@ class Cell:
         entry = self.entry(kind)
         if entry is None or not _differing(entry, _described(kind, Plan(entry["rows"], entry["shard_rows"]), inputs)):
             return
-        table = self.table(kind)
-        for shard in range(table.plan.shards):
-            table.remove(shard)
+        self.table(kind).clear()
         manifest = self.manifest()
         del manifest["tables"][kind.name]
         self._write(manifest)
