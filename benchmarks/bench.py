@@ -27,14 +27,13 @@ os.environ.setdefault("LRU_CACHE_CAPACITY", "1024")  # torch's own number of com
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1024")  # once do not take each other's
 
 import torch
-from cases import FIVE, MODELS, ROOT, SETS, TWO, Case, make_cases, model_of, token_layers
+from cases import FIVE, MODELS, ROOT, SETS, TWO, Case, folder_of, make_cases, model_of, token_layers
 from contenders import Contender, Ours, bare
 from peer_process import Server
 
 from anchorscope.models.load import Model
 from anchorscope.store.rundir import versions
 from anchorscope.study.terms import Into
-from weights import unpacked
 
 RESULTS = Path(__file__).with_name("results")
 BATCHES = (1, 4, 16, 64)
@@ -204,7 +203,7 @@ class Bench:
             some, few = cases[:: max(1, len(cases) // 32)], cases[:: max(1, len(cases) // DOCUMENTED)]
             for tool in ("transformer_lens", "nnsight"):
                 with Server(
-                    self.options.peers_python, self.work, tool, unpacked(name, self.folder), "bfloat16"
+                    self.options.peers_python, self.work, tool, folder_of(name, self.folder), "bfloat16"
                 ) as server:
                     found[f"{MODELS[name]}/{tool}"] = {
                         "relative difference, float32": same[tool],
@@ -250,7 +249,7 @@ class Bench:
                 wanted[what, i] = {s: v[:, 1:].transpose(0, 1) if what == "map" else v[:, 1] for s, v in states.items()}
         for tool in ("transformer_lens", "nnsight"):
             worst = 0.0
-            with Server(self.options.peers_python, self.work, tool, unpacked(name, self.folder), "float32") as server:
+            with Server(self.options.peers_python, self.work, tool, folder_of(name, self.folder), "float32") as server:
                 for what, into in COMPARED:
                     for form in ("documented", "tuned"):
                         out = self.work / "peer.safetensors"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +22,8 @@ from anchorscope.traces.knockout import Cut, Knockout
 from anchorscope.traces.layout import Stream, clean_stream, cut_stream
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "checks"))
-from weights import unpacked  # noqa: E402
-
 MODELS = {"smollm2-135m": "SmolLM2-135M", "gemma-3-270m": "Gemma-3-270m"}
+FOLDERS = {"smollm2-135m": "SmolLM2-135M-Instruct", "gemma-3-270m": "gemma-3-270m"}
 SETS = ("popqa", "triviaqa", "hotpotqa", "nq")
 TWO: tuple[Condition, ...] = ("clean", "knockout")
 FIVE: tuple[Condition, ...] = ("clean", "knockout", "control_question", "control_random", "answer_only")
@@ -75,6 +72,14 @@ class Case:
         return Case(ids, len(ids) - len(own) if shared else head, self.spans, len(ids) - len(own) - self.shared)
 
 
+def folder_of(name: str, models: Path) -> Path:
+    """The folder of a model in the form of transformers."""
+    place = models / FOLDERS[name]
+    if not (place / "config.json").exists():
+        raise SystemExit(f"The model {name} is missing: there is no {place} with a config.json.")
+    return place
+
+
 def make_cases(
     name: str, shots: int, count: int, sets: Sequence[str], data: Path, folder: Path, work: Path
 ) -> list[Case]:
@@ -82,7 +87,7 @@ def make_cases(
     each = -(-count // len(sets))
     study: dict[str, Any] = {
         "name": f"bench-{name}-{shots}-{count}-{'-'.join(sets)}",
-        "models": [{"id": str(unpacked(name, folder)), "name": MODELS[name], "dtype": "bfloat16"}],
+        "models": [{"id": str(folder_of(name, folder)), "name": MODELS[name], "dtype": "bfloat16"}],
         # a few more: some are dropped
         "datasets": [{"set": s, "path": str(data / f"{s}.jsonl"), "sample": each + 8} for s in sets],
         "prompt": {"shots": shots},
@@ -112,5 +117,5 @@ def token_layers(rows: Sequence[Sequence[Stream]], shared: int, layers: int) -> 
 
 def model_of(name: str, dtype: str, folder: Path) -> Model:
     """The model, loaded."""
-    spec = {"id": str(unpacked(name, folder)), "name": MODELS[name], "dtype": dtype}
+    spec = {"id": str(folder_of(name, folder)), "name": MODELS[name], "dtype": dtype}
     return load_model(ModelSpec.model_validate(spec))

@@ -14,7 +14,6 @@ from cases import TWO, Case
 
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.load import Model
-from anchorscope.probes.layermap import ENOUGH_MAPPED
 from anchorscope.study import TraceSpec
 from anchorscope.study.terms import Condition, Into, Site
 from anchorscope.traces.budget import ENOUGH, make_budget
@@ -24,6 +23,7 @@ from anchorscope.traces.tracer import Read, Tracer
 
 SITES: tuple[Site, ...] = ("attn", "mlp", "resid")
 MEMORY = TraceSpec().memory
+ENOUGH_MAPPED = 4 * ENOUGH  # tokens of a batch: half of them have joined on average
 Found = dict[Site, torch.Tensor]
 Contender = Callable[[], Iterator[tuple[float, Found]]]
 """Works; yields the share that is done, and what was read."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cases import MODELS
+from cases import MODELS, folder_of
 
 from anchorscope import load_study
 from anchorscope.progress import Advance, silent
@@ -20,7 +20,6 @@ from anchorscope.run.pipeline import Pipeline
 from anchorscope.run.stages import until
 from anchorscope.store import Store
 from anchorscope.traces.record import TRACES
-from weights import unpacked
 
 
 class Peaks:
@@ -58,7 +57,7 @@ def main() -> None:
     path = options.work / f"memory-{options.samples}.yaml"
     path.write_text(json.dumps({
         "name": place.name,
-        "models": [{"id": str(unpacked(name, options.models)), "name": MODELS[name], "dtype": "bfloat16"}],
+        "models": [{"id": str(folder_of(name, options.models)), "name": MODELS[name], "dtype": "bfloat16"}],
         "datasets": [{"set": "popqa", "path": str(options.data / "popqa.jsonl"), "sample": questions}],
         "traces": {"max_right": options.samples, "max_wrong": options.samples},
     }))  # fmt: skip

@@ -4,9 +4,7 @@
 
 Steps: `batches` answers the same questions in batches of 1, 7 and 64 rows; `greedy` compares the greedy answers and the
 speed of transformers and vLLM; `sampled` compares the distributions from which both sample 16 answers a question, with
-transformers at another temperature to show what a difference looks like; `several` times 16 answers a question with the
-prompt computed once against the prompt asked 16 times. On a machine with other work set OMP_NUM_THREADS=1 for `several`
-and read its CPU seconds. `greedy` and `sampled` need --vllm-python.
+transformers at another temperature to show what a difference looks like. `greedy` and `sampled` need --vllm-python.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ import json
 import random
 import statistics
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -34,7 +31,7 @@ from weights import NAMES, SMALL, unpacked
 
 check = Check(__doc__)
 
-ANSWERS, LIMIT, BUDGET, REPEATS = 16, 24, 8192, 3
+ANSWERS, LIMIT, BUDGET = 16, 24, 8192
 COOLER = 0.7  # a temperature whose answers must be seen to differ
 FEW = 24  # questions that vLLM answers at COOLER, for their log-probabilities
 
@@ -210,41 +207,6 @@ def scored(generator: Generator, prompts: Prompts, drawn: Answers) -> Figures:
         **mean_of(differences.tolist()),
         "mean_logprob": round(float(np.mean(np.concatenate(scores))), 3),
     }
-
-
-# --- several answers to a question
-
-
-@check.step("data", "models")
-def several(options: Options, work: Path) -> Figures:
-    """Time 16 answers to each of 64 questions with the prompt computed once, and asked again and again."""
-    model, prompter = loaded(unpacked("smollm2-135m", options.models))
-    prompts = prompts_of(prompter, options.data, 1_000, 64)
-    generator = Generator(model, prompter.shared_ids, LIMIT, BUDGET)
-    keys, many = keys_of(prompts), prompts * ANSWERS
-    clocks = {"clock": time.perf_counter, "processor": time.process_time}
-    ways: dict[str, Callable[[], Any]] = {
-        "prompt once": lambda: generator.sample(prompts, ANSWERS, 1.0, keys),
-        "16 calls": lambda: [generator.sample(prompts, 1, 1.0, keys_of(keys, f"{n}/")) for n in range(ANSWERS)],
-        "one call, each prompt 16 times": lambda: generator.sample(many, 1, 1.0, keys_of(many)),
-        "16 greedy calls": lambda: [generator(prompts) for _ in range(ANSWERS)],
-    }
-    seconds: dict[str, dict[str, list[float]]] = {name: {clock: [] for clock in clocks} for name in ways}
-    for repeat in range(REPEATS + 1):  # the ways in turns; the first round warms up
-        for name, way in ways.items():
-            starts = {clock: now() for clock, now in clocks.items()}
-            way()
-            took = {clock: now() - starts[clock] for clock, now in clocks.items()}
-            print(f"{name}: {took}", file=sys.stderr, flush=True)
-            for clock, value in took.items() if repeat else ():
-                seconds[name][clock].append(round(value, 2))
-    once = {clock: statistics.median(values) for clock, values in seconds["prompt once"].items()}
-    longer = {
-        name: {clock: round(statistics.median(values) / once[clock], 2) for clock, values in taken.items()}
-        for name, taken in seconds.items()
-    }
-    own = round(statistics.mean(map(len, prompts)) - len(prompter.shared_ids), 1)
-    return {"questions": len(prompts), "own_tokens_of_a_prompt": own, "seconds": seconds, "times_longer": longer}
 
 
 check.option("--questions", "Sample answers to this many questions", 100)

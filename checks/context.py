@@ -1,12 +1,12 @@
-"""Are cut passages exact, cheap and read rightly; and can one tell whether an answer came from its passage?
+"""What do cut passages cost, and can one tell whether an answer came from its passage?
 
     python checks/context.py --data DIR --models DIR [--run RUN]
 
-Steps: `by_hand` compares cuts of passages with attention written out by hand, for tiny models of every family; `worlds`
-counts verdicts on the claims about routes in worlds whose truth is known; `cost` times the sweep over three routes
-beside one plain pass over the same prompts; `grounded` takes a run that asked the same questions with the original and
-with the substituted passages (docs/context.md) and compares what tells answers from memory from answers from the
-passage; `lengths` fits a detector on short passages of SQuAD and asks it about longer and longer prompts.
+Steps: `cost` times the sweep over three routes beside one plain pass over the same prompts; `grounded` takes a run that
+asked the same questions with the original and with the substituted passages (docs/context.md) and compares what tells
+answers from memory from answers from the passage; `lengths` fits a detector on short passages of SQuAD and asks it
+about longer and longer prompts. Tests compare cuts with attention by hand (tests/traces/test_context.py) and verdicts
+with known truths (tests/evidence/test_routes.py).
 """
 
 from __future__ import annotations
@@ -31,55 +31,24 @@ from anchorscope.questions.row import to_question
 from anchorscope.spans.make import SampleMaker
 from anchorscope.store import Store
 from anchorscope.study import TraceSpec
+from anchorscope.study.terms import PASSAGE
+from anchorscope.traces.conditions import CUTS
 from anchorscope.traces.passes import Passes
 from anchorscope.traces.record import TRACES
 from anchorscope.traces.sweep import trace_samples
 from anchorscope.traces.tracer import Tracer
 from helpers.groundedness import compared, read_twins
 from helpers.models import loaded
-from helpers.passages import CUT_PASSAGES, differences_by_hand
-from helpers.route_worlds import KINDS, TRUE, verdicts_in
-from helpers.steps import Check, Figures, Options, use_tests
+from helpers.steps import Check, Figures, Options
 from weights import unpacked
 
-use_tests()
 check = Check(__doc__)
+CUT_PASSAGES = tuple(name for name in PASSAGE if name in CUTS)
 ROUNDS = 5
 SWEEPS = {
     "clean and both knockouts": TraceSpec(conditions=["clean", "knockout", "knockout_context"]),
     "all that cut a passage": TraceSpec(conditions=["clean", "knockout", *CUT_PASSAGES]),
 }
-
-
-@check.step()
-def by_hand(options: Options, work: Path) -> Figures:
-    """The largest difference of a cut passage from attention by hand, relative, in float64."""
-    from tiny import FAMILIES, load_tiny  # type: ignore[import-not-found]
-
-    found = {name: differences_by_hand(load_tiny(name, work / name, "float64")) for name in FAMILIES}
-    return {"families": len(found), "largest difference": max(found.values()), "by family": found}
-
-
-@check.step()
-def worlds(options: Options, work: Path) -> Figures:
-    """How often each claim got the right verdict, and how often it held where it is false."""
-    figures: Figures = {}
-    for kind in KINDS:
-        drawn = [verdicts_in(kind, seed) for seed in range(options.draws)]
-        figures[kind] = {
-            claim: {"true": claim in TRUE[kind], **Counter(verdicts[claim] for verdicts in drawn)} for claim in drawn[0]
-        }
-        print(kind, figures[kind], flush=True)
-    cases = [
-        (case["true"], case.get("holds", 0))
-        for kind in KINDS
-        for case in figures[kind].values()
-        if kind != "difficulty"
-    ]
-    right = sum(held if true else options.draws - held for true, held in cases)
-    false = max(held for true, held in cases if not true)
-    share = right / (options.draws * len(cases))
-    return {**figures, "right verdicts": share, "false holds, of draws, at most": false, "draws": options.draws}
 
 
 @check.step("data", "models")
@@ -173,7 +142,6 @@ def _judged(asked: Sequence[Question], answers: Sequence[JudgedAnswer]) -> Figur
     return {**verdicts, "right": sum(right), "wrong among passed": sum(not ok for ok in passed)}
 
 
-check.option("--draws", "Draw each world this often", 100)
 check.option("--questions", "Time this many questions", 24)
 check.option("--closed", "The run that asked the same questions without passages", metavar="RUN", type=Path)
 

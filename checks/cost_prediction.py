@@ -2,11 +2,9 @@
 
     python checks/cost_prediction.py predict --data DIR --models DIR
     python checks/cost_prediction.py calibrate --data DIR --models DIR --constants FILE
-    python checks/cost_prediction.py plan
 
 Steps: `predict` predicts a run that the constants were not fitted to (Gemma-3-270m on HotpotQA) and carries it out;
-`calibrate` fits the constants to another run (SmolLM2-135M on TriviaQA); `plan` prints what a million questions cost
-with Qwen3-32B on 8 and on 64 GPUs (docs/scale.md), and runs nothing. Both runs are in process, by transformers in
+`calibrate` fits the constants to another run (SmolLM2-135M on TriviaQA). Both runs are in process, by transformers in
 float32, on one thread. The default measure is CPU seconds, which other work on the machine hardly changes;
 `--clock wall` measures seconds by the clock, on a quiet machine.
 """
@@ -26,10 +24,10 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from anchorscope.answers.record import ANSWERS
-from anchorscope.cost.machine import Machine, Rates, Shares, elsewhere, this_machine
+from anchorscope.cost.machine import Machine, Rates, Shares, this_machine
 from anchorscope.cost.model_shape import ModelShape, shape_of
 from anchorscope.cost.stages import StageCost, costs_of
-from anchorscope.cost.workload import Workload, asked_of
+from anchorscope.cost.workload import Workload, workload_of
 from anchorscope.models.load import load_config
 from anchorscope.models.source import find_model
 from anchorscope.progress import printed
@@ -50,17 +48,6 @@ CLOCKS: dict[str, Callable[[], float]] = {"cpu": time.process_time, "wall": time
 SEEN = {"model": "smollm2-135m", "sets": ["triviaqa"], "questions": 450, "wrong": 120, "repeats": 2}
 SPEEDS = ("passes", "decoding", "bandwidth", "fitting")  # of a machine: what products tell
 UNSEEN = {"model": "gemma-3-270m", "sets": ["hotpotqa"], "questions": 350, "wrong": 150, "repeats": 3}
-
-QWEN3_32B = ModelShape(64, 5120, 25_600, 64 * 128, 8 * 128, 151_936, 2)
-PRICE = 2.5  # dollars per GPU and hour, assumed
-QUESTIONS = 1_000_000  # a quarter of them of each set
-# tokens of the four sets as SmolLM2's tokenizer counts them, with evidence: shared, own, answer, slots, cut, within
-TOKENS = {
-    "popqa": (69, 13.6, 4.1, 134.9, 11.2, 57.4),
-    "triviaqa": (69, 24.2, 5.6, 258.1, 23.5, 106.2),
-    "hotpotqa": (69, 26.9, 5.1, 287.9, 26.6, 117.2),
-    "nq": (69, 16.1, 5.5, 181.3, 15.7, 75.6),
-}
 
 
 @dataclass(frozen=True)
@@ -99,14 +86,14 @@ def carried_out(study: Study, runs: Path, clock: Callable[[], float]) -> Measure
     spec = study.models[0]
     # 1. what is known before
     shape = shape_of(load_config(spec, find_model(spec, study.base)), 4)
-    asked = [asked_of(study, spec, dataset, shape.layers) for dataset in study.datasets]
+    asked = [workload_of(study, spec, dataset, shape.layers) for dataset in study.datasets]
     machine = this_machine(shape, "float32", "cpu", clock, Shares(1.0, 1.0, 1.0))
     # 2. the run, anew
     shutil.rmtree(runs / study.name, ignore_errors=True)
     vars(engine)["perf_counter"] = clock  # by which stages are timed
     with Store.writing(runs / study.name, study) as store:
         pipeline = Pipeline(store, printed)
-        pipeline.make(until(study, "pathways"))
+        pipeline.make(until(study, "numbers"))
         start = clock()
         pipeline.figures()
         pipeline.times["figures"] = clock() - start
@@ -173,7 +160,7 @@ def fitted(run: Measured) -> Figures:
         shares = replace(shares, **{name: low})
     # 3. the resamples: what samples take of it is known from larger ones
     lines = run.study.probes.resamples * run.shape.layers
-    rates = replace(rates, lines=lines / (seconds["pathways"] - lines * asked.traced / rates.resampling))
+    rates = replace(rates, lines=lines / (seconds["numbers"] - lines * asked.traced / rates.resampling))
     return {"shares": asdict(shares), "rates": asdict(rates), "start": start}
 
 
@@ -201,34 +188,6 @@ def compared(run: Measured, constants: dict[str, Any]) -> Figures:
         "measured": round(totals[1], 1),
         "error_percent": round(100 * (totals[0] / totals[1] - 1), 1),
     }
-
-
-@check.step(by_default=False)
-def plan(options: Options, work: Path) -> Figures:
-    """The cost of Qwen3-32B on a million questions with a map and evidence, two GPUs a replica."""
-    made: Figures = {}
-    for gpus in (8, 64):
-        fields = {
-            "name": "plan",
-            "models": ["Qwen/Qwen3-32B"],
-            "datasets": list(TOKENS),
-            "answers": {"backend": "vllm"},
-            "map": {},
-            "evidence": {},
-            "engine": {"kind": "ray", "replicas": gpus // 2, "gpus_per_replica": 2, "cpus_per_replica": 8},
-        }
-        study = Study.model_validate(fields)
-        each = QUESTIONS // len(TOKENS)
-        asked = [Workload("Qwen3-32B", name, each, each, *some[:3], 2000, *some[3:]) for name, some in TOKENS.items()]
-        costs = costs_of(study, QWEN3_32B, asked, elsewhere("h100", study.engine, vllm=True))
-        hours = sum(cost.seconds for cost in costs) / 3600
-        for cost in costs:
-            load = f"{cost.tokens / 1e6:9.1f} M tokens {cost.flops / 1e15:9.1f} PFLOP"
-            size = f"{cost.written / 1e9:7.2f} GB written {cost.memory / 1e9:6.1f} GB memory"
-            print(f"{gpus:2} GPUs  {cost.stage:10} {cost.seconds / 60:8.1f} min {load} {size}")
-        made[f"{gpus} GPUs"] = {"hours": round(hours, 2), "dollars": round(PRICE * gpus * hours)}
-        made["written_gb"] = round(sum(cost.written for cost in costs) / 1e9, 1)
-    return made
 
 
 def carried_out_by(options: Options, name: str, what: dict[str, Any], work: Path) -> Measured:

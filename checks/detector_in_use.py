@@ -3,8 +3,8 @@
     python checks/detector_in_use.py --run RUN
 
 Steps: `latency` times `Detector.answer` against plain generation; `drift` reads answers with the model in bfloat16 and
-with weights rounded to 4 bits, and recalibrates the detector from 100 labels; `cost` counts the token-layers (tokens
-times layers computed) of an answer and of what detectors add. RUN is a run with traces whose models can be loaded.
+with weights rounded to 4 bits, and recalibrates the detector from 100 labels. RUN is a run with traces whose models can
+be loaded.
 """
 
 from __future__ import annotations
@@ -28,17 +28,13 @@ from anchorscope.detectors.training import area
 from anchorscope.models.load import Model, load_model
 from anchorscope.models.prompts import Prompter
 from anchorscope.probes.logistic import balanced_log_loss
-from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
 from anchorscope.study import ModelSpec
-from anchorscope.study.terms import StateName
-from anchorscope.traces.record import TRACES
 from helpers.steps import Check, Figures, Options
 from helpers.tables import cells_of
 
 check = Check(__doc__)
 
-CLEAN = StateName("clean", "mlp", "answer_last")
 ROUNDS = 10  # of timing
 TESTED = 240  # answers that the changed models read
 
@@ -149,31 +145,6 @@ def round_weights(model: Model, group: int = 32) -> None:
                 parts = weight.view(weight.shape[0], -1, group)
                 scale = parts.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) / 7
                 weight.copy_(((parts / scale).round().clamp(-8, 7) * scale).view_as(weight))
-
-
-@check.step("run")
-def cost(options: Options, work: Path) -> Figures:
-    """Mean token-layers of generating an answer, and of what detectors compute in addition."""
-    store, out = Store.open(options.run), Figures()
-    for model, dataset in cells_of(store, "traces", options.model):
-        ids = {row.id for row in store.results(model, dataset).table(TRACES)}
-        layers = read_labelled(store, model, dataset).inputs.state(CLEAN).layers
-        counts = []
-        for sample in read_samples(store, model, dataset):
-            if sample.question.id in ids:
-                spans = sample.spans
-                first = min(spans.exact_question) + 1
-                prompt, size = len(sample.answer.prompt_ids), len(sample.answer.answer_ids)
-                counts.append(
-                    (prompt + size, spans.answer_last - first + 1, spans.answer_last - spans.cue[0] + 1, size)
-                )
-        generate, cut, short, size = np.mean(counts, axis=0) * layers
-        out[f"{model}, {dataset}"] = {
-            "generating": round(generate), "knockout": round(cut), "answer only": round(short), "P(True)": 9 * layers,
-            "one more answer": round(size),
-        }  # fmt: skip
-        print(model, dataset, out[f"{model}, {dataset}"])
-    return out
 
 
 check.option("--model", "Look at the model NAME of the run instead of all models", metavar="NAME")

@@ -4,7 +4,7 @@
 
 Steps: `table` compares the detectors of a run with the best simple one and with what the question alone tells;
 `null` gives AUROC with shuffled labels; `transfer` fits on one set, or on three, and tests on another; `labels` fits on
-fewer and fewer labels; `errors` gives AUROC by kind of error. RUN is a run that `anchorscope detect eval` has compared.
+fewer and fewer labels. RUN is a run that `anchorscope detect eval` has compared.
 By default `table`, which takes minutes; the others fit detectors again, which takes hours.
 """
 
@@ -17,16 +17,15 @@ from typing import Any
 import numpy as np
 
 from anchorscope.detectors.catalogue import ScorerFitter, catalogue
-from anchorscope.detectors.compare import MEAN, by_error, compared, kinds_of_error, lookup
+from anchorscope.detectors.compare import MEAN, compared, lookup
 from anchorscope.detectors.crossfit import FOLDS, Labelled, cross_scored, folds_for, pooled, shuffled
 from anchorscope.detectors.inputs import Floats
-from anchorscope.detectors.scored import measured, read_scores, scored_cells
+from anchorscope.detectors.scored import measured, scored_cells
 from anchorscope.detectors.tables import read_labelled
 from anchorscope.detectors.training import area
 from anchorscope.pathways.intervals import estimate, mean_auroc, resample
 from anchorscope.probes.folds import Folds
 from anchorscope.store import Store
-from anchorscope.traces.record import TRACES
 from helpers.steps import Check, Figures, Options
 from helpers.tables import cells_of
 
@@ -155,23 +154,6 @@ def learning(
 def _within(logits: Floats, right: np.ndarray, kinds: np.ndarray) -> float:
     """The mean of AUROC within each set: to know which set an answer is of earns nothing."""
     return float(np.nanmean([area(logits[kinds == kind], right[kinds == kind]) for kind in np.unique(kinds)]))
-
-
-@check.step("run", by_default=False)
-def errors(options: Options, work: Path) -> Figures:
-    """AUROC of all right answers against the wrong answers of one kind."""
-    store, out = Store.open(options.run), Figures()
-    for model, dataset in [cell for cell in scored_cells(store) if options.model in (None, cell[0])]:
-        samples, scores = read_scores(store, model, dataset)
-        kinds = {row.id: row.kind for row in store.results(model, dataset).table(TRACES)}
-        told = kinds_of_error(samples.inputs.answers, samples.right, [kinds[name] for name in samples.inputs.ids])
-        some = {name: each for name, each in scores.items() if name in CARRIED}
-        found = {f"{kind}: {name}": estimate(each) for (name, kind), each in by_error(samples, told, some).items()}
-        counts = {kind: told.count(kind) for kind in dict.fromkeys(told) if kind}
-        rows = {key: [round(float(each), 3) for each in value] for key, value in found.items()}
-        out[f"{model}, {dataset}"] = {"counts": counts, **rows}
-        print(model, dataset, counts, {key: value[0] for key, value in rows.items()})
-    return out
 
 
 check.option("--model", "Look at the model NAME of the run instead of all models", metavar="NAME")

@@ -1,35 +1,42 @@
 """What only a real GPU can show: does it give the CPU's numbers, how fast is it, and what does it take?
 
-    python checks/gpu_day.py --device cuda --data DIR --models DIR --study-model meta-llama/Llama-3.2-1B --page PAGE
+    python checks/gpu_day.py --device cuda --data DIR --models DIR --study-model meta-llama/Llama-3.2-1B
 
 checks/gpu_day.md says how to spend an hour with a rented GPU. With `--device cpu` everything runs without one. Steps:
-`examined` lets the doctor look at SmolLM2-135M on the device, in float32 and bfloat16; `same_numbers` compares whatever
-touches a model with the CPU; `speed` times a sweep over all conditions beside one plain pass; `memory` compares the
-peak of a batch with what the plan of batches assumes; `vllm` compares greedy answers with vLLM's, as it is written and
-compiled; `study` carries out a small study. `--page` writes the figures as a page to commit.
+`examined` lets the doctor look at SmolLM2-135M on the device, in float32 and bfloat16; `same_numbers` runs the tests
+that compare whatever touches a model with the CPU; `speed` times a sweep over all conditions beside one plain pass;
+`memory` compares the peak of a batch with what the plan of batches assumes; `vllm` compares greedy answers with vLLM's,
+as it is written and compiled; `study` carries out a small study.
 """
 
 from __future__ import annotations
 
-import json
-import platform
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 
 import answers_by_batch_and_backend as backends
 from anchorscope.models.load import Model, load_model
-from anchorscope.study import ModelSpec
-from helpers.device_operations import OPERATIONS, Patient, largest_difference
-from helpers.fake.passes import FakePasses, peak_of
+from anchorscope.models.prompts import Prompter
+from anchorscope.questions.definition import PLAIN
+from anchorscope.questions.file_rows import FileRows
+from anchorscope.questions.row import to_question
+from anchorscope.spans.make import SampleMaker
+from anchorscope.study import ModelSpec, PromptSpec, TraceSpec
+from anchorscope.traces.budget import MARGIN
+from anchorscope.traces.passes import Passes
+from anchorscope.traces.sweep import budget_of, trace_samples
+from anchorscope.traces.tracer import Tracer
 from helpers.models import loaded
 from helpers.runs import study_on_files
-from helpers.steps import COMMAND, Check, Figures, Options
+from helpers.steps import COMMAND, ROOT, Check, Figures, Options
 from weights import unpacked
 
 check = Check(__doc__)
@@ -66,19 +73,52 @@ def examined(options: Options, work: Path) -> Figures:
     }
 
 
-@check.step("models")
+@check.step()
 def same_numbers(options: Options, work: Path) -> Figures:
-    """The largest difference from the CPU, relative, of each operation in float32; 0 means the same bytes."""
-    ours, expected = Patient(on(options, "float32")), Patient(on(options, "float32", "cpu"))
-    return {name: largest_difference(act(ours), act(expected)) for name, act in OPERATIONS.items() if name != "doctor"}
+    """Each operation on the device, for tiny models of every family in float32, beside the CPU's (tests/devices)."""
+    tests = ["tests/devices/test_given_device.py", "--device", options.device, "-q"]
+    done = subprocess.run([sys.executable, "-m", "pytest", *tests], cwd=ROOT, capture_output=True, text=True)
+    return {"exit code": done.returncode, "said": done.stdout.splitlines()[-20:]}
 
 
-@check.step("models")
+class Traced:
+    """Questions of TriviaQA with their first accepted answers, and a sweep over all conditions of them."""
+
+    def __init__(self, options: Options, count: int) -> None:
+        self.model, self.spec = on(options, options.dtype), TraceSpec()
+        prompter = Prompter(self.model.tokenizer, PromptSpec(), self.model.wants_bos)
+        maker, rows = SampleMaker(prompter), FileRows(options.data / "triviaqa.jsonl")
+        asked = [to_question(row, PLAIN, [], str(number)) for number, row in islice(rows, 2 * count)]
+        made = [maker(question, question.answers[0]) for question in asked]
+        self.samples = [sample for sample in made if sample.spans.dropped is None][:count]
+        self.tracer = Tracer(self.model, prompter.shared_ids, self.spec.sites)
+        self.passes = Passes(self.spec, prompter.shared_ids, self.tracer.layers)
+
+    def sweep(self) -> None:
+        """All conditions."""
+        trace_samples(self.tracer, self.samples, self.spec, self.passes)
+
+    def bare(self) -> None:
+        """The samples themselves, as one plain pass with nothing shared and nothing cut would have them."""
+        shared = self.tracer.shared_ids
+        ids = [[*shared, *each.answer.prompt_ids, *each.answer.answer_ids] for each in self.samples]
+        width = max(map(len, ids))
+        rows = torch.tensor([row + [0] * (width - len(row)) for row in ids], device=self.model.device)
+        self.model.network.get_decoder()(rows, use_cache=False)
+
+    def predicted(self) -> float:
+        """Bytes that the formula says a batch of all samples takes, without its margin for holes."""
+        rows = [self.passes.streams(sample) for sample in self.samples]
+        slots = max(sum(len(stream.ids) for stream in row) for row in rows)
+        return len(rows) * budget_of(self.tracer, self.passes, rows).cost(slots) / MARGIN
+
+
+@check.step("data", "models")
 def speed(options: Options, work: Path) -> Figures:
     """Seconds of a sweep over all conditions, beside one plain pass over the same samples, in turns."""
-    passes = FakePasses(on(options, options.dtype), 32, evidence=False)
+    traced = Traced(options, 32)
     seconds: dict[str, list[float]] = {"sweep": [], "bare": []}
-    acts: dict[str, Callable[[], None]] = {"sweep": passes.traces, "bare": passes.bare}
+    acts: dict[str, Callable[[], None]] = {"sweep": traced.sweep, "bare": traced.bare}
     for turn in range(ROUNDS + 1):
         for name, act in acts.items():
             wait(options.device)
@@ -93,19 +133,17 @@ def speed(options: Options, work: Path) -> Figures:
     return {**medians, "sweep / bare": statistics.median(ratios), "from": min(ratios), "to": max(ratios)}
 
 
-@check.step("models")
+@check.step("data", "models")
 def memory(options: Options, work: Path) -> Figures:
-    """Bytes of one batch beside the weights: as the device counts them, as tensors count, and as the formula says."""
-    passes = FakePasses(on(options, options.dtype), 16)
-    _ = passes.tracer._prefix
-    figures: Figures = {"predicted": passes.predicted}
+    """Bytes of one batch beside the weights, as the formula says and, on a GPU, as the device counts them."""
+    traced = Traced(options, 16)
+    figures: Figures = {"predicted": traced.predicted()}
     if options.device.startswith("cuda"):
+        _ = traced.tracer._prefix  # which is no part of a batch
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
-        passes.traces()
+        traced.sweep()
         figures["measured"] = torch.cuda.max_memory_allocated() - before
-    with torch.no_grad():
-        figures["counted"] = max(peak_of(passes).values())
     return figures
 
 
@@ -132,7 +170,7 @@ def study(options: Options, work: Path) -> Figures:
     path = study_on_files(
         work / "gpu-day.yaml", [model], options.data, {"triviaqa": options.questions},
         traces={"max_wrong": 100, "attention_samples": 20}, probes={"repeats": 1, "resamples": 300, "refit": []},
-        evidence={"questions": 50, "answers": 4, "saliency_samples": 20, "other_prompts": 1, "donors": 2},
+        evidence={"questions": 50, "answers": 4, "saliency_samples": 20, "donors": 2},
     )  # fmt: skip
     start = time.perf_counter()
     subprocess.run([*COMMAND, "run", path, "--runs", str(work / "runs")], check=True)
@@ -146,32 +184,7 @@ check.option("--device", "Use this device", "cuda")
 check.option("--study-model", "Carry out the small study with this model, by its id on the hub", SMALLEST)
 check.option("--dtype", "Use this dtype for speed, memory, vLLM and the study", "bfloat16")
 check.option("--questions", "Ask this many questions in the small study", 400)
-check.option("--page", "Write the figures to this page", metavar="FILE", type=Path)
-
-
-def page(figures: Figures, device: str) -> str:
-    """The figures as a page."""
-    here = f"with {torch.cuda.get_device_name()}" if device.startswith("cuda") else "without a GPU: nothing to commit"
-    lines = [
-        f"# A day {here}",
-        "",
-        f"torch {torch.__version__}, Python {platform.python_version()}. Made by `make gpu-day`.",
-        "",
-    ]
-    for name, values in figures.items():
-        lines += [
-            f"## {name.replace('_', ' ').capitalize()}",
-            "",
-            "```json",
-            json.dumps(values, indent=1, ensure_ascii=False),
-            "```",
-            "",
-        ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    options: Any = check._parsed(None)[0]
-    if options.page:
-        check.judge(lambda figures: options.page.write_text(page(figures, options.device), encoding="utf-8") and None)
     check()

@@ -6,7 +6,7 @@ The EfficientQA test rows of NQ carry answers of systems that people judged. Fal
 judged wrong, graded against all accepted answers. Recall is of answers that people judged right and that were not
 annotated, graded against the annotated ones alone. The rules were developed on even rows; odd rows are held out.
 
-Steps: `rules` measures both rule-based graders, the worth of each rule, and the speed; `judge` asks a language model
+Steps: `rules` measures both rule-based graders and the worth of each rule; `judge` asks a language model
 about a seeded part of these answers, through the code that a run uses. For a server on this machine:
 
     pip install fastapi uvicorn openai && transformers serve --port 8000 &
@@ -79,20 +79,7 @@ def rules(options: Options, work: Path) -> Figures:
         wrong, right = change["false_accept"], change["recall"]
         print(f"{rule:16} {wrong[0]:+20.0f} {wrong[1]:+5.0f} {right[0]:+14.0f} {right[1]:+5.0f}")
         figures["without"][rule] = change
-    figures["gradings a second"] = {name: speed(name) for name in ("plain", "alias")}
     return figures
-
-
-def speed(name: str) -> int:
-    """Gradings a second of new answers against ten accepted answers."""
-    accepted = [
-        f"{first} {last}" for first in ("John", "Mary Ann", "New", "5 May", "the") for last in ("Smith", "1972")
-    ]
-    grade, count = grader(name), 5_000
-    start = time.perf_counter()
-    for i in range(count):
-        grade(f"The answer is {i}, John Fitzgerald Kennedy.", accepted, "who was the president")
-    return round(count / (time.perf_counter() - start))
 
 
 @check.step("data", "judge_url", "judge_model")

@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from anchorscope.evidence.transfer import knowing_lines
-from anchorscope.pathways.baselines import refits
+from anchorscope.evidence.transfer import knowing_series
+from anchorscope.pathways.baselines import baselines
+from anchorscope.pathways.effects import effects
 from anchorscope.pathways.intervals import Resamples, centred, interval, resample
 from anchorscope.pathways.record import Key
-from anchorscope.pathways.statistics import Series, series
+from anchorscope.pathways.series import Series
 from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.fit import fit_layer
 from anchorscope.probes.folds import make_folds
@@ -57,11 +58,7 @@ KEYS = {
     "ΔP of Q − A, halves": Key("delta_p", "knockout", "layer_half", group="Q-A"),
     "ΔP of Q − A, knockout − permuted": Key("delta_p", "knockout-permuted", "layer_half", group="Q-A"),
 }
-LAST = KEYS["ΔP of Q − A, knockout − permuted"]
-AHEAD = {
-    ("auroc_question", "own"): "AUROC of the question",
-    ("own_ahead", "other"): "AUROC of the question, own − other's",
-}
+AHEAD = "AUROC of the question, own − other's"
 
 
 class Drawn:
@@ -111,21 +108,15 @@ def one(n: int, width: int, clustered: bool, repeats: int, resamples: int, seed:
         numbers = dict(_ahead(world, resampled, repeats, seed))
         nothing = np.zeros((repeats, n), np.float32)
         recorded = Recorded([], readouts, nothing[..., None], nothing, refit, {}, {})
-        numbers |= _numbers(refits(recorded, resampled), wide)
-        numbers |= _numbers(series(readouts, resampled, seed), wide)
+        numbers |= _numbers(baselines(recorded, resampled, KEYS.values()), wide)
+        numbers |= _numbers((one for part in effects(readouts, resampled, KEYS.values(), seed) for one in part()), wide)
     return numbers
 
 
 def _numbers(every: Iterable[Series], wide: dict[Family, float]) -> dict[str, list[float]]:
-    """Those of the series that are looked at."""
-    numbers = {}
-    wanted = {key: name for name, key in KEYS.items()}
-    for each in every:
-        if each.key in wanted:
-            numbers[wanted[each.key]] = _number(each.replicates, wide.get(Family.of(each.key), 1.0))
-        if each.key == LAST:
-            break
-    return numbers
+    """The numbers of these series, by what they are called here."""
+    names = {key: name for name, key in KEYS.items()}
+    return {names[each.key]: _number(each.replicates, wide.get(Family.of(each.key), 1.0)) for each in every}
 
 
 def _number(replicates: Any, widened: float) -> list[float]:
@@ -138,9 +129,8 @@ def _ahead(world: Drawn, resampled: Resamples, repeats: int, seed: int) -> Itera
     """Question-only probes of two models, and what the first has ahead."""
     every = np.arange(len(world.labels))
     others = {"other": world.theirs}
-    for row in knowing_lines(world.labels, world.clusters, every, world.own, others, resampled, repeats, seed):
-        if (row.name, row.condition) in AHEAD:
-            yield AHEAD[row.name, row.condition], _number(np.asarray(row.replicates)[:, None], row.widened)
+    for one in knowing_series(world.labels, world.clusters, every, world.own, others, resampled, repeats, seed):
+        yield AHEAD, _number(one.replicates, one.widened)
 
 
 def coverage(setting: tuple[int, int, bool], options: Options) -> Figures:

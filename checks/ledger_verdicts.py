@@ -33,9 +33,11 @@ check = Check(__doc__)
 
 KINDS: tuple[Kind, ...] = ("two", "one", "none", "difficulty", "weak", "mixed")
 WORLDS = [(kind, drift) for kind in KINDS for drift in (False, True) if not drift or kind in ("two", "one", "none")]
-CLAIMS = [claim for each in experiments() for claim in each.claims]
-TOGETHER = [claim for each in experiments() for claim in each.together]
-PAIRS = [claim for each in experiments() for claim in each.pairs]
+CLAIMS = [claim for each in experiments() for claim in each.claims if claim.about == "cell"]
+AGREE, HARDER = (
+    next(claim for each in experiments() for claim in each.claims if claim.name == name)
+    for name in ("sets_agree", "larger_harder")
+)
 TRUTH: dict[str, tuple[bool, bool, bool]] = {
     "beyond_permuted": (True, True, False),
     "survives": (True, True, False),
@@ -108,19 +110,19 @@ def counted(worlds: list[World], options: Options) -> Figures:
     for world in worlds:
         for seed in range(options.repeats):
             pair = {"one": lines[world.name, seed], "other": lines[world.name, (seed + 1) % options.repeats]}
-            agreed = verdicts_of([weighed(TOGETHER[0].claim, "model", "all", TOGETHER[0].measure(pair))])[0]
+            agreed = verdicts_of([weighed(AGREE, "model", "all", AGREE.measure.together(pair))])[0]
             said["sets_agree", world.name].append((agreed.value, agreed.verdict))
             nothing = next(world.name for world in worlds if world.kind == "none")
             smaller = {"set": lines[nothing, (seed + 1) % options.repeats]}
-            harder = PAIRS[0].measure(smaller, {"set": lines[world.name, seed]})
-            larger = verdicts_of([weighed(PAIRS[0].claim, "pair", "all", harder)])[0]
+            harder = HARDER.measure.together(smaller, {"set": lines[world.name, seed]})
+            larger = verdicts_of([weighed(HARDER, "pair", "all", harder)])[0]
             said["larger_harder", world.name].append((larger.value, larger.verdict))
     return report(said, worlds, published)
 
 
 def report(said: Any, worlds: list[World], published: Any) -> Figures:
     """Print a table of verdicts by claim and world, and return its numbers."""
-    by_name = {claim.name: claim for claim in (*CLAIMS, TOGETHER[0].claim, PAIRS[0].claim)}
+    by_name = {claim.name: claim for claim in (*CLAIMS, AGREE, HARDER)}
     summary: dict[str, Any] = {}
     head = ("claim", "separates", "world", "truth", "mean", "holds", "not", "cannot", "right")
     print("{:20} {:9} {:12} {:6} {:>8} {:>6} {:>5} {:>7} {:>8}".format(*head))

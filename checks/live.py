@@ -1,14 +1,13 @@
 """Verdicts inside a vLLM server: do they agree with the detector, what do they cost, and does anything pass unseen?
 
-    python checks/live.py --data DIR --models DIR --vllm-python PYTHON --detector my-detector --confidence other
+    python checks/live.py --data DIR --models DIR --vllm-python PYTHON [--detector my-detector --confidence other]
 
-`--detector` is one fitted on SmolLM2-135M in float32 (`combined`), `--confidence` one of log-probabilities alone.
+`--detector` is one fitted on SmolLM2-135M in float32, `--confidence` one of log-probabilities alone.
 Steps: `agreement` asks the same questions of the server and of `Detector.answer`, under chunked prefill, preemption,
 speculative decoding and in bfloat16; `cost` loads a server with and without verdicts in turns; `mixed` sends requests
-of every kind, some of them aborted, and counts verdicts that should not be; `refused` starts servers whose model is not
-the detector's; `failures` kills the engine and lets clients vanish; `reload` replaces a detector while its
-server runs; `client` uses the official client; `chat` serves `--chat`, fitted with a chat prompt; `proxy` puts the
-proxy before a plain server.
+that try to get around the verdict, and requests of every kind, some of them aborted; `refused` starts servers whose
+model is not the detector's; `failures` kills the engine and lets clients vanish; `client` uses the official client;
+`proxy` puts the proxy before a plain server.
 """
 
 from __future__ import annotations
@@ -43,11 +42,13 @@ from anchorscope.study.validation import build
 from helpers.changed_models import CHANGES, change_model
 from helpers.server_cost import in_turns
 from helpers.server_requests import any_request, completion, outcomes
-from helpers.steps import Check, Figures, Options
+from helpers.server_requests import spellings as try_spellings
+from helpers.steps import ROOT, Check, Figures, Options
 from helpers.vllm_server import RefusedError, Reply, VllmServer, free_port, load
 from weights import unpacked
 
 check = Check(__doc__)
+PUBLISHED = ROOT / "results" / "small-models" / "detectors" / "smollm2-135m"
 TENTHS = 10
 EAGER = ("--enforce-eager",)
 SETTINGS: dict[str, tuple[str, ...]] = {
@@ -147,7 +148,7 @@ def compared(expected: Sequence[JudgedAnswer], replies: Sequence[Reply]) -> Figu
         choice = reply.body["choices"][0]
         told, verdict = choice["anchorscope"], own.verdict
         counts["asked"] += 1
-        text = choice["message"]["content"] if "message" in choice else choice["text"]
+        text = choice["text"]
         same = text.strip() == own.answer
         counts["same answer"] += same
         counts["decided alike"] += told["decision"] == verdict.decision
@@ -163,25 +164,6 @@ def compared(expected: Sequence[JudgedAnswer], replies: Sequence[Reply]) -> Figu
     if apart:
         figures |= {"score, largest difference": max(apart), "score, median difference": statistics.median(apart)}
     return figures
-
-
-@check.step("data", "models", "vllm_python")
-def chat(options: Options, work: Path) -> Figures:
-    """A detector with a chat prompt and a system prompt: the server's chats beside `Detector.answer`, streamed too."""
-    if options.chat is None:
-        return {"left out": "no detector was given by --chat"}
-    detector, model = Detector.load(options.chat), model_of(options)
-    questions = questions_of(options, options.questions // 5)
-    expected = detector.answer(open_model(str(model), dtype="float32"), questions)
-    prompter = prompter_of(detector, options)
-    with VllmServer(options.vllm_python, model, work / "log", [options.chat], EAGER) as server:
-        asked = [
-            {"path": "/v1/chat/completions", "model": str(model), "messages": prompter.turns(question),
-             "temperature": 0, "max_tokens": 25, "stop": ["\n"]} for question in questions
-        ]  # fmt: skip
-        replies = asyncio.run(load(server.url, asked, 8))
-        streamed = asyncio.run(load(server.url, [{**data, "stream": True} for data in asked[:40]], 8))
-    return {"whole": compared(expected, replies), "streamed": compared(expected[:40], streamed)}
 
 
 @check.step("data", "models", "vllm_python", by_default=False)
@@ -203,33 +185,45 @@ def cost(options: Options, work: Path) -> Figures:
 
 @check.step("data", "models", "vllm_python")
 def mixed(options: Options, work: Path) -> Figures:
-    """Requests of every kind, a tenth of them aborted: requests that failed, passes that should not be, memory."""
+    """Spellings that lead around the verdict, then requests of every kind, a tenth of them aborted.
+
+    Counts requests that failed, answers without a verdict, and verdicts that are not those of the prompt asked alone.
+    """
     detector, model = Detector.load(options.detector), model_of(options)
-    prompts = prompts_of(detector, options, questions_of(options, 2000))
-    figures: Figures = {}
-    for who, detectors, requests in (
-        ("with verdicts", [options.detector], options.requests),
-        ("without", [], options.requests_without),
-    ):
-        draw, counts = random.Random(1), Counter[str]()  # the same requests for both
-        with VllmServer(options.vllm_python, model, work / "log", detectors, EAGER) as server:
-            memory = [server.megabytes()]
-            for _ in range(TENTHS):
-                asked = [any_request(draw, model, prompts) for _ in range(requests // TENTHS)]
-                replies = asyncio.run(load(server.url, asked, 32))
-                for data, reply in zip(asked, replies, strict=True):
-                    told = outcomes(data, reply)
-                    counts.update(told if detectors else [each for each in told if each.startswith("FAILED")])
-                memory.append(server.megabytes())
-                print(who, dict(counts), [round(each) for each in memory], flush=True)
-            figures[who] = {"memory in MB": [round(each) for each in memory], "counts": dict(counts)}
-            if not detectors:
-                continue
-            time.sleep(2)
-            status = httpx.get(f"{server.url}/anchorscope/status").json()
-            kept = {name: status[name] for name in ("rows", "verdicts", "reasons")}
-            figures[who] |= {**kept, "errors in the log": server.said().count("Traceback")}
-    return figures
+    prompts = prompts_of(detector, options, questions_of(options, 200))
+    draw, counts = random.Random(1), Counter[str]()
+    with VllmServer(options.vllm_python, model, work / "log", [options.detector], EAGER) as server:
+        replies = asyncio.run(load(server.url, [completion(model, prompt) for prompt in prompts], 4))
+        alone = {prompt: reply.body["choices"][0] for prompt, reply in zip(prompts, replies, strict=True)}
+        prompt = next(prompt for prompt in prompts if alone[prompt]["anchorscope"]["score"] is not None)
+        text = json.dumps(alone[prompt]["text"])[1:-1].encode()
+        spelled = try_spellings(server.port, completion(model, prompt), text)
+        memory = [server.megabytes()]
+        for _ in range(TENTHS):
+            asked = [any_request(draw, model, prompts) for _ in range(options.requests // TENTHS)]
+            for data, reply in zip(asked, asyncio.run(load(server.url, asked, 32)), strict=True):
+                counts.update([*outcomes(data, reply), *crossed(data, reply, alone)])
+            memory.append(server.megabytes())
+            print(dict(counts), [round(each) for each in memory], flush=True)
+        status = httpx.get(f"{server.url}/anchorscope/status", timeout=60).json()
+        failed = server.said().count("Traceback")
+    return {
+        "spellings": dict(spelled),
+        "counts": dict(counts),
+        "memory in MB": [round(each) for each in memory],
+        "errors in the log": failed,
+        **{name: status[name] for name in ("rows", "verdicts", "reasons")},
+    }
+
+
+def crossed(data: dict[str, Any], reply: Reply, alone: dict[str, Any]) -> list[str]:
+    """Whether the verdict on a greedy answer is the one that its prompt got alone."""
+    if reply.status != 200 or data["kind"] not in ("plain", "streamed"):
+        return []
+    now, then = reply.body["choices"][0], alone[data["prompt"]]
+    if now["text"] != then["text"] or None in (now["anchorscope"]["score"], then["anchorscope"]["score"]):
+        return ["not compared"]
+    return ["same score" if abs(now["anchorscope"]["score"] - then["anchorscope"]["score"]) < 0.01 else "CROSSED"]
 
 
 @check.step("data", "models", "vllm_python")
@@ -299,26 +293,6 @@ def failures(options: Options, work: Path) -> Figures:
 
 
 @check.step("data", "models", "vllm_python")
-def reload(options: Options, work: Path) -> Figures:
-    """A detector is replaced while its server runs: by itself at another base rate, then by one with other weights."""
-    model, path = model_of(options), work / "detector"
-    first = Detector.load(options.detector)
-    first.save(path)
-    asked = completion(model, prompts_of(first, options, questions_of(options, 2))[0])
-    figures: Figures = {}
-    with VllmServer(options.vllm_python, model, work / "log", [path], EAGER) as server:
-        replaced = {"at the start": first, "at another base rate": first.at(0.5), "with other weights": None}
-        for name, other in replaced.items():
-            (other or Detector.load(options.confidence)).save(path)
-            time.sleep(6)  # the server looks at the files every five seconds
-            told = [httpx.post(f"{server.url}/v1/completions", json=asked, timeout=60).json() for _ in range(2)][-1]
-            told = told["choices"][0]["anchorscope"]
-            figures[name] = {key: told[key] for key in ("decision", "base_rate", "detector", "version")}
-        figures["the log"] = server.told()
-    return figures
-
-
-@check.step("data", "models", "vllm_python")
 def client(options: Options, work: Path) -> Figures:
     """The official client, streamed and not: its own code, in vLLM's environment."""
     detector, model = Detector.load(options.detector), model_of(options)
@@ -352,12 +326,12 @@ def proxy(options: Options, work: Path) -> Figures:
     return {"whole": compared(expected, replies), "streamed": compared(expected[:40], streamed)}
 
 
-check.option("--detector", "Serve this detector, fitted on SmolLM2-135M in float32", metavar="PATH", type=Path)
-check.option("--confidence", "Serve this one, of log-probabilities alone, by the proxy", metavar="PATH", type=Path)
-check.option("--chat", "Serve this one, fitted with a chat prompt", metavar="PATH", type=Path)
+check.option("--detector", "Serve this detector, fitted on SmolLM2-135M in float32", f"{PUBLISHED}-one-layer",
+             metavar="PATH", type=Path)  # fmt: skip
+check.option("--confidence", "Serve this one, of log-probabilities alone, by the proxy", f"{PUBLISHED}-confidence",
+             metavar="PATH", type=Path)  # fmt: skip
 check.option("--questions", "Ask this many questions", 1_000)
-check.option("--requests", "Send this many mixed requests", 10_000)
-check.option("--requests-without", "Send this many of them to a plain server, to compare its memory", 5_000)
+check.option("--requests", "Send this many mixed requests", 2_000)
 check.option("--settings", "Compare in these settings, such as bfloat16 (all)", "")
 check.option("--modes", "Measure the cost in these modes", "eager,compiled")
 check.option("--rounds", "Measure the cost this often", 8)

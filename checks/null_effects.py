@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from anchorscope.pathways.effects import effects
+from anchorscope.pathways.intervals import resample
 from anchorscope.pathways.lookup import measured
-from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import Line, as_lines
 from anchorscope.pathways.shifts import make_donors
-from anchorscope.pathways.statistics import DRAWS, pathways
 from anchorscope.probes.fitter import ProbeFitter
 from anchorscope.probes.folds import folds_of, make_folds
 from anchorscope.probes.probe import load_probes, probes_stem
@@ -32,6 +34,15 @@ from helpers.steps import Check, Figures, Options
 check = Check(__doc__)
 
 POINT = ReadPoint("mlp", "answer_last")
+HALVES = Key("delta_p", "knockout", "anchor_half", "best", group="Q")
+KEYS = {
+    "published_q": Key("delta_p", "knockout", "layer", group="Q"),
+    "halves_q": HALVES,
+    "halves_q_by_layer": Key("delta_p", "knockout", "layer_half", group="Q"),
+    "q_minus_placebo": HALVES._replace(condition="matched_question-control_question"),
+    "all": Key("delta_p", "knockout", "layer_half"),
+    "delta_auroc": Key("delta_auroc", "knockout"),
+}
 
 
 @check.step("run")
@@ -58,38 +69,25 @@ def chart(options: Options, work: Path) -> Figures:
             fitted = ProbeFitter(target, clusters, folds, store.study.probes, 0)(read, layers, conditions)
             share = np.array([r.probability for r in rows])
             readouts = Readouts(target, clusters, share, tuple(conditions), fitted.logits, fitted.drift)
-            rows_of = pathways(readouts, Origin(model.name, "triviaqa", POINT), 500)
-            figures[f"{model.name}/{name}"] = effects(rows_of)
+            drawn = resample(clusters, readouts.repeats, 500, 0)
+            parts = effects(readouts, drawn, set(KEYS.values()))
+            lines = as_lines(one for part in parts for one in part())
+            figures[f"{model.name}/{name}"] = {line: about(lines[key]) for line, key in KEYS.items()}
     return figures
 
 
-def effects(rows: list[Statistic]) -> Figures:
-    """For each line of the controlled chart: layers whose interval leaves zero out, and the range of values."""
-    lines = {}
-    for name, where in {
-        "published_q": {"split": "layer", "group": "Q"},
-        "halves_q": {"split": "anchor_half", "anchor": "best", "group": "Q"},
-        "halves_q_by_layer": {"split": "layer_half", "group": "Q"},
-        "q_minus_placebo": {
-            "condition": "matched_question-control_question", "split": "anchor_half", "anchor": "best", "group": "Q"
-        },
-        "all": {"split": "layer_half", "group": "all"},
-        "delta_auroc": {"statistic": "delta_auroc"},
-    }.items():  # fmt: skip
-        key = Key(**{"statistic": "delta_p", "condition": "knockout", **where})
-        line = [row for row in rows if row.key == key and row.value is not None]
-        outside = [row.layer for row in line if row.low is not None and row.high is not None and row.low * row.high > 0]
-        values = [row.value for row in line if row.value is not None]
-        extreme = [round(min(values), 3), round(max(values), 3)] if values else None
-        lines[name] = {"layers": len(line), "interval_without_zero": len(outside), "range": extreme}
-    return lines
+def about(line: Line) -> Figures:
+    """Layers whose interval leaves zero out, and the range of values."""
+    value, low, high = line.numbers[:3, np.isfinite(line.numbers[0])]
+    extreme = [round(float(value.min()), 3), round(float(value.max()), 3)] if len(value) else None
+    return {"layers": len(value), "interval_without_zero": int((low * high > 0).sum()), "range": extreme}
 
 
 @check.step("run")
 def permuted(options: Options, work: Path) -> Figures:
     """Correlation, means and spreads of both forms of the null: by the donor's probe, and by the sample's own probe."""
     store, figures = Store.open(options.run), {}
-    for origin, cell in measured(store, PATHWAYS, POINT):
+    for origin, cell in measured(store, POINT):
         recorded = read_readouts(store, origin.model, origin.dataset, POINT)
         readouts, activations = recorded.readouts, Activations(cell)
         folds = folds_of(recorded.rows, store.study.probes, store.study.seed)[2]
@@ -97,7 +95,7 @@ def permuted(options: Options, work: Path) -> Figures:
         layer = round((len(probes) - 1) / 2)
         clean, other = (activations.layer(each, POINT, layer).astype(np.float64) for each in ("clean", "knockout"))
         as_read, exact = [], []
-        for draw, donors in enumerate(make_donors(readouts.clusters, DRAWS, store.study.seed)):
+        for draw, donors in enumerate(make_donors(readouts.clusters, store.study.seed)):
             repeat = draw % readouts.repeats
             for fold in range(folds.count):
                 mine = np.flatnonzero(folds.fold[repeat] == fold)

@@ -13,9 +13,8 @@ from __future__ import annotations
 import itertools
 import json
 import resource
-import subprocess
-import sys
 import time
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helpers.formats import ENCODERS
-from helpers.runs import carried_out, measured, real_model, study_on_files, tiny_study, write
-from helpers.steps import ROOT, Check, Figures, Options
+from helpers.runs import carried_out, given_study, measured, real_model, small_model, study_on_files, write
+from helpers.steps import Check, Figures, Options
 
 check = Check(__doc__)
 
 ROWS = (1_000, 20_000)
-FEW, MANY = 1_000, 50_000  # questions of the run on Ray
+FEW, MANY = 250, 12_500  # questions of each of three sets in the run on Ray
 CELL = [20_000, 5_120, 64]  # samples, features and layers of the made-up cell
 RIGHT = 0.3  # share of right answers in the made-up cell
 
@@ -71,7 +70,7 @@ def answers(options: Options, work: Path) -> Figures:
     return peaks
 
 
-@check.step()
+@check.step("data", "models")
 def ray(options: Options, work: Path) -> Figures:
     """Peak memory of the process that starts a run on Ray, with few and with many questions."""
     peaks: Figures = {}
@@ -79,9 +78,13 @@ def ray(options: Options, work: Path) -> Figures:
         folder = work / f"questions-{count}"
         folder.mkdir()
         traces = {"attention_samples": 0, "max_right": 60, "max_wrong": 60}
-        study = tiny_study(folder, {"north": (count // 4, count - count // 4)}, {"one": "llama"}, traces=traces)
+        model, sets = small_model(folder, options.models), ("popqa", "triviaqa", "nq")
+        study = given_study(folder, count, [model], options.data, sets, traces=traces)
         report = carried_out(write(folder, study, "ray", {"kind": "ray", "replicas": 2}), folder / "run")
-        peaks[f"{count} questions"] = {"peak MB": round(report["peak_mb"]), "seconds": round(report["seconds"])}
+        peaks[f"{len(sets) * count} questions"] = {
+            "peak MB": round(report["peak_mb"]),
+            "seconds": round(report["seconds"]),
+        }
     return peaks
 
 
@@ -96,8 +99,9 @@ def fit(options: Options, work: Path) -> Figures:
 
     samples, width, layers = options.cell
     # 1. files of (layer, sample, width), as traces write them, by a process whose memory is not ours
-    script = ROOT / "checks" / "helpers" / "probe_cell.py"
-    subprocess.run([sys.executable, str(script), *map(str, options.cell), "--write", str(work)], check=True)
+    writing = get_context("spawn").Process(target=write_cell, args=(work, *options.cell))
+    writing.start()
+    writing.join()
     files = sorted(work.glob("*.safetensors"))
     size = sum(each.stat().st_size for each in files)
 
@@ -121,6 +125,19 @@ def fit(options: Options, work: Path) -> Figures:
         "samples": samples, "width": width, "layers": layers, "gigabytes_on_disk": round(size / 1e9, 2),
         "seconds_a_layer": round(seconds, 1), "strength": fitted.strength.value, "peak_gigabytes": round(peak, 2),
     }  # fmt: skip
+
+
+def write_cell(folder: Path, samples: int, width: int, layers: int) -> None:
+    """Write activations in which a few features know the label; all layers are the same, since only the size counts."""
+    import torch
+    from safetensors.torch import save_file
+
+    states = np.random.default_rng(0).standard_normal((samples, width), np.float32)
+    states[:, 5:9] += np.where(np.arange(samples) % 10 < 10 * RIGHT, 0.4, -0.4)[:, None].astype(np.float32)
+    layer = torch.from_numpy(states).bfloat16()
+    for shard, rows in enumerate(np.array_split(np.arange(samples), 4)):
+        part = layer[rows[0] : rows[-1] + 1].expand(layers, -1, -1).contiguous()
+        save_file({"clean": part}, folder / f"part-{shard:06d}.safetensors")
 
 
 @check.judge

@@ -5,8 +5,8 @@
 Steps: `identical` compares the files of 1, 2 and 4 replicas with those of one process; `speed` times tracing with
 SmolLM2-135M; `faults` kills a worker, a node and the driver in each of several runs; `disk` fills the disk in the
 middle of a run (needs root, to mount a small tmpfs); `poison` gives the model a prompt that is too long for it. Ray,
-its processes and the signals are real. `speed` needs the data and the model; the other steps use tiny random models.
-Every process has one thread. The driver's memory: checks/peak_memory.py ray.
+its processes and the signals are real. All steps but `speed` and `identical_real` use a
+small model with random weights. Every process has one thread. The driver's memory: checks/peak_memory.py ray.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,10 @@ from helpers.runs import (
     content,
     different,
     finish,
-    real_study,
+    given_study,
+    real_model,
+    small_model,
     started,
-    tiny_study,
     write,
 )
 from helpers.steps import SETS, Check, Figures, Options
@@ -43,19 +44,22 @@ check = Check(__doc__)
 MASS = {"attention_samples": 8}
 
 
-@check.step()
+def small_study(options: Options, work: Path, each: int, sets: Sequence[str], **fields: Any) -> dict[str, Any]:
+    """A study of a small model with random weights."""
+    return given_study(work, each, [small_model(work, options.models)], options.data, sets, **fields)
+
+
+@check.step("data", "models")
 def identical(options: Options, work: Path) -> Figures:
-    """Compare the files of two tiny models on four sets."""
-    sets = dict.fromkeys(SETS, (options.each // 2, options.each - options.each // 2))
-    study = tiny_study(work, sets, {"one": "llama", "two": "gemma3_text"}, shard_rows=16, traces=MASS)
-    return _compared(study, work)
+    """Compare the files of a small model on four sets."""
+    return _compared(small_study(options, work, options.each, SETS, shard_rows=16, traces=MASS), work)
 
 
 @check.step("data", "models", by_default=False)
 def identical_real(options: Options, work: Path) -> Figures:
     """Compare the files of two real models on four sets (an hour)."""
-    names = {title: name for name, title in TITLES.items()}
-    study = real_study(work, options.each, names, options.data, options.models, shard_rows=16, traces=MASS)
+    models = [real_model(name, options.models, title, "float32") for name, title in TITLES.items()]
+    study = given_study(work, options.each, models, options.data, shard_rows=16, traces=MASS)
     return _compared(study, work)
 
 
@@ -73,9 +77,9 @@ def _compared(study: dict[str, Any], work: Path) -> Figures:
 @check.step("data", "models")
 def speed(options: Options, work: Path) -> Figures:
     """Time tracing in one process, on Ray with one replica, and with two; start-up is not counted."""
-    names, sets = {"SmolLM2-135M": "smollm2-135m"}, ("triviaqa",)
+    model = real_model("smollm2-135m", options.models, "SmolLM2-135M", "float32")
     fields: dict[str, Any] = {"shard_rows": 4, "traces": {"attention_samples": 0}}
-    study = real_study(work, options.traced, names, options.data, options.models, sets, **fields)
+    study = given_study(work, options.traced, [model], options.data, ("triviaqa",), **fields)
     kinds: dict[str, dict[str, Any] | None] = {
         "in process": None,
         "one replica": {"kind": "ray", "replicas": 1},
@@ -122,11 +126,10 @@ def pids(words: str) -> list[int]:
     return [int(line.split()[0]) for line in listed.splitlines() if words in line]
 
 
-@check.step()
+@check.step("data", "models")
 def faults(options: Options, work: Path) -> Figures:
     """Kill a worker, a node and the driver at random moments of each of several runs."""
-    sets = dict.fromkeys(("north", "south"), (60, 80))
-    study = tiny_study(work, sets, {"one": "llama"}, shard_rows=8, traces={"attention_samples": 4})
+    study = small_study(options, work, 140, SETS[:2], shard_rows=8, traces={"attention_samples": 4})
     carried_out(write(work, study, "plain"), work / "plain")
     rng = random.Random(options.seed)
     runs = []
@@ -175,10 +178,10 @@ def _with_faults(work: Path, study: Path, local: Any, rng: random.Random, number
     return {"faults": hit, "different": different(work / "plain", root), "seconds": round(time.time() - start)}
 
 
-@check.step()
+@check.step("data", "models")
 def disk(options: Options, work: Path) -> Figures:
     """Fill a small disk in the middle of a run, make it larger, and resume."""
-    study = tiny_study(work, {"north": (60, 80)}, {"one": "llama"}, shard_rows=8, traces={"attention_samples": 4})
+    study = small_study(options, work, 140, SETS[:1], shard_rows=8, traces={"attention_samples": 4})
     carried_out(write(work, study, "plain"), work / "plain")
     place = work / "small"
     place.mkdir()
@@ -196,13 +199,13 @@ def disk(options: Options, work: Path) -> Figures:
         subprocess.run(["umount", str(place)], check=False)
 
 
-@check.step()
+@check.step("data", "models")
 def poison(options: Options, work: Path) -> Figures:
     """Give the model a prompt that is longer than it can read: the sample is set aside and the run completes."""
     from anchorscope.run.status import status_of
     from anchorscope.store import Store
 
-    study = tiny_study(work, {"north": (60, 80)}, {"one": "llama"}, shard_rows=8, traces={"attention_samples": 0})
+    study = small_study(options, work, 140, SETS[:1], shard_rows=8, traces={"attention_samples": 0})
     given = Path(study["answers"]["file"])
     rows = [json.loads(line) for line in given.read_text(encoding="utf-8").splitlines()]
     rows[33]["context"] = "The tower is old. " * 20000

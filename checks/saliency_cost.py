@@ -6,11 +6,8 @@ Both ways get the same samples of a run in the same batches, and the same random
 middle, at the last exact answer token. The plain way is what one would write first: eager attention over whole padded
 sequences, few-shot examples included; parameters frozen, embeddings with a gradient; one forward pass with
 output_attentions in which every attention map keeps its gradient, one backward pass, and the edges picked from the
-maps. Times are taken in turns; the ratio is the median over the pairs. Memory is the peak of a process of its own,
-above what the process held before the first batch. `unshared` is our way without a shared prefix, which separates what
-sharing saves from the rest.
-
-Steps: `logit` takes the gradient of the probe's logit, `loss` that of the answer's log-probability.
+maps. The gradient is that of the probe's logit. Times are taken in turns; the ratio is the median over the pairs.
+Memory is the peak of a process of its own, above what the process held before the first batch.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from anchorscope.models.sites import site_modules
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
 from anchorscope.traces.attention import attention_as
-from anchorscope.traces.saliency import Of, saliencies
+from anchorscope.traces.saliency import saliencies
 from helpers.steps import Check, Figures, Options, last_json
 from weights import unpacked
 
@@ -58,8 +55,6 @@ class Task:
     """The samples, in the order of their length."""
     layer: int
     """The layer whose states the probe reads."""
-    of: Of
-    """The quantity whose gradient is taken."""
 
     def weights(self) -> NDArray[np.float32]:
         """(sample, width): one probe, repeated for each sample."""
@@ -72,7 +67,7 @@ class Task:
             yield slice(first, first + BATCH)
 
 
-def make_task(options: Options, of: Of) -> Task:
+def make_task(options: Options) -> Task:
     """The model, and usable samples of the run."""
     store = Store.open(options.run)
     cell = store.results(options.model, options.dataset)
@@ -80,7 +75,7 @@ def make_task(options: Options, of: Of) -> Task:
     usable = (s for s in read_samples(store, options.model, options.dataset) if s.spans.dropped is None)
     samples = sorted(islice(usable, options.samples), key=lambda s: s.spans.answer[1])
     model = load_model(ModelSpec(id=str(unpacked("smollm2-135m", options.models)), name=options.model, dtype="float32"))
-    return Task(model, entry["inputs"]["prompt"]["shared_ids"], samples, 2 * model.source.layers // 3, of)
+    return Task(model, entry["inputs"]["prompt"]["shared_ids"], samples, 2 * model.source.layers // 3)
 
 
 def fast(task: Task) -> NDArray[np.float32]:
@@ -90,7 +85,7 @@ def fast(task: Task) -> NDArray[np.float32]:
     for batch in task.batches():
         some = task.samples[batch]
         places = [sample.spans.answer_last for sample in some]
-        found.append(saliencies(model, task.shared_ids, some, places, task.layer, "mlp", weights[batch], task.of, 64.0))
+        found.append(saliencies(model, task.shared_ids, some, places, task.layer, "mlp", weights[batch], "logit", 64.0))
     return np.concatenate(found)
 
 
@@ -113,19 +108,13 @@ def _plain_batch(task: Task, samples: Sequence[Sample], weights: torch.Tensor) -
     module = site_modules(network, task.model.sites, "mlp")[task.layer]
     hook = module.register_forward_hook(lambda module, inputs, output: states.append(output))
     embedded = network.get_input_embeddings()(ids).requires_grad_()
-    run = network if task.of == "loss" else network.get_decoder()
-    output = run(inputs_embeds=embedded, attention_mask=mask, use_cache=False, output_attentions=True)
+    decoder = network.get_decoder()
+    output = decoder(inputs_embeds=embedded, attention_mask=mask, use_cache=False, output_attentions=True)
     hook.remove()
     for each in output.attentions:
         each.retain_grad()
-    rows = range(len(samples))
-    if task.of == "logit":
-        read = (states[0][rows, [s.spans.answer_last for s in samples]] * weights).sum()
-    else:
-        logprobs = output.logits[:, :-1].log_softmax(dim=-1)
-        picked = logprobs.gather(2, ids[:, 1:, None])[:, :, 0]
-        read = torch.stack([picked[i, s.spans.answer[0] - 1 : len(texts[i]) - 1].sum() for i, s in enumerate(samples)])
-        read = read.sum()
+    places = [sample.spans.answer_last for sample in samples]
+    read = (states[0][range(len(samples)), places] * weights).sum()
     torch.autograd.backward(read)
     by_layer = np.zeros((len(samples), task.layer + 1), np.float32)
     for layer, each in enumerate(output.attentions[: task.layer + 1]):
@@ -135,16 +124,7 @@ def _plain_batch(task: Task, samples: Sequence[Sample], weights: torch.Tensor) -
     return by_layer
 
 
-def unshared(task: Task) -> NDArray[np.float32]:
-    """Our way without a shared prefix: the prefix is computed for every sample."""
-    samples = []
-    for sample in task.samples:
-        answer = replace(sample.answer, prompt_ids=[*task.shared_ids, *sample.answer.prompt_ids])
-        samples.append(replace(sample, answer=answer))
-    return fast(replace(task, shared_ids=[], samples=samples))
-
-
-WAYS: dict[str, Callable[[Task], NDArray[np.float32]]] = {"saliencies": fast, "plain": plain, "unshared": unshared}
+WAYS: dict[str, Callable[[Task], NDArray[np.float32]]] = {"saliencies": fast, "plain": plain}
 
 
 def timed(task: Task, repeats: int) -> Figures:
@@ -156,16 +136,14 @@ def timed(task: Task, repeats: int) -> Figures:
             begin = time.perf_counter()
             WAYS[name](task)
             seconds[name].append(time.perf_counter() - begin)
-    figures: Figures = {"seconds": {name: round(float(np.median(each)), 3) for name, each in seconds.items()}}
-    for name in ("saliencies", "unshared"):
-        ratios = np.array(seconds[name]) / np.array(seconds["plain"])
-        apart = np.abs(values[name] - values["plain"]).max() / values["plain"].max()
-        figures[name] = {
-            "ratio": round(float(np.median(ratios)), 3),
-            "ratios": [round(float(each), 3) for each in ratios],
-            "apart": float(f"{apart:.2g}"),
-        }
-    return figures
+    ratios = np.array(seconds["saliencies"]) / np.array(seconds["plain"])
+    apart = np.abs(values["saliencies"] - values["plain"]).max() / values["plain"].max()
+    return {
+        "seconds": {name: round(float(np.median(each)), 3) for name, each in seconds.items()},
+        "ratio": round(float(np.median(ratios)), 3),
+        "ratios": [round(float(each), 3) for each in ratios],
+        "apart": float(f"{apart:.2g}"),
+    }
 
 
 def resident(name: str) -> int:
@@ -183,9 +161,10 @@ def peak(task: Task, way: str) -> float:
     return round((resident("VmHWM") - before) / 1e6, 1)
 
 
-def cost(options: Options, of: Of) -> Any:
-    """Time and peak memory of all ways; or the memory of one way, in a process that this function started."""
-    task = make_task(options, of)
+@check.step("run", "models")
+def cost(options: Options, work: Path) -> Any:
+    """Time and peak memory of both ways; or the memory of one way, in a process that this function started."""
+    task = make_task(options)
     if options.peak:
         return peak(task, options.peak)
     tokens = {"shared": len(task.shared_ids), "median": float(np.median([s.spans.answer[1] for s in task.samples]))}
@@ -194,30 +173,17 @@ def cost(options: Options, of: Of) -> Any:
     given = [f"--{name}={getattr(options, name)}" for name in ("run", "models", "model", "dataset", "samples")]
     peaks = {}
     for way in WAYS:
-        words = [sys.executable, __file__, of, *given, "--peak", way]
-        peaks[way] = last_json(subprocess.run(words, check=True, capture_output=True, text=True).stdout)[of]
+        words = [sys.executable, __file__, *given, "--peak", way]
+        peaks[way] = last_json(subprocess.run(words, check=True, capture_output=True, text=True).stdout)["cost"]
     return {**figures, "peak_mb": peaks}
-
-
-@check.step("run", "models")
-def logit(options: Options, work: Path) -> Any:
-    """Time and peak memory for the gradient of the probe's logit."""
-    return cost(options, "logit")
-
-
-@check.step("run", "models")
-def loss(options: Options, work: Path) -> Any:
-    """Time and peak memory for the gradient of the answer's log-probability."""
-    return cost(options, "loss")
 
 
 @check.judge
 def judge(figures: Figures) -> None:
     """Stop when our way is too slow, or its values are not those of the plain way."""
-    for of, each in figures.items():
-        if isinstance(each, dict):
-            assert each["saliencies"]["ratio"] <= TARGET, f"{of}: more than {TARGET} times the plain way"
-            assert max(each[way]["apart"] for way in ("saliencies", "unshared")) < NEAR, f"{of}: other values"
+    if isinstance(figures["cost"], dict):
+        assert figures["cost"]["ratio"] <= TARGET, f"more than {TARGET} times the plain way"
+        assert figures["cost"]["apart"] < NEAR, "other values"
 
 
 check.option("--model", "Take the samples of this model of the run", "SmolLM2-135M")

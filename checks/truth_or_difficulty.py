@@ -29,9 +29,9 @@ from anchorscope.detectors.inputs import Inputs, States, confidence
 from anchorscope.detectors.several import SeveralScores, known_numbers
 from anchorscope.detectors.widening import widening_of
 from anchorscope.evidence.ledger import verdicts_of, weighed
-from anchorscope.evidence.lines import curves_of
-from anchorscope.evidence.within import CLAIMS, SampledReadouts, within_lines
+from anchorscope.evidence.within import CLAIMS, SampledReadouts, within_series
 from anchorscope.pathways.intervals import resample
+from anchorscope.pathways.series import as_lines
 from anchorscope.study.terms import StateName
 from helpers.steps import Check, Figures, Options
 
@@ -74,7 +74,7 @@ def logprob(options: Options, work: Path) -> Figures:
             answers = SampledReadouts(
                 question, question, correct, mean * tokens, least, tokens, tokens, ["clean"], logits
             )
-            lines = curves_of(within_lines(answers, resample(np.arange(2 * QUESTIONS), 1, 200, seed), seed))
+            lines = as_lines(within_series(answers, resample(np.arange(2 * QUESTIONS), 1, 200, seed), seed))
             counts[verdicts_of([weighed(claim, "model", "set", claim.measure(lines))])[0].verdict] += 1
         out[title] = dict(counts)
         print(f"{title:32} {out[title]}")

@@ -1,13 +1,11 @@
-"""The real models of the checks and of benchmarks/, as folders of safetensors in float32.
+"""The real models of the checks, as folders of safetensors.
 
 A folder of models (`--models DIR`) holds each model either as a folder in the form of transformers (DIR/NAME) or as the
-GGUF file that checks/README.md names. A GGUF file is unpacked into DIR/NAME on first use.
+GGUF file that checks/README.md names. anchorscope unpacks a GGUF file into its cache on first use, in float32.
 """
 
 from __future__ import annotations
 
-import json
-import tempfile
 from pathlib import Path
 
 NAMES = {
@@ -28,30 +26,19 @@ TITLES = {"smollm2-135m": "SmolLM2-135M", "gemma-3-270m": "Gemma-3-270m"}
 
 
 def unpacked(name: str, folder: Path) -> Path:
-    """The folder of a model, made from its GGUF file on first use."""
+    """The folder of a model."""
     place, packed = folder / NAMES[name], folder / FILES[name]
     if (place / "config.json").exists():
         return place
     if not packed.exists():
         raise SystemExit(f"The model {name} is missing: there is neither {place} nor {packed}. See checks/README.md.")
-    import torch
-    from transformers import AutoModelForCausalLM
-
     from anchorscope import ModelSpec
     from anchorscope.models.load import load_model
+    from anchorscope.models.unpacked import unpacked as kept
+    from anchorscope.store.checksums import sha256_of
 
-    model = load_model(ModelSpec(id=str(packed), name="m", dtype="float32"))
-    config = model.network.config
-    config.quantization_config = None
-    # transformers cannot save a model that was loaded from GGUF, but it can save a fresh one with the same weights
-    fresh = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    fresh.load_state_dict(model.network.state_dict())
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        made = Path(temporary) / "model"
-        fresh.save_pretrained(made)
-        model.tokenizer.save_pretrained(made)
-        content = json.loads((made / "config.json").read_text())
-        content.pop("quantization_config", None)
-        (made / "config.json").write_text(json.dumps(content, indent=2))
-        made.rename(place)  # at the end, so that a stop leaves no half of a model
-    return place
+    load_model(ModelSpec(id=str(packed), name=name, dtype="float32"))  # which unpacks the file, and keeps the folder
+    found = kept(sha256_of(packed), "float32")
+    if found is None:
+        raise SystemExit("Unpacked weights are not kept. Unset ANCHORSCOPE_CACHE=off.")
+    return found.folder

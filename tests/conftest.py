@@ -41,7 +41,8 @@ LONG = (
 )  # fmt: skip
 # fixtures whose users go to one process; with the hub also goes the process that performs pages
 SHARING = {
-    "whole": ("api/test_run.py", "probes/test_layermap.py", "run/test_evidence.py", "run/test_pipeline.py"),
+    "whole": ("api/test_run.py", "report/test_browser.py", "run/test_evidence.py", "run/test_numbers.py",
+              "run/test_pipeline.py"),
     "hub": (
         "models/test_source.py", "questions/test_definition.py", "run/test_preflight.py", "test_docs.py",
         "test_reach.py",
@@ -49,6 +50,20 @@ SHARING = {
     "figures": ("report/test_describe.py", "report/test_figures.py"),
 }  # fmt: skip
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "qa"
+
+
+# what a test repeats a few times on every change, and more often when somebody asks for a measurement
+OPTIONS = {
+    "--requests": (150, "random requests to the proxy (tests/serve/test_misbehaving.py)"),
+    "--kills": (3, "kills of a process that writes a run (tests/store/test_rundir.py)"),
+    "--draws": (3, "draws of each world with three routes (tests/evidence/test_routes.py)"),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    for name, (default, what) in OPTIONS.items():
+        parser.addoption(name, type=int, default=default, help=f"Number of {what}.")
+    parser.addoption("--device", default=None, help="A device on which every operation must give the CPU's numbers.")
 
 
 def pytest_sessionfinish() -> None:
@@ -76,8 +91,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByGroup(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long groups first, each at a stretch; and a file that shares a fixture must be named above."""
+    if "long" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     order = {name: place for place, name in enumerate(LONG)}
     for item in items:
         group = group_of(item.nodeid)

@@ -1,13 +1,14 @@
-"""Made-up rows of the `pathways` table in the shape of the published figures."""
+"""Made-up numbers in the shape of the published figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import nan
 from typing import Any
 
 import numpy as np
 
-from anchorscope.pathways.record import Statistic
+from anchorscope.pathways.record import NumberLine, Statistic
 
 MODELS = {"Llama-3.2-1B": 16, "Llama-3.2-3B": 28}
 SETS = ("popqa", "triviaqa", "hotpotqa", "nq")
@@ -22,7 +23,7 @@ PLAIN = {
 
 
 def number(**what: Any) -> Statistic:
-    """A row of the `pathways` table; what is not said is plain."""
+    """A row of a chart; what is not said is plain."""
     nothing = dict.fromkeys(("value", "low", "high", "band_low", "band_high"))
     return Statistic(**{**PLAIN, "layer": 0, **nothing, "n": 0, **what})
 
@@ -83,3 +84,16 @@ def _of_one(
     yield number(model=model, dataset=dataset, value=anchor, low=anchor - 1, high=anchor + 1, **ANCHORED, **what)
     yield from line(trough, 4, 2, 300, group="Q", split="layer", site="resid")  # of another site
     yield from line(trough, 4, 2, 300, group="Q-A", split="layer")  # of no chart
+
+
+def number_lines(rows: Sequence[Statistic]) -> list[NumberLine]:
+    """The lines of the `numbers` table that these rows are of."""
+    lines = []
+    for key in dict.fromkeys(row.key for row in rows):
+        mine = [row for row in rows if row.key == key]
+        numbers = {
+            name: [nan if getattr(row, name) is None else getattr(row, name) for row in mine]
+            for name in ("value", "low", "high", "band_low", "band_high", "n")
+        }
+        lines.append(NumberLine("x", **key._asdict(), by_layer=True, widened=1.0, replicates=[], **numbers))
+    return lines

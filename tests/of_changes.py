@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE, TESTS = ROOT / "src", ROOT / "tests"
+SOURCE, TESTS, TOOLS = ROOT / "src", ROOT / "tests", ROOT / "docs" / "tools"
 
 
 def changed_files() -> set[Path]:
@@ -29,12 +29,12 @@ def changed_files() -> set[Path]:
 
 
 def module_of(path: Path) -> str | None:
-    """The name under which a file is imported: `anchorscope.store.table`, or a helper's own such as `tiny`."""
-    if path.suffix != ".py":
-        return None
-    if path.is_relative_to(SOURCE):
-        return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-    return path.stem if path.parent in (TESTS, ROOT / "checks") else None
+    """The name under which a file is imported: `anchorscope.store.table`, `tiny`, `devices.operations` or `found`."""
+    if path.suffix == ".py":
+        for place in (SOURCE, TESTS, TOOLS):
+            if path.is_relative_to(place):
+                return ".".join(path.relative_to(place).with_suffix("").parts).removesuffix(".__init__")
+    return None
 
 
 def imports_of(path: Path) -> set[str]:

@@ -147,7 +147,7 @@ def test_the_page_is_true(page: Path, workshop: Workshop, tmp_path: Path):
 
 
 def test_the_library_page_runs(workshop: Workshop, tmp_path: Path):
-    """What it shows is the real model's, whose 30 layers a tiny one has not: `make verify-library` compares that."""
+    """It shows the real model, whose 30 layers a tiny one lacks: `make verify CHECK=library_page` compares that."""
     shutil.copytree(workshop.sets, tmp_path / "qa")
     performed = workshop.perform(LIBRARY, tmp_path, workshop.env, SMALLER)
     for done in performed:

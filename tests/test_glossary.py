@@ -10,8 +10,7 @@ from typing import get_args
 import pytest
 
 from anchorscope.evidence.experiments import experiments
-from anchorscope.pathways.statistics import PERMUTED
-from anchorscope.study.terms import CONDITIONS, Further
+from anchorscope.study.terms import CONDITIONS, NULLS, Further
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "glossary.md").read_text(encoding="utf-8")
@@ -41,7 +40,7 @@ def test_every_term_has_at_most_three_sentences_and_a_page_that_says_more():
         assert len(re.findall(r"[a-z`)0-9]\.(?=\s|$)", said)) <= 3, term
 
 
-@pytest.mark.parametrize("condition", [*CONDITIONS, *get_args(Further), *PERMUTED])
+@pytest.mark.parametrize("condition", [*CONDITIONS, *get_args(Further), *NULLS])
 def test_every_condition_is_explained_here_or_where_a_term_links_to(condition: str):
     said = "`patched_1` to `patched_4`" if condition in ("patched_2", "patched_3") else f"`{condition}`"
     assert said in EVERYTHING

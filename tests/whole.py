@@ -26,7 +26,6 @@ MODELS = {"one": "llama", "two": "gemma3_text"}
 SETS = {"north": (36, 40), "poor": (3, 9), "south": (38, 36)}
 GOOD = [(model, dataset) for model in MODELS for dataset in ("north", "south")]
 REPEATS, FOLDS = 2, 3
-MAP = {"layers": "window", "width": 2, "conditions": ["knockout", "control_question"], "max_right": 33, "max_wrong": 35}
 SUFFIXES = ("svg", "csv", "txt")
 
 
@@ -57,7 +56,6 @@ def make_whole(folder: Path) -> WholeRun:
         traces={"sites": ["mlp", "resid"], "attention_samples": 6},
         probes={"repeats": REPEATS, "folds": FOLDS, "strengths": [0.01, 0.1], "resamples": 100},
         evidence={"questions": 70, "answers": 4, "donors": 2, "saliency_samples": 40},
-        map=MAP,
     )  # fmt: skip
     with only_svg():
         ended = in_process("run", str(folder / "study.yaml"), "--runs", str(folder / "runs"))

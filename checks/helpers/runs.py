@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from helpers.steps import COMMAND, ROOT, SETS, use_tests
+from helpers.steps import ROOT, SETS
 from weights import unpacked
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAY_worker_niceness": "0", "HF_HUB_OFFLINE": "1"}
@@ -73,14 +71,28 @@ def real_model(name: str, models: Path, title: str, dtype: str = "bfloat16") -> 
     return {"id": str(unpacked(name, models)), "name": title, "dtype": dtype}
 
 
-def real_study(
-    folder: Path, each: int, names: Mapping[str, str], data: Path, models: Path, sets: Sequence[str] = SETS,
-    **fields: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """A study of real models and questions with given answers: the first accepted one, or another question's."""
+def small_model(folder: Path, models: Path) -> dict[str, str]:
+    """A model with random weights, three layers and the tokenizer of SmolLM2, as a study names it."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    source = unpacked("smollm2-135m", models)
+    config = AutoConfig.from_pretrained(source)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "head_dim": 8}
+    config.update({**sizes, "num_attention_heads": 4, "num_key_value_heads": 2})
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder / "small")
+    AutoTokenizer.from_pretrained(source).save_pretrained(folder / "small")
+    return {"id": str(folder / "small"), "name": "small", "dtype": "float32"}
+
+
+def given_study(
+    folder: Path, each: int, models: Sequence[dict[str, str]], data: Path, sets: Sequence[str] = SETS, **fields: Any
+) -> dict[str, Any]:
+    """A study of real questions with given answers: the first accepted one, or another question's."""
     given = []
     for name in sets:
-        lines = (data / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")[: 2 * each]
+        lines = (data / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")[:each]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
         rows = [json.loads(line) for line in lines]
         for i, row in enumerate(rows):
@@ -90,34 +102,11 @@ def real_study(
     (folder / "given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
     return {
         "name": "s",
-        "models": [real_model(key, models, title, "float32") for title, key in names.items()],
-        "datasets": [{"set": name, "path": str(folder / f"{name}.jsonl"), "sample": each} for name in sets],
+        "models": [*models],
+        "datasets": [{"set": name, "path": str(folder / f"{name}.jsonl")} for name in sets],
         "answers": {"source": "file", "file": str(folder / "given.jsonl")},
         "probes": LIGHT_PROBES,
         **fields,
-    }
-
-
-def tiny_study(folder: Path, sets: dict[str, tuple[int, int]], models: dict[str, str], **fields: Any) -> dict[str, Any]:
-    """A study of tiny random models and made-up questions, by the number of right and of wrong answers per set."""
-    use_tests()
-    from tiny_study import write_study  # type: ignore[import-not-found]
-
-    study: dict[str, Any] = write_study(folder, models, sets, probes=LIGHT_PROBES, **fields).record()
-    study["answers"]["file"] = str(folder / study["answers"]["file"])
-    return study
-
-
-def with_old_names(study: dict[str, Any], checkout: Path) -> dict[str, Any]:
-    """The same study, with the names of fields that an older checkout knows."""
-    from anchorscope.study.measuring import TraceSpec
-
-    place = checkout / "src/anchorscope/study/measuring.py"
-    known = place.read_text(encoding="utf-8") if place.exists() else ""
-    older = {new: old for old, new in TraceSpec.RENAMED.items() if f"    {new}:" not in known}
-    return {
-        key: {older.get(name, name): value for name, value in part.items()} if key in ("traces", "map") else part
-        for key, part in study.items()
     }
 
 
@@ -132,19 +121,19 @@ def measured(*arguments: str) -> dict[str, float]:
         return {"seconds": round(time.perf_counter() - start, 2), "peak_mb": round(int(peak.read()) / 1024, 1)}
 
 
-def started(study: Path, root: Path, code: str = RUNNER, checkout: Path = ROOT) -> tuple[subprocess.Popen[str], Path]:
+def started(study: Path, root: Path) -> tuple[subprocess.Popen[str], Path]:
     """A run that was started in a process with one thread, and the file in which the process will report."""
-    env = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(checkout / "src")}
+    env = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(ROOT / "src")}
     out = root.with_suffix(".json")
     out.unlink(missing_ok=True)
-    words = [sys.executable, "-c", code, str(study), str(root), str(out)]
+    words = [sys.executable, "-c", RUNNER, str(study), str(root), str(out)]
     return subprocess.Popen(words, env=env, text=True, stderr=subprocess.PIPE), out
 
 
-def carried_out(study: Path, root: Path, code: str = RUNNER, checkout: Path = ROOT) -> dict[str, Any]:
+def carried_out(study: Path, root: Path) -> dict[str, Any]:
     """The report of a run that is carried out from the start."""
     shutil.rmtree(root, ignore_errors=True)
-    process, out = started(study, root, code, checkout)
+    process, out = started(study, root)
     finish(process)
     report: dict[str, Any] = json.loads(out.read_text())
     return report
@@ -155,26 +144,6 @@ def finish(process: subprocess.Popen[str]) -> None:
     _, errors = process.communicate()
     if process.returncode != 0:
         raise SystemExit(errors[-3000:])
-
-
-def killed(arguments: Sequence[str], root: Path, shards: str, kills: int, seconds: tuple[float, float]) -> list[int]:
-    """Start a command and kill it with SIGKILL at a random moment, again and again.
-
-    After each kill, half of the finished shards are deleted, so that there is always something left to do. Returns how
-    many shards there were at each kill.
-    """
-    rng, counts = random.Random(1), list[int]()
-    while len(counts) < kills:
-        process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(rng.uniform(*seconds))
-        process.send_signal(signal.SIGKILL)
-        was_killed = process.wait() == -signal.SIGKILL
-        there = sorted(root.rglob(shards))
-        if was_killed:
-            counts.append(len(there))
-        for shard in rng.sample(there, len(there) // 2):
-            shard.unlink()
-    return counts
 
 
 # --- files

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = Path.home() / ".cache" / "anchorscope-checks"
 SETS = ("popqa", "triviaqa", "hotpotqa", "nq")
 COMMAND = [sys.executable, "-m", "anchorscope.cli"]
 
@@ -177,10 +176,3 @@ def _as_json(figures: Any) -> str:
 def last_json(printed: str) -> Any:
     """The JSON object that a process printed as its last line."""
     return json.loads(printed.strip().splitlines()[-1])
-
-
-def use_tests() -> None:
-    """Make the modules of tests/ importable: tiny models, a hub on loopback."""
-    place = str(ROOT / "tests")
-    if place not in sys.path:
-        sys.path.insert(0, place)

@@ -37,7 +37,6 @@ class VllmServer:
         detectors: Sequence[Path] = (),
         flags: Sequence[str] = (),
         endpoint: str | None = None,
-        environment: Mapping[str, str] | None = None,
         port: int | None = None,
     ) -> None:
         """`port`: the same one gives the same configuration, so that compiled code is found again."""
@@ -52,7 +51,7 @@ class VllmServer:
             own = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--dtype", "float32"]
             command = [*own, *FLAGS, *flags]
         self.command = [python, *command, "--port", str(self.port)]
-        self.environment = {**os.environ, **ENVIRONMENT, **(environment or {})}
+        self.environment = {**os.environ, **ENVIRONMENT}
 
     def __enter__(self) -> VllmServer:
         with self.log.open("wb") as file:

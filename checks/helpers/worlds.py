@@ -22,22 +22,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from anchorscope.evidence import chart
 from anchorscope.evidence.anchored import Groups
-from anchorscope.evidence.curves import chart_lines
-from anchorscope.evidence.donors import donor_lines
-from anchorscope.evidence.groups import (
-    awareness_lines,
-    boundary_lines,
-    saliency_lines,
-    shift_lines,
-)
-from anchorscope.evidence.lines import Lines, curves_of
-from anchorscope.evidence.mirror import mirror_lines
-from anchorscope.evidence.record import EvidenceLine
-from anchorscope.evidence.support import support_lines
-from anchorscope.evidence.transfer import knowing_lines
-from anchorscope.evidence.within import SampledReadouts, within_lines
+from anchorscope.evidence.donors import donor_series
+from anchorscope.evidence.groups import FIFTHS, awareness_series, boundary_series, dip_series
+from anchorscope.evidence.lines import bins_of
+from anchorscope.evidence.mirror import mirror_series
+from anchorscope.evidence.support import support_series
+from anchorscope.evidence.transfer import knowing_series
+from anchorscope.evidence.within import SampledReadouts, within_series
+from anchorscope.pathways.effects import effects
 from anchorscope.pathways.intervals import Auroc, Resamples, resample
+from anchorscope.pathways.lookup import Lines
+from anchorscope.pathways.series import Series, as_lines
 from anchorscope.pathways.shifts import resampled, shift_of
 from anchorscope.pathways.splits import split
 from anchorscope.probes.fitter import ProbeFitter
@@ -136,10 +133,10 @@ class Cell:
 
     def lines(self) -> Lines:
         """All lines of the cell."""
-        return curves_of(self.rows())
+        return as_lines(self.series())
 
-    def rows(self) -> Iterator[EvidenceLine]:
-        """The rows of the table `evidence`."""
+    def series(self) -> Iterator[Series]:
+        """The numbers that claims rest on."""
         world, rng, n = self.world, self.rng, self.world.samples
         every = np.arange(n)
         whole = (self.sign, self.told, self.noise, every)
@@ -169,23 +166,23 @@ class Cell:
         drawn = resample(self.clusters, 1, world.resamples, self.seed)
         groups = Groups(readouts)
         # 2. the experiments
-        yield from chart_lines(readouts, drawn, self.seed)
-        yield from within_lines(self._answered(fitted.probes, folds), drawn, self.seed)
+        for part in effects(readouts, drawn, chart.EXPERIMENT.claimed, self.seed):
+            yield from part()
+        yield from chart.beyond_permuted(readouts, drawn, chart.EXPERIMENT.claimed, self.seed)
+        yield from within_series(self._answered(fitted.probes, folds), drawn, self.seed)
         patched = fitted.logits[count:, :, 0]
         blocks = every // 6
-        yield from donor_lines(self.labels, readouts.logits[0, :, 0], patched, None, blocks, drawn, self.seed)
+        yield from donor_series(self.labels, readouts.logits[0, :, 0], patched, None, blocks, drawn, self.seed)
         yield from self._mirror(fitter, drawn)
         lost = rng.normal(1, 1, size=n)
-        support = {"clean": -np.abs(rng.normal(3, 1, size=n))}
-        support["knockout"] = support["clean"] - lost
-        yield from support_lines(self.labels, groups.clean, groups.clean + groups.change, support, drawn)
-        unknown = np.full(n, np.nan)
-        yield from boundary_lines(groups, self.labels, np.ones(n), unknown, unknown, unknown, drawn)
+        rng.normal(3, 1, size=n)  # so that the draws that follow are those of the recorded results
+        yield from support_series(self.labels, groups.clean, groups.clean + groups.change, lost, drawn)
+        yield from boundary_series(groups, self.labels, np.ones(n), drawn)
         middle = round((LAYERS - 1) / 2)
-        yield from awareness_lines(groups, clean[:, middle].astype(np.float32), self.clusters, folds, drawn, self.seed)
-        yield from shift_lines(groups)
+        yield from awareness_series(groups, clean[:, middle].astype(np.float32), self.clusters, folds, drawn, self.seed)
+        yield from dip_series("shift", groups.change, bins_of(groups.clean, FIFTHS))
         salient = np.exp(rng.normal(size=n) + 5.0 * self.routed * (world.kind == "two"))
-        yield from saliency_lines(groups, every, {"of_logit": salient}, drawn)
+        yield from dip_series("saliency", np.log(salient))
         yield from self._knowing(every, drawn)
 
     def _donated(self, rows: Array) -> list[Array]:
@@ -221,7 +218,7 @@ class Cell:
         graded = (sign > 0) ^ (self.rng.random(len(sign)) < self.world.flipped)
         return SampledReadouts(rows, self.clusters[rows], graded, told, told, ones, ones, list(passes), stacked)
 
-    def _mirror(self, fitter: ProbeFitter, drawn: Resamples) -> Iterator[EvidenceLine]:
+    def _mirror(self, fitter: ProbeFitter, drawn: Resamples) -> Iterator[Series]:
         """States behind the answer, where both signals arrive, with and without each of them."""
         every = np.arange(self.world.samples)
         noise = self.rng.normal(size=self.noise.shape)
@@ -232,9 +229,9 @@ class Cell:
         }
         read = fitter(lambda c, layer: passes[c][:, layer].astype(np.float32), LAYERS, list(passes), parts=1)  # type: ignore[arg-type]
         names = ("mirror_clean", *list(passes)[1:])
-        yield from mirror_lines(self.labels, dict(zip(names, read.logits[:, :, 0], strict=True)), drawn)
+        yield from mirror_series(self.labels, dict(zip(names, read.logits[:, :, 0], strict=True)), drawn)
 
-    def _knowing(self, every: Array, drawn: Resamples) -> Iterator[EvidenceLine]:
+    def _knowing(self, every: Array, drawn: Resamples) -> Iterator[Series]:
         """Question-only states. With two pathways, the model's own states know more than another model's."""
         own, other = (self.rng.normal(size=(len(every), WIDTH)).astype(np.float32) for _ in range(2))
         decided = self.ease if self.world.kind in DECIDES else self.sign
@@ -242,7 +239,7 @@ class Cell:
         own[:, 0], other[:, 0] = (4 * hard + noise for noise in (own[:, 0], other[:, 0]))
         if self.world.kind == "two":
             own[:, 1] += 4 * self.sign.astype(np.float32) * (self.rng.random(len(every)) < 0.7)
-        yield from knowing_lines(self.labels, self.clusters, every, own, {"other": other}, drawn, 1, self.seed)
+        yield from knowing_series(self.labels, self.clusters, every, own, {"other": other}, drawn, 1, self.seed)
 
     def published(self) -> float:
         """Q − A at the middle layer as in the published chart, which sorts answers by the flip that it measures."""
@@ -250,5 +247,5 @@ class Cell:
         weights = np.ones((1, self.world.samples), np.float32)
         drawn = Resamples(weights, np.ones((1, 1), np.float32))
         base = resampled(some, drawn, Auroc(some.labels, weights))
-        groups = split(base, shift_of(some, base, "knockout", "none"), None, "whole", ("all",))
-        return float(groups.mean[0, 0, 0, 0, LAYERS // 2] - groups.mean[0, 0, 1, 0, LAYERS // 2])
+        groups = split(base, shift_of(some, base, "knockout", "none"), None, False, ("all",))
+        return float(groups.mean[0, 0, 0, LAYERS // 2] - groups.mean[0, 1, 0, LAYERS // 2])

@@ -8,28 +8,24 @@ import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import found
 
 from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.record import RECORDED, VERDICT_SCHEMA, Route, Verdict
+from anchorscope.detectors.record import RECORDED, Route, Verdict
 from anchorscope.evidence.experiments import experiments
 from anchorscope.pathways.chart import LETTERS
-from anchorscope.pathways.shifts import ANCHORS
-from anchorscope.pathways.splits import GROUPS, STRATA, WAYS
-from anchorscope.pathways.statistics import CORRECTIONS, DIFFERENCES, PERMUTED, STRATIFIED
 from anchorscope.questions.definition import FieldMap, HubSource, SetDefinition
-from anchorscope.report.charts import CHARTS, OVERVIEW, TABS, WITH_PASSAGES, evidence_charts
+from anchorscope.report.charts import OVERVIEW, TABS, all_charts
 from anchorscope.report.draw.detectors import LOOKS
 from anchorscope.run import stages as declared
 from anchorscope.store import Kind, StageDef
 from anchorscope.store.table import field_docs
-from anchorscope.study.terms import CONDITIONS, Position, Site
 
 ROOT = Path(__file__).parents[2]
 NEEDS = {"nothing": "no model", "tokenizer": "tokenizer", "generation": "model, to generate", "weights": "model"}
-WANTED = {"always": "every study", "with_map": "studies with `map`", "with_evidence": "studies with `evidence`"}
+WANTED = {"always": "every study", "with_evidence": "studies with `evidence`"}
 WANTED |= {"_measures_mass": "studies that measure attention mass", "on_demand": "no study (made on demand)"}
 
 
@@ -118,39 +114,30 @@ def tables() -> str:
     return "\n\n".join(parts)
 
 
-def pathways() -> str:
-    """The values of those columns of the `pathways` table that have a few."""
-    values = {
-        "site": ticked(get_args(Site)),
-        "position": ticked(get_args(Position)),
-        "condition": ticked((*CONDITIONS, *PERMUTED, *("-".join(pair) for pair in DIFFERENCES))),
-        "split": ticked(("none", *(by + way for way in WAYS.values() for by in ("layer", "anchor")))),
-        "anchor": ticked(("none", *ANCHORS)),
-        "correction": ticked(CORRECTIONS),
-        "group": ticked((*GROUPS, "Q-A")),
-        "stratum": f"{ticked(STRATA)}; other than `all` for {ticked(STRATIFIED)} and for differences",
-    }
-    return markdown("column | values", ([f"`{name}`", text] for name, text in values.items()))
+def numbers() -> str:
+    """The names of all numbers by experiment, and the values of the columns that have a few."""
+    made = markdown(
+        "experiment | `statistic`", ([f"`{each.name}`", ticked(sorted(each.statistics))] for each in experiments())
+    )
+    keys = {key for each in experiments() for key in each.keys}
+    few = ("split", "anchor", "correction", "group", "stratum")
+    values = ([f"`{name}`", ticked(sorted({getattr(key, name) for key in keys}))] for name in few)
+    return f"{made}\n\n{markdown('column | values', values)}"
 
 
 def charts() -> str:
-    """Every chart: its rows of panels, the table its numbers are from, and its part of the report."""
+    """Every chart: its rows of panels, and its part of the report."""
     rows, parts = [], {OVERVIEW: "First screen", **TABS}
-    for chart in (*CHARTS.values(), *WITH_PASSAGES.values(), *evidence_charts().values()):
+    for chart in all_charts().values():
         titles = [f"({LETTERS[at]}) {row.title}" for at, row in enumerate(chart.rows) if row.title]
         shown = "; ".join(titles) or chart.caption.partition(":")[0]
-        table = "`pathways`" if chart.name in CHARTS | WITH_PASSAGES else "`evidence`"
-        rows.append([f"`{chart.name}`", shown, table, parts.get(chart.tab, chart.tab)])
-    return markdown("chart | rows | numbers from | part of the report", rows)
+        rows.append([f"`{chart.name}`", shown, parts.get(chart.tab, chart.tab)])
+    return markdown("chart | rows | part of the report", rows)
 
 
 def claims() -> str:
     """Every claim of the ledger, those that separate truth from difficulty first."""
-    every = [
-        claim
-        for each in experiments()
-        for claim in (*each.claims, *(one.claim for one in each.together), *(one.claim for one in each.pairs))
-    ]
+    every = [claim for each in experiments() for claim in each.claims]
     rows = []
     for claim in sorted(every, key=lambda claim: not claim.separates_truth_from_difficulty):
         holds = f"{claim.side} {claim.threshold:g}".replace("-", "−")
@@ -168,8 +155,9 @@ def detectors() -> str:
 
 def verdict() -> str:
     """The fields of a verdict's JSON."""
-    texts = {"schema": f"The version of this record: {VERDICT_SCHEMA}."}
-    texts |= {name: field_docs(Verdict)[name] for name in (*RECORDED, "route")}
+    texts = {name: field_docs(Verdict)[name] for name in RECORDED}
+    texts |= {"code": "The reason as one word of a fixed list, for programs; empty where there is no reason."}
+    texts |= {"route": field_docs(Verdict)["route"]}
     texts |= {f"route.{name}": text for name, text in field_docs(Route).items()}
     return markdown("field | meaning", ([f"`{name}`", text] for name, text in texts.items()))
 
@@ -197,7 +185,7 @@ def rooms() -> str:
 
 
 MADE = (
-    stages, folders, columns, tables, pathways, charts, claims, detectors, verdict, set_definition, rooms, found.found,
+    stages, folders, columns, tables, numbers, charts, claims, detectors, verdict, set_definition, rooms, found.found,
     found.in_short, found.cells, found.aurocs, found.losses, found.sites, found.gaps, found.ledger, found.within,
     found.compare, found.detectors_in_mean, found.cards, found.two_kinds, found.described, found.repeated,
 )  # fmt: skip

@@ -12,6 +12,8 @@ from anchorscope.detectors.detector import FittedDetector
 from anchorscope.detectors.thresholds import Threshold
 from anchorscope.evidence.ledger import read_ledger
 from anchorscope.evidence.record import ClaimVerdict
+from anchorscope.evidence.tables import AUROCS, GAPS, LOSSES
+from anchorscope.evidence.within import TABLES as WITHIN
 from anchorscope.pathways.record import Key
 from anchorscope.report.text.summary import truth, verdict_counts
 
@@ -22,36 +24,6 @@ SHOWN = (
     "stack", "joint", "combined",
 )  # fmt: skip
 SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
-WITHIN = {
-    "probe": ("w", "clean"),
-    "mean log-probability": ("w_mean_logprob", ""),
-    "log-probabilities and length": ("w_confidence", ""),
-    "the probe adds": ("added_to_confidence", "clean"),
-}
-WITHIN_NULLS = {
-    "knockout": ("w", "knockout"),
-    "permutation null": ("w", "permuted"),
-    "question removed": ("w", "answer_only"),
-    "shortest first": ("w_short", ""),
-    "most frequent first": ("w_times", ""),
-}
-AUROCS = {
-    "answer": Key("auroc", "clean"),
-    "question only": Key("auroc_question_only", "clean"),
-    "text only": Key("auroc_text_only", "clean"),
-}
-LOSSES = {
-    "knockout": Key("delta_auroc", "knockout"),
-    "permutation null": Key("delta_auroc", "permuted"),
-    "difference": Key("delta_auroc", "knockout-permuted"),
-    "exact tokens − as many others": Key("delta_auroc", "matched_question-control_question"),
-}
-_GAP = Key("delta_p", "knockout", "anchor_half", "half", group="Q-A")
-GAPS = {
-    "knockout": _GAP,
-    "permutation null": _GAP._replace(condition="permuted"),
-    "difference": _GAP._replace(condition="knockout-permuted"),
-}
 MEASURES = {
     "AUROC": "auroc",
     "lead over the best simple detector": "beyond_baselines",
@@ -319,14 +291,13 @@ def ledger(folder: str, model: str) -> str:
 
 def within(folder: str, which: str = "main") -> str:
     """W within a question: of the probe beside log-probabilities, or (`nulls`) of cuts and of what reads nothing."""
-    columns = WITHIN_NULLS if which == "nulls" else WITHIN
-    rows = [row for row in rows_of(ROOT / folder / "evidence.csv") if row["experiment"] == "within"]
-    by_key = {(row["model"], row["dataset"], row["name"], row["condition"]): row for row in rows}
-    lines = []
-    for cell in dict.fromkeys((row["model"], row["dataset"]) for row in rows):
-        counted = next(row["n"] for row in rows if (row["model"], row["dataset"]) == cell)
-        lines.append([", ".join(cell), counted, *(number(by_key.get((*cell, *key))) for key in columns.values())])
-    return table(["model, dataset", "questions", *columns], lines)
+    measured = at_half(folder, WITHIN[which])
+    lines = [
+        [", ".join(cell), next(row["n"] for row in rows.values() if row), *(number(row) for row in rows.values())]
+        for cell, rows in measured.items()
+        if any(rows.values())
+    ]
+    return table(["model, dataset", "questions", *WITHIN[which]], lines)
 
 
 def compare(folder: str, model: str, measure: str) -> str:

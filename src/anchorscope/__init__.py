@@ -12,7 +12,7 @@ The parts of the package, from the bottom up. Each imports only parts above it i
     grades/            which answers are right
     spans/             which tokens are what: exact tokens, controls, read positions
     traces/            knockouts and conditions, all in one pass; activations; the doctor
-    probes/            linear probes out of fold, read-outs, the layer × layer map
+    probes/            linear probes out of fold, read-outs
     pathways/          which answers are Q- and which A-Anchored, ΔP, ΔAUROC, with intervals
     evidence/          experiments without flips, and the ledger of claims
     detectors/         detectors of wrong answers: verdicts, promises, comparison

@@ -122,7 +122,7 @@ def test_given_answers_are_read_not_generated(tmp_path: Path):
         ([{"id": "q0", "answer": 5}], "given.jsonl:1: 'answer' should be text, not 5"),
         ([{"id": "q0", "answer": "x", "context": 5}], "'context' should be text, not 5"),
         ([{"answer": "x"}], "neither 'id' nor 'question'"),
-        ([{"id": "q0", "answer": "x", "label": "maybe"}], "'label' should be true or false, not 'maybe'"),
+        ([{"id": "q0", "answer": "x", "label": "maybe"}], "label is 'maybe'"),
         ([{"id": "q0", "answer": "x"}, {"id": "q0", "answer": "y"}], "given.jsonl:2: this is a second answer"),
     ],
 )
@@ -171,6 +171,6 @@ def test_from_a_study_to_samples_in_colour(cli: Cli, tmp_path: Path):
 
 
 def test_the_families_are_listed(cli: Cli):
-    done = cli("models")
+    done = cli("list", "models")
     assert done.returncode == 0
     assert "gpt_neox" in done.stdout

@@ -13,7 +13,7 @@ import anchorscope
 import anchorscope.report.figures as figures_module
 from anchorscope import AnchorscopeError, Run
 from anchorscope.progress import silent
-from anchorscope.report.charts import CHARTS
+from anchorscope.report.charts import all_charts
 from whole import FOLDS, POINTS, REPEATS, WholeRun
 from whole import SETS as SIZES
 
@@ -40,7 +40,7 @@ def test_a_study_and_its_file_are_carried_out_and_a_finished_run_is_only_opened(
 
 
 def test_every_table_comes_as_arrow_pandas_and_polars(run: Run):
-    for name in ("questions", "answers", "spans", "traces", "text_only", "readouts", "pathways", "map", "mapstats"):
+    for name in ("questions", "answers", "spans", "traces", "text_only", "readouts", "numbers"):
         table = run.table(name)
         frame, other = run.pandas(name), run.polars(name)
         assert len(table) == len(frame) == len(other) > 0
@@ -93,21 +93,27 @@ def test_activations_are_those_that_probes_were_fitted_on(run: Run):
     np.testing.assert_allclose(probe.out_of_fold(cut), knocked, atol=1e-4)
 
 
-def test_one_line_of_the_pathways_table(run: Run):
+def test_one_line_of_the_numbers_table(run: Run):
     line = run.line("delta_p", split="layer", group="Q", model="one", dataset="north", site="mlp")
     assert [row.layer for row in line] == list(range(LAYERS))
-    table = run.pandas("pathways", "one", "north", "mlp")
+    table = run.pandas("numbers", "one", "north", "mlp")
     where = (table.statistic == "delta_p") & (table.condition == "knockout") & (table.split == "layer")
     where &= (table.group == "Q") & (table.stratum == "all") & (table.correction == "none")
-    assert [row.n for row in line] == table[where].sort_values("layer").n.tolist()
-    with pytest.raises(AnchorscopeError, match="there is no column 'splt'; did you mean 'split'"):
-        run.line("delta_p", splt="layer", model="one", dataset="north")
+    (sizes,) = table[where].n
+    assert [row.n for row in line] == sizes.tolist()
+    for words, mistake in (
+        ("there is no column 'splt'; did you mean 'split'", {"splt": "layer"}),
+        ("there is no number with split 'layr'; did you mean 'layer'", {"split": "layr"}),
+        (r"The nearest one is delta_p \| knockout \| layer", {"split": "layer", "anchor": "best"}),
+    ):
+        with pytest.raises(AnchorscopeError, match=words):
+            run.line("delta_p", **mistake, model="one", dataset="north")
 
 
 def test_charts_are_drawn_again_whole_or_on_axes_of_ones_own(run: Run, tmp_path: Path, monkeypatch):
     figure = run.draw("auroc", site="mlp")
     assert figure._repr_png_().startswith(b"\x89PNG")
-    assert len(figure.axes) == 2 * len(CHARTS["auroc"].rows)
+    assert len(figure.axes) == 2 * len(all_charts()["auroc"].rows)
     own = Figure()
     axes = own.subplots()
     assert run.draw("auroc", model="one", axes=axes, row=1) is own

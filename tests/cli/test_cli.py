@@ -69,7 +69,7 @@ def test_a_changed_study_is_refused_with_the_difference(cli: Cli, tmp_path: Path
 def test_what_a_user_can_get_wrong_is_said_without_a_traceback(cli: Cli, tmp_path: Path):
     study_file(tmp_path)
     assert_mendable(cli("validate", "smal-models"), "did you mean 'small-models'?")
-    assert_mendable(cli("sets", "poqa"), "there is no dataset 'poqa'; did you mean 'popqa'?")
+    assert_mendable(cli("list", "sets", "poqa"), "there is no dataset 'poqa'; did you mean 'popqa'?")
     assert_mendable(cli("run", "s.yaml", "--until", "questions", "--runs", "s.yaml"), "cannot write")
     assert_mendable(cli("run", "small-models", "--until", "questions", "--data", "."), "holds no popqa.jsonl")
     assert_mendable(cli("status", "."), "is not a run")
@@ -80,7 +80,7 @@ def test_what_a_user_can_get_wrong_is_said_without_a_traceback(cli: Cli, tmp_pat
     assert_mendable(cli("status", "none"), "none is not a run (there is no such folder)")
     (tmp_path / "d.jsonl").write_text('{"question": "q", "answers": ["a"]}\n{"question": \n')
     assert_mendable(cli("run", "s.yaml", "--until", "questions"), "d.jsonl:2: not JSON")
-    assert_mendable(cli("sets", ""), "the name of the question set is empty")
+    assert_mendable(cli("list", "sets", ""), "the name of the question set is empty")
     assert_mendable(cli("validate", "x" * 300), "File name too long")
     (tmp_path / "big.yaml").write_text(f"name: b\nmodels: [a/b]\ndatasets: [nq]\nseed: {'9' * 4000}\n")
     assert_mendable(cli("validate", "big.yaml"), "seed")
@@ -95,7 +95,7 @@ def test_text_from_a_file_cannot_drive_the_terminal(cli: Cli, tmp_path: Path):
     hostile = "\x1b]0;owned\x07\x1b[31m [red]"
     write_jsonl(tmp_path / "d.jsonl", [{"id": "1", "q": hostile, "a": hostile}])
     (tmp_path / "d.yaml").write_text("name: d\nfile: d.jsonl\nfields: {question: q, answers: a}\n")
-    done = cli("sets", "d.yaml")
+    done = cli("list", "sets", "d.yaml")
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert "[red]" in done.stdout  # nor is it taken for markup
@@ -111,7 +111,7 @@ def test_help_lists_every_command_with_a_sentence(cli: Cli):
     for command in app.registered_commands:
         assert command.callback is not None
         assert (command.callback.__doc__ or "").endswith((".", "?"))
-        assert command.callback.__name__ in done.stdout
+        assert (command.name or command.callback.__name__) in done.stdout
     assert __version__ in cli("--version").stdout
 
 
@@ -147,7 +147,15 @@ def test_ctrl_c_says_that_nothing_is_lost(tmp_path: Path):
 
 @pytest.mark.parametrize("reader", ["head -c 10"])
 def test_a_reader_that_goes_away_is_no_error(reader: str):
-    command = f"{sys.executable} -m anchorscope.cli sets | {reader}"
+    command = f"{sys.executable} -m anchorscope.cli list sets | {reader}"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [("studies", "tutorial"), ("sets", "popqa"), ("models", "llama"), ("detectors", "stack"), ("charts", "delta_p")],
+)
+def test_names_are_listed(cli: Cli, what: str, name: str):
+    assert name in cli("list", what).stdout

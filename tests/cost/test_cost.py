@@ -13,10 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from anchorscope import Study
 from anchorscope.cost.estimate import estimate_model
-from anchorscope.cost.machine import H100, elsewhere, this_machine
+from anchorscope.cost.machine import ASSUMED, Machine, this_machine
 from anchorscope.cost.model_shape import ModelShape, shape_of
 from anchorscope.cost.stages import StageCost, costs_of, devices_for, fits_of
-from anchorscope.cost.workload import asked_of, judge_cost
+from anchorscope.cost.workload import workload_of
 from anchorscope.models.prompts import Prompter
 from anchorscope.probes.solver import Fits, Shared
 from anchorscope.run.pipeline import Pipeline
@@ -30,6 +30,9 @@ from conftest import Cli, plain_rows, write_jsonl
 from tiny import load_tiny, save_tiny, tiny_config
 from tiny_study import write_study
 
+H100 = Machine(
+    "H100", *[x * 0.5 for x in (989e12, 989e12, 3.35e12)], storage=1e9, fitting=2e13, start=60.0, memory=80e9
+)
 DENSE = ["llama", "qwen3", "gemma3_text", "phi3", "olmo2", "gpt_neox", "gpt2"]
 
 
@@ -83,7 +86,7 @@ def test_tokens_are_those_of_the_run(tmp_path: Path):
     study = write_study(tmp_path, {"m": "llama"}, {"a": (30, 50)}, accepted="Paris")
     spec, dataset = study.models[0], study.datasets[0]
     model = load_tiny("llama", tmp_path / "again")
-    asked = asked_of(study, spec, dataset, 3, right=30 / 80)
+    asked = workload_of(study, spec, dataset, 3, right=30 / 80)
     with Store.writing(tmp_path / "run", study) as store:
         Pipeline(store).make(until(study, "answers"))
         samples = [s for s in read_samples(store, "m", "a") if s.spans.dropped is None]
@@ -99,22 +102,21 @@ def test_tokens_are_those_of_the_run(tmp_path: Path):
 
 def test_what_is_looked_at_is_what_is_asked(tmp_path: Path):
     study = asked_by_file(tmp_path)
-    asked = asked_of(study, study.models[0], study.datasets[0], 3)
+    asked = workload_of(study, study.models[0], study.datasets[0], 3)
     assert (asked.available, asked.questions) == (50, 30)
-    assert 0 < asked.cut < asked.own + asked.answer < asked.slots
+    assert 0 < asked.own + asked.answer < asked.slots
 
 
-def test_evidence_adds_passes_and_a_judge_is_counted(tmp_path: Path):
+def test_evidence_adds_passes_and_a_judge_is_counted(cli: Cli, tmp_path: Path):
     plain = asked_by_file(tmp_path)
-    judge = {"base_url": "http://localhost:1/v1", "model": "j", "price": [1.0, 2.0]}
+    judge = {"base_url": "http://localhost:1/v1", "model": "j"}
     more = asked_by_file(tmp_path, evidence={}, grades={"grader": "judge", "judge": judge})
-    slots = [asked_of(each, each.models[0], each.datasets[0], 3).slots for each in (plain, more)]
-    assert slots[1] > 1.5 * slots[0]
-    assert judge_cost(plain, plain.models[0]) is None
-    judged = judge_cost(more, more.models[0])
-    assert judged is not None
-    assert judged.requests == 30
-    assert judged.dollars == pytest.approx((judged.tokens * 1.0 + judged.replied * 2.0) / 1e6)
+    without, with_both = (workload_of(each, each.models[0], each.datasets[0], 3) for each in (plain, more))
+    assert with_both.slots > 1.5 * without.slots
+    assert without.judge == 0 < with_both.judge
+    (tmp_path / "s.yaml").write_text(json.dumps(more.record()))
+    done = cli("run", "s.yaml", "--dry-run", "--until", "grades")
+    assert "tiny: 30 requests to the judge" in done.stdout, done.stderr
 
 
 def test_every_fit_of_probes_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -129,7 +131,7 @@ def test_every_fit_of_probes_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     monkeypatch.setattr(Shared, "solve", counting)
     with Store.writing(tmp_path / "run", study) as store:
-        Pipeline(store).make(until(study, "pathways"))
+        Pipeline(store).make(until(study, "numbers"))
     assert sum(counted) == fits_of(study.probes, 3, refits=2, mirrored=False)
 
 
@@ -142,7 +144,7 @@ def test_activations_are_as_large_as_they_were_said_to_be(tmp_path: Path):
     )
     model = load_tiny("llama", tmp_path / "again")
     shape = shape_of(model.network.config, 4)
-    asked = asked_of(study, study.models[0], study.datasets[0], 3, right=30 / 80)
+    asked = workload_of(study, study.models[0], study.datasets[0], 3, right=30 / 80)
     (said,) = [each.written for each in costs_of(study, shape, [asked], H100) if each.stage == "traces"]
     with Store.writing(tmp_path / "run", study) as store:
         Pipeline(store).make(until(study, "traces"))
@@ -151,48 +153,26 @@ def test_activations_are_as_large_as_they_were_said_to_be(tmp_path: Path):
     assert said / asked.traced == pytest.approx(sum(file.stat().st_size for file in files) / rows, rel=0.1)
 
 
-def test_replicas_share_what_has_shards_and_nothing_else(tmp_path: Path):
-    study = asked_by_file(tmp_path, map={}, evidence={})
+def test_every_stage_of_a_study_is_there_once(tmp_path: Path):
+    study = asked_by_file(tmp_path, evidence={})
     shape = ModelShape(64, 5120, 25600, 8192, 1024, 151_936, 2)
-    asked = [replace(asked_of(study, study.models[0], study.datasets[0], 64), questions=1_000_000, traced=2000)]
-    one, eight = (
-        {each.stage: each for each in costs_of(study, shape, asked, replace(H100, replicas=replicas))}
-        for replicas in (1, 8)
-    )
-    assert one.keys() == eight.keys()
-    assert one.keys() == {
-        "loading", "questions", "answers", "grades", "spans", "traces", "probes", "pathways", "map", "sampling",
-        "evidence", "map's numbers", "figures",
+    asked = workload_of(study, study.models[0], study.datasets[0], 64)
+    one, two = (costs_of(study, shape, asked_by, H100) for asked_by in ([asked], [asked, asked]))
+    assert [each.stage for each in one] == [each.stage for each in two]
+    assert {each.stage for each in one} == {
+        "loading", "questions", "answers", "grades", "spans", "traces", "probes", "numbers", "sampling",
+        "evidence", "figures",
     }  # fmt: skip
-    assert eight["answers"].seconds == pytest.approx(one["answers"].seconds / 8, rel=0.01)
-    for name in one:
-        assert eight[name].seconds <= one[name].seconds
-        assert (eight[name].flops, eight[name].tokens) == (one[name].flops, one[name].tokens)
-    for name in ("grades", "spans", "pathways", "probes", "loading"):
-        assert eight[name].seconds == one[name].seconds
-
-
-def test_on_ray_a_pool_grades_and_vllm_uses_all_gpus_of_a_replica_at_once(tmp_path: Path):
-    ray = {"kind": "ray", "replicas": 4, "gpus_per_replica": 2, "cpus_per_replica": 8}
-    study = asked_by_file(tmp_path, answers={"backend": "vllm"}, engine=ray)
-    shape = ModelShape(64, 5120, 25600, 8192, 1024, 151_936, 2)
-    asked = [replace(asked_of(study, study.models[0], study.datasets[0], 64), questions=1_000_000, traced=2000)]
-    there = elsewhere("h100", study.engine, vllm=True)
-    alone = replace(there, decoding=H100.decoding, bandwidth=H100.bandwidth, replicas=1, cores=1)
-    four, one = ({each.stage: each for each in costs_of(study, shape, asked, on)} for on in (there, alone))
-    assert four["answers"].seconds == pytest.approx(one["answers"].seconds / 8, rel=0.02)
-    for name in ("grades", "spans"):
-        assert four[name].seconds == pytest.approx(one[name].seconds / 4, rel=0.3), name
-    # of a fit on a GPU nothing is shared among cores, of read-outs all
-    fits, files = (four["probes"].flops / H100.fitting, 2 * four["traces"].written / H100.storage)
-    assert fits < four["probes"].seconds < one["probes"].seconds < 8 * four["probes"].seconds + files
+    for single, both in zip(one[1:], two[1:], strict=True):
+        assert both.seconds == pytest.approx(2 * single.seconds)
+        assert (both.flops, both.memory) == (2 * single.flops, single.memory)
 
 
 def test_answers_of_a_file_are_read_and_not_written(tmp_path: Path):
     study = asked_by_file(tmp_path)
     given = study.model_copy(update={"answers": AnswersSpec(source="file", file="given.jsonl")})
     shape = ModelShape(64, 5120, 25600, 8192, 1024, 151_936, 2)
-    asked = [asked_of(study, study.models[0], study.datasets[0], 64)]
+    asked = [workload_of(study, study.models[0], study.datasets[0], 64)]
     written, read = (
         next(each for each in costs_of(one, shape, asked, H100) if each.stage == "answers") for one in (study, given)
     )
@@ -203,9 +183,9 @@ def test_answers_of_a_file_are_read_and_not_written(tmp_path: Path):
 def test_a_slower_machine_takes_longer_and_no_stage_is_free(tmp_path: Path):
     study = asked_by_file(tmp_path)
     found = estimate_model(study, study.models[0])
-    costs = costs_of(study, found.shape, found.asked, found.machine)
+    costs = costs_of(study, found.shape, found.workloads, found.machine)
     slower = replace(found.machine, passes=found.machine.passes / 2, decoding=found.machine.decoding / 2)
-    for fast, slow in zip(costs, costs_of(study, found.shape, found.asked, slower), strict=True):
+    for fast, slow in zip(costs, costs_of(study, found.shape, found.workloads, slower), strict=True):
         assert 0 < fast.seconds <= slow.seconds
 
 
@@ -226,21 +206,9 @@ def test_a_dry_run_says_what_it_will_cost_and_computes_nothing(options: list[str
     assert {"loading", "questions", "answers", "grades", "spans"} <= set(stages)
     assert ("traces" in stages) == ("probes" in stages) == (not options)
     assert "Nothing was computed" in done.stdout
+    assert "Nothing was measured on them" in done.stdout
+    assert all(name in done.stdout for name in ASSUMED)
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_dry_run_prices_a_machine_that_is_not_here(cli: Cli, tmp_path: Path):
-    study = asked_by_file(tmp_path)
-    (tmp_path / "s.yaml").write_text(json.dumps(study.record()))
-    done = cli("run", "s.yaml", "--dry-run", "--on", "h100")
-    assert done.returncode == 0, done.stderr
-    assert "time on h100" in done.stdout
-    assert "GPU hours" in done.stdout
-    assert "nothing was measured" in done.stdout
-    for wrong in (("--on", "h100"), ("--dry-run", "--on", "b200")):
-        refused = cli("run", "s.yaml", *wrong)
-        assert refused.returncode == 2
-        assert "one of: h100" in refused.stderr
 
 
 def test_a_replica_that_does_not_fit_one_device_takes_several():

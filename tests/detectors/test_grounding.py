@@ -13,7 +13,7 @@ import anchorscope
 from anchorscope import GroundingRule
 from anchorscope.cli import app
 from anchorscope.detectors.grounding import ground_file, sample_with_passage
-from anchorscope.errors import DetectorError
+from anchorscope.errors import DetectorError, QuestionsError
 from anchorscope.models.prompts import Prompter
 from anchorscope.study import PromptSpec
 from anchorscope.traces.byhand import attention_by_hand
@@ -126,7 +126,7 @@ def test_a_file_of_answers_is_grounded_and_a_rule_fitted_and_used(tmp_path):
 def test_a_file_without_passages_or_with_another_source_is_refused(tmp_path):
     file = tmp_path / "answers.jsonl"
     file.write_text(json.dumps({"question": "Who?", "answer": "Ann", "source": "web"}) + "\n", encoding="utf-8")
-    with pytest.raises(DetectorError, match="source is 'web'"):
+    with pytest.raises(QuestionsError, match="source is 'web'"):
         list(ground_file(file, "nothing"))
     file.write_text(json.dumps({"question": "Who?", "answer": "Ann"}) + "\n", encoding="utf-8")
     with pytest.raises(DetectorError, match="there is no context"):

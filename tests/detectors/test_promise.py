@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from anchorscope.detectors.answer_lines import AnswerLine, read_lines
+from anchorscope.answers.answer_lines import AnswerLine, read_lines
 from anchorscope.detectors.answers_file import clusters_of_lines
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.crossfit import Labelled

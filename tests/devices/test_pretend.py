@@ -15,10 +15,10 @@ from anchorscope.models.load import load_model
 from anchorscope.probes import solver
 from anchorscope.progress import silent
 from anchorscope.store import Store
-from helpers import pretend
-from helpers.compiled import NoCompilerError
-from helpers.device_operations import ASKED, OPERATIONS, Patient
-from helpers.devices import MISTAKES, TWO, Mistake, differences, noticed, patients
+from devices import pretend
+from devices.compiled import NoCompilerError
+from devices.operations import ASKED, OPERATIONS, Patient
+from devices.places import MISTAKES, TWO, Mistake, differences, noticed, patients
 from tiny import FAMILIES, save_tiny
 from tiny_study import write_study
 from whole import only_svg
@@ -78,7 +78,9 @@ def test_every_operation_gives_what_the_cpu_gives(family, name: str):
     assert max(differences(by_place, OPERATIONS[name]).values()) < NEAR
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text"])
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "gemma3_text" else pytest.param(kind, marks=pytest.mark.long) for kind in FAMILIES]
+)
 def test_the_doctor_finds_models_healthy_there(kind: str, tmp_path: Path):
     assert differences(patients(save_tiny(kind, tmp_path)), OPERATIONS["doctor"]) == {"pretend": 0, TWO: 0}
 
@@ -105,8 +107,7 @@ def test_a_whole_run_and_its_detector_give_what_the_cpu_gives(tmp_path: Path, mo
         tmp_path, {"one": "llama"}, {"north": (30, 34)}, "x{}",
         traces={"attention_samples": 4},
         probes={"repeats": 1, "folds": 3, "strengths": [0.01, 0.1], "resamples": 100},
-        evidence={"questions": 20, "answers": 3, "donors": 2, "saliency_samples": 8, "other_prompts": 1},
-        map={"layers": "window", "width": 2, "conditions": ["knockout"], "max_right": 20, "max_wrong": 20},
+        evidence={"questions": 20, "answers": 3, "donors": 2, "saliency_samples": 8},
     )  # fmt: skip
     record = study.record()
     record["models"][0]["device"] = ON
@@ -117,7 +118,7 @@ def test_a_whole_run_and_its_detector_give_what_the_cpu_gives(tmp_path: Path, mo
             monkeypatch.setattr(solver, "compute_device", lambda: torch.device(ON))
         with only_svg():
             run = anchorscope.run_study(asked, tmp_path / name, progress=silent, notice=lambda text: None)
-        tables[name] = {table: run.pandas(table) for table in ("pathways", "evidence", "mapstats")}
+        tables[name] = {table: run.pandas(table) for table in ("pathways", "evidence")}
         store = Store.open(run.root)
         detector = fit_run(store, "one", ["north"], "combined")
         model = load_model(asked.models[0])

@@ -1,12 +1,15 @@
-"""Published models at their real size, on GPUs that are not there; checks/accelerators.py takes all of them."""
+"""Published models at their real size, on GPUs that are not there.
+
+`pytest tests/devices -m long` takes all of them, and counts FLOPs: 25 minutes.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from helpers.compiled import NoCompilerError
-from helpers.fake import PUBLISHED, fake_gpus, fake_model
-from helpers.fake.passes import THROUGH, FakePasses, peak_of, peak_of_answers
+from devices.compiled import NoCompilerError
+from devices.fake import PUBLISHED, fake_gpus, fake_model
+from devices.fake.passes import THROUGH, FakePasses, flops_of, peak_of, peak_of_answers
 from tiny import tiny_tokenizer
 
 
@@ -19,7 +22,12 @@ def compiler() -> None:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen3-8b"])
+def some_of(names: list[str]) -> list[object]:
+    """Every published model, those that are not named as long tests."""
+    return [name if name in names else pytest.param(name, marks=pytest.mark.long) for name in PUBLISHED]
+
+
+@pytest.mark.parametrize("name", some_of(["llama-3.2-1b", "qwen3-8b"]))
 def test_the_formula_is_never_below_what_a_batch_takes_and_within_15_percent(name: str):
     with fake_gpus():
         passes = FakePasses(fake_model(name, 1, tiny_tokenizer()))
@@ -34,6 +42,22 @@ def test_saliency_goes_through_at_real_size():
 
 
 @pytest.mark.filterwarnings("ignore:Accessing the data pointer")  # accelerate does, to see which weights are shared
-def test_traces_go_through_over_two_gpus():
+@pytest.mark.parametrize("what", THROUGH)
+@pytest.mark.parametrize(
+    ("name", "gpus"),
+    [
+        ("qwen3-8b", 2),
+        *(pytest.param(name, gpus, marks=pytest.mark.long) for name, gpus in [("qwen3-8b", 4), ("qwen3-32b", 2)]),
+    ],
+)
+def test_passes_go_through_over_several_gpus(name: str, gpus: int, what: str):
     with fake_gpus():
-        THROUGH["traces"](FakePasses(fake_model("qwen3-8b", 2, tiny_tokenizer()), 2))
+        THROUGH[what](FakePasses(fake_model(name, gpus, tiny_tokenizer()), 2))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_sweep_takes_hardly_more_flops_than_it_must(name: str):
+    with fake_gpus():
+        passes = FakePasses(fake_model(name, 1, None), 256, False, PUBLISHED[name].prompt)
+        assert 1 <= flops_of(passes.traces) / passes.floor <= 1.05

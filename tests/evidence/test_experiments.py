@@ -9,15 +9,17 @@ import pytest
 
 from anchorscope.evidence.anchored import Groups, difference
 from anchorscope.evidence.dip import dip_within
-from anchorscope.evidence.donors import donor_lines, variance_parts
-from anchorscope.evidence.groups import awareness_lines
-from anchorscope.evidence.lines import LineName, bins_of, curves_of
-from anchorscope.evidence.mirror import mirror_lines
+from anchorscope.evidence.donors import donor_series, variance_parts
+from anchorscope.evidence.groups import awareness_series
+from anchorscope.evidence.lines import bins_of
+from anchorscope.evidence.mirror import mirror_series
 from anchorscope.evidence.pairs import Pairs, rank_weights
-from anchorscope.evidence.support import _difference, support_lines
-from anchorscope.evidence.transfer import knowing_lines, shared_rows
-from anchorscope.evidence.within import SampledReadouts, within_lines
+from anchorscope.evidence.support import _difference, support_series
+from anchorscope.evidence.transfer import knowing_series, shared_rows
+from anchorscope.evidence.within import SampledReadouts, within_series
 from anchorscope.pathways.intervals import resample
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import as_lines
 from anchorscope.pathways.widening import moved_areas, widening
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.jackknife import jackknifed, make_groups
@@ -65,16 +67,19 @@ def slow_w(answers: SampledReadouts, scores) -> float:
 def test_w_is_the_mean_share_of_pairs_of_one_question(rng):
     answers = answered(rng)
     drawn = resample(np.arange(QUESTIONS), REPEATS, 50, 0)
-    lines = curves_of(within_lines(answers, drawn))
+    lines = as_lines(within_series(answers, drawn))
     for c, name in enumerate(answers.conditions):
+        if Key("within_w", name) not in lines:  # only what it is compared with is kept
+            continue
         for layer in range(LAYERS):
             wanted = np.mean([slow_w(answers, answers.logits[c, r, :, layer]) for r in range(REPEATS)])
-            assert lines[LineName("within", "w", name)].value[layer] == pytest.approx(wanted, abs=1e-5)
-    lost = lines[LineName("within", "w_lost", "knockout")].value
-    both = [lines[LineName("within", "w", name)].value for name in ("clean", "knockout")]
+            assert lines[Key("within_w", name)].value[layer] == pytest.approx(wanted, abs=1e-5)
+    lost = lines[Key("within_w_lost", "knockout")].value
+    both = [lines[Key("within_w", name)].value for name in ("clean", "knockout")]
     np.testing.assert_allclose(lost, both[0] - both[1], atol=1e-6)
-    assert lines[LineName("within", "w_logprob")].value[0] == pytest.approx(slow_w(answers, answers.logprob), abs=1e-5)
-    assert lines[LineName("within", "w_times")].value[0] == pytest.approx(slow_w(answers, answers.times), abs=1e-5)
+    mean = answers.logprob / answers.tokens
+    assert lines[Key("within_w_mean_logprob")].value[0] == pytest.approx(slow_w(answers, mean), abs=1e-5)
+    assert lines[Key("within_w_times")].value[0] == pytest.approx(slow_w(answers, answers.times), abs=1e-5)
 
 
 def test_a_question_only_score_gives_one_half(rng):
@@ -95,8 +100,7 @@ def test_resamples_draw_questions_not_answers(rng):
     drawn = resample(np.arange(QUESTIONS), REPEATS, 20, 1)
     pairs = Pairs(answers.question, answers.correct)
     won = np.mean([pairs.won(each) for each in answers.logits[0]], axis=0)[:, 0]
-    line = next(iter(within_lines(answers, drawn)))
-    replicates = np.array(line.replicates).reshape(21, LAYERS)[:, 0]
+    replicates = next(iter(within_series(answers, drawn))).replicates[:, 0]
     by_repeat = np.stack([pairs.won(each)[:, 0] for each in answers.logits[0]])
     for b in range(21):
         weights = drawn.samples[b, pairs.questions]
@@ -141,10 +145,10 @@ def test_the_probe_adds_only_what_log_probabilities_do_not_tell(rng, of_probe):
     logits = np.broadcast_to(read[None, None, :, None], (1, 1, 4 * n, 1))
     least = mean - rng.random(4 * n)
     answers = SampledReadouts(question, question, correct, mean * tokens, least, tokens, tokens, ["clean"], logits)
-    lines = curves_of(within_lines(answers, resample(np.arange(n), 1, 200, 0)))
-    added = lines[LineName("within", "added_to_confidence", "clean")]
+    lines = as_lines(within_series(answers, resample(np.arange(n), 1, 200, 0)))
+    added = lines[Key("within_added_to_confidence", "clean")]
     if of_probe == "truth":
-        assert added.interval()[0][0] > 0.05
+        assert added.numbers[1, 0] > 0.05
     else:
         assert added.value[0] < 0.02
 
@@ -168,10 +172,8 @@ def test_a_shift_that_all_donors_share_has_no_spread_over_donors(rng):
     patched = np.stack([same, same, same])
     drawn = resample(np.arange(n), 1, 30, 0)
     labels = rng.random(n) < 0.5
-    lines = curves_of(donor_lines(labels, clean, patched, None, np.arange(n) // 6, drawn, 0))
-    assert np.abs(lines[LineName("donors", "spread_over_donors")].value).max() < 1e-6
-    np.testing.assert_allclose(lines[LineName("donors", "share_sample")].value, 1.0, atol=1e-6)
-    np.testing.assert_allclose(lines[LineName("donors", "kappa_donors")].value, 1.0, atol=1e-6)
+    lines = as_lines(donor_series(labels, clean, patched, None, np.arange(n) // 6, drawn, 0))
+    assert np.abs(lines[Key("donors_spread_over_donors")].value).max() < 1e-6
 
 
 def test_samples_without_donors_are_left_out(rng):
@@ -184,7 +186,7 @@ def test_samples_without_donors_are_left_out(rng):
     far = patched.copy()
     far[:, :, :30] += 1000
     one, other = (
-        curves_of(donor_lines(labels, clean, each, None, blocks, drawn, 0))[LineName("donors", "spread_over_donors")]
+        as_lines(donor_series(labels, clean, each, None, blocks, drawn, 0))[Key("donors_spread_over_donors")]
         for each in (patched, far)
     )
     assert one.n == 30
@@ -198,13 +200,13 @@ def test_the_mirrors_interaction_is_what_both_lose_beyond_the_sum(rng):
     labels = rng.random(n) < 0.5
     names = ("mirror_clean", "mirror_question", "mirror_answer", "mirror_both")
     logits = {name: rng.normal(size=(REPEATS, n, LAYERS)) + labels[:, None] for name in names}
-    lines = curves_of(mirror_lines(labels, logits, resample(np.arange(n), REPEATS, 20, 0)))
+    lines = as_lines(mirror_series(labels, logits, resample(np.arange(n), REPEATS, 20, 0)))
     area = {
         name: np.array([np.mean([roc_auc_score(labels, r[:, k]) for r in values]) for k in range(LAYERS)])
         for name, values in logits.items()
     }
     wanted = area["mirror_both"] - area["mirror_question"] - area["mirror_answer"] + area["mirror_clean"]
-    np.testing.assert_allclose(lines[LineName("mirror", "interaction")].value, wanted, atol=1e-5)
+    np.testing.assert_allclose(lines[Key("mirror_interaction")].value, wanted, atol=1e-5)
 
 
 def test_equal_support_compares_right_and_wrong_answers_of_one_tenth(rng):
@@ -225,11 +227,9 @@ def test_equal_support_compares_right_and_wrong_answers_of_one_tenth(rng):
     assert found == pytest.approx(total / weight, abs=1e-9)
     # where support explains it all, next to nothing is left
     drawn = resample(np.arange(n), 1, 20, 0)
-    support = {"clean": np.zeros(n), "knockout": -loss}
-    lines = curves_of(support_lines(labels, loss, np.zeros(n), support, drawn))
-    whole, left = (lines[LineName("support", "signal_lost", name)].value[0] for name in ("", "equal_support"))
-    assert whole > 0.7
-    assert abs(left) < 0.15
+    [line] = as_lines(support_series(labels, loss, np.zeros(n), loss, drawn)).values()
+    assert _difference(loss / loss.std(), labels, np.zeros(n, np.int64), np.ones((1, n)))[0] > 0.7
+    assert abs(line.value[0]) < 0.15
 
 
 def made_readouts(rng, n=200) -> Readouts:
@@ -284,10 +284,10 @@ def test_awareness_is_beyond_confidence_only_where_states_tell(rng):
     telling[:, 0] += 3 * groups.q
     found = []
     for states in (blind, telling):
-        lines = curves_of(awareness_lines(groups, states, readouts.clusters, folds, drawn, 0))
-        found.append(lines[LineName("awareness", "auroc_at_equal_logit")].value[0])
-    assert abs(found[0] - 0.5) < 0.12
-    assert found[1] > 0.9
+        lines = as_lines(awareness_series(groups, states, readouts.clusters, folds, drawn, 0))
+        found.append(lines[Key("awareness_beyond_confidence")].value[0])
+    assert found[0] < 0.12
+    assert found[1] > 0.2
 
 
 def test_shared_rows_are_the_same_questions_in_one_order():
@@ -303,19 +303,14 @@ def test_what_a_model_has_ahead_is_widened_by_both_of_its_fits(rng):
         (rng.normal(size=(len(rows), 20)) + strength * labels[rows, None]).astype(np.float32) for strength in (0.4, 0.2)
     )
     drawn = resample(clusters, 2, 80, 0)
-    lines = {
-        (row.name, row.condition): row
-        for row in knowing_lines(labels, clusters, rows, own, {"b": other}, drawn, 2, seed=3)
-    }
+    [ahead] = knowing_series(labels, clusters, rows, own, {"b": other}, drawn, 2, seed=3)
     label, cluster = labels[rows], clusters[rows]
     folds, groups = make_folds(label, cluster, 2, 5, 3, halves=False), make_groups(label, cluster, 3)
     mine, theirs = (
         moved_areas(label, groups, jackknifed(states, label, cluster, folds, (1e-4, 1e-3, 1e-2), groups, 3))
         for states in (own, other)
     )
-    ahead = lines["own_ahead", "b"]
-    assert ahead.replicates[0] == pytest.approx(mine[0, 0] - theirs[0, 0], abs=1e-6)
+    assert ahead.key == Key("awareness_own_ahead", "b")
+    assert ahead.replicates[0, 0] == pytest.approx(mine[0, 0] - theirs[0, 0], abs=1e-6)
     assert ahead.widened == pytest.approx(widening(mine - theirs))
-    assert lines["auroc_question", "own"].widened == pytest.approx(widening(mine))
-    assert lines["auroc_question", "b"].widened == pytest.approx(widening(theirs))
-    assert max(line.widened for line in lines.values()) > 1.1
+    assert ahead.widened > 1

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from anchorscope.errors import StoreError
-from anchorscope.evidence.claim import Claim, ClaimMeasure
+from anchorscope.evidence.chart import SORTED, A, Q
+from anchorscope.evidence.claim import Claim, ClaimMeasure, Measure
 from anchorscope.evidence.experiments import experiments
 from anchorscope.evidence.ledger import changes, holm, ledger, read_ledger, to_json, verdicts_of, weighed
-from anchorscope.evidence.lines import LineName, curves_of, line
+from anchorscope.pathways.series import Series, as_lines
 
 CLAIMS = [claim for each in experiments() for claim in each.claims]
-TOGETHER = [claim for each in experiments() for claim in each.together]
-PAIRS = [claim for each in experiments() for claim in each.pairs]
 
 
 def draws(value: float, spread: float, seed: int = 0, count: int = 400) -> np.ndarray:
@@ -26,7 +25,7 @@ def draws(value: float, spread: float, seed: int = 0, count: int = 400) -> np.nd
 
 
 def claim(threshold: float, side: str) -> Claim:
-    return Claim("c", "s", "t", "k", threshold, side, lambda lines: None)  # type: ignore[arg-type]
+    return Claim("c", "s", "t", "k", threshold, side, Measure((), lambda lines: None))  # type: ignore[arg-type]
 
 
 def verdict(value: float, threshold: float, side: str, spread: float = 1.0, n: int = 100) -> str:
@@ -90,9 +89,16 @@ def test_more_claims_make_each_harder_to_hold():
 
 
 def test_every_claim_has_its_words_and_a_name_of_its_own():
-    every = [*CLAIMS, *(each.claim for each in TOGETHER), *(each.claim for each in PAIRS)]
-    assert len({each.name for each in every}) == len(every)
-    assert all(each.statement and each.statistic and each.control for each in every)
+    assert len({each.name for each in CLAIMS}) == len(CLAIMS)
+    assert all(each.statement and each.statistic and each.control and each.measure.keys for each in CLAIMS)
+
+
+def test_a_claim_sees_the_numbers_that_it_names_and_no_others():
+    seen = []
+    one = lines([-10, -30, -55, -55, -54, -40])
+    Measure((Q,), lambda named: seen.append(set(named)))(one)
+    Measure((A,), lambda *models: seen.extend(set(sets["d"]) for sets in models)).together({"d": one}, {"d": one})
+    assert seen == [{Q}, {A}, {A}]
 
 
 def lines(q: list[float], n: int = 200):
@@ -100,11 +106,10 @@ def lines(q: list[float], n: int = 200):
     spread = np.random.default_rng(1).normal(size=(300, 1))
     spread -= spread.mean()
     rows = []
-    for name in ("delta_p", "delta_p_quarter", "delta_p_three_quarters", "delta_p_last", "delta_p_layer"):
-        for group, values in (("Q", q), ("A", [0.5] * len(q))):
-            replicates = np.vstack([values, np.array(values) + spread])
-            rows.append(line("chart", name, replicates, n, "knockout", group))
-    return curves_of(rows)
+    for key in (*SORTED, A):
+        values = np.array(q if key.group == "Q" else [0.5] * len(q))
+        rows.append(Series.of(key, np.vstack([values, values + spread]), n))
+    return as_lines(rows)
 
 
 @pytest.mark.parametrize(
@@ -125,17 +130,15 @@ def test_shapes_are_told_apart(q, falls, recovers, declines):
 
 def test_a_trough_that_follows_the_anchor_is_none():
     one = lines([-10, -30, -55, -55, -54, -40])
-    one[LineName("chart", "delta_p_last", "knockout", "Q")] = lines([-10, -20, -25, -30, -40, -60])[
-        LineName("chart", "delta_p", "knockout", "Q")
-    ]
+    last = next(key for key in SORTED if key.anchor == "last")
+    one[last] = lines([-10, -20, -25, -30, -40, -60])[last]
     said = {each.claim: each.verdict for each in ledger({"m": {"d": one}})}
     assert said["recovers"] == "does not hold"
 
 
 def test_a_shape_cannot_be_told_where_the_first_curve_has_too_few_and_others_have_enough():
     one = lines([-10, -30, -55, -55, -54, -40])
-    first = LineName("chart", "delta_p", "knockout", "Q")
-    one[first] = replace(one[first], n=29)
+    one[Q] = replace(one[Q], sizes=(29,) * 6)
     said = {each.claim: each.verdict for each in ledger({"m": {"d": one}})}
     assert said["q_falls"] == said["recovers"] == said["declines"] == "cannot tell"
 

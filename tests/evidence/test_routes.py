@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from anchorscope.evidence.ledger import ledger
-from anchorscope.evidence.lines import LineName, curves_of
-from anchorscope.evidence.routes import CLAIMS, route_lines
+from anchorscope.evidence.routes import CLAIMS, route_series
 from anchorscope.pathways.intervals import mean_auroc, resample
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import as_lines
 from anchorscope.probes.readouts import Readouts
-from helpers.route_worlds import CONDITIONS, KINDS, TRUE, verdicts_in
+from route_worlds import CONDITIONS, KINDS, TRUE, verdicts_in
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_claims_hold_where_they_are_true(kind):
-    for seed in range(3):
-        held = {claim for claim, verdict in verdicts_in(kind, seed).items() if verdict == "holds"}
-        assert held == set(TRUE[kind])
+def test_claims_hold_where_they_are_true(kind, pytestconfig):
+    draws = pytestconfig.getoption("--draws")
+    wrong = Counter(
+        claim
+        for seed in range(draws)
+        for claim, verdict in verdicts_in(kind, seed).items()
+        if (verdict == "holds") != (claim in TRUE[kind])
+    )
+    assert all(count <= 0.05 * draws for count in wrong.values()), wrong
 
 
 def readouts(conditions=CONDITIONS) -> Readouts:
@@ -31,10 +39,9 @@ def readouts(conditions=CONDITIONS) -> Readouts:
 def test_shares_add_up_and_the_interaction_is_what_both_cuts_take_beyond_each():
     given = readouts()
     drawn = resample(given.clusters, 2, 20, 0)
-    lines = curves_of(route_lines(given, drawn))
+    lines = as_lines(route_series(given, drawn))
     shares = [
-        lines[LineName("routes", "share", name)].value
-        for name in ("context_alone", "question_alone", "either", "neither")
+        lines[Key("routes_share", name)].value for name in ("context_alone", "question_alone", "either", "neither")
     ]
     assert np.sum(shares, axis=0) == pytest.approx(1)
     whole = given.logits[:, :, 0]
@@ -46,16 +53,16 @@ def test_shares_add_up_and_the_interaction_is_what_both_cuts_take_beyond_each():
         return areas[0] - areas[1]
 
     expected = lost("knockout_both") - lost("knockout_context") - lost("knockout")
-    assert lines[LineName("routes", "interaction")].value == pytest.approx(expected, abs=1e-6)
+    assert lines[Key("routes_interaction")].value == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_set_without_passages_has_no_such_claims():
     given = readouts(("clean", "knockout"))
-    lines = curves_of(route_lines(given, resample(given.clusters, 2, 20, 0)))
+    lines = as_lines(route_series(given, resample(given.clusters, 2, 20, 0)))
     assert lines == {}
     names = {claim.name for claim in CLAIMS}
     assert not names & {verdict.claim for verdict in ledger({"model": {"set": lines}})}
-    both = curves_of(route_lines(readouts(), resample(given.clusters, 2, 20, 0)))
+    both = as_lines(route_series(readouts(), resample(given.clusters, 2, 20, 0)))
     asked = [verdict for verdict in ledger({"model": {"set": lines, "squad": both}}) if verdict.claim in names]
     assert {verdict.dataset for verdict in asked} == {"squad"}
     assert len(asked) == len(names)

@@ -7,9 +7,10 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from anchorscope.evidence.ledger import verdicts_of, weighed
-from anchorscope.evidence.lines import LineName, curves_of
-from anchorscope.evidence.source import CLAIMS, source_lines
+from anchorscope.evidence.source import CLAIMS, source_series
 from anchorscope.pathways.intervals import resample
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import as_lines
 
 SAMPLES = 300
 
@@ -34,7 +35,7 @@ def test_the_claim_holds_where_the_route_follows_the_source_alone(kind):
     for seed in range(20):
         taken, support = losses(kind, seed)
         drawn = resample(np.arange(SAMPLES), 1, 200, seed)
-        lines = curves_of(source_lines(taken, np.arange(SAMPLES), support, drawn))
+        lines = as_lines(source_series(taken, np.arange(SAMPLES), support, drawn))
         verdict = verdicts_of([weighed(claim, "made up", kind, claim.measure(lines)) for claim in CLAIMS])[0]
         held += verdict.verdict == "holds"
     assert held == 20 if kind == "follows" else held <= 1
@@ -43,13 +44,13 @@ def test_the_claim_holds_where_the_route_follows_the_source_alone(kind):
 def test_auroc_is_of_the_answers_whose_source_is_known():
     taken, support = losses("follows", 0)
     rows = np.flatnonzero(np.arange(SAMPLES) % 3 > 0)
-    lines = curves_of(source_lines(taken, rows, support, resample(np.arange(SAMPLES), 2, 20, 0)))
+    lines = as_lines(source_series(taken, rows, support, resample(np.arange(SAMPLES), 2, 20, 0)))
     lost = support["clean"] - support["knockout_context"]
-    curve = lines[LineName("source", "auroc", "knockout_context")]
+    curve = lines[Key("source_auroc", "knockout_context")]
     assert curve.value[0] == pytest.approx(roc_auc_score(taken[rows], lost[rows]), abs=1e-6)
     assert curve.n == min(taken[rows].sum(), (~taken[rows]).sum())
 
 
 def test_nothing_is_said_where_all_answers_have_one_source():
     taken, support = losses("follows", 0)
-    assert not list(source_lines(taken, np.flatnonzero(taken), support, resample(np.arange(SAMPLES), 1, 20, 0)))
+    assert not list(source_series(taken, np.flatnonzero(taken), support, resample(np.arange(SAMPLES), 1, 20, 0)))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from anchorscope.pathways.members import members
-from anchorscope.pathways.statistics import pathways
-from drawn_readouts import ORIGIN, random_readouts
+from drawn_readouts import random_readouts, rows_of
 
 
 def test_groups_by_whole_probes_are_those_of_the_table_to_the_sample():
     readouts = random_readouts()
-    rows = pathways(readouts, ORIGIN, resamples=100)
+    rows = rows_of(readouts)
     found = members(readouts, [("knockout", "none"), ("knockout", "drift"), ("control_question", "none")])
     compared = 0
     for (condition, correction), flips in found.flips.items():

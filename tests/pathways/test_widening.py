@@ -61,7 +61,7 @@ def test_what_is_undefined_somewhere_widens_nothing():
             ("delta_p", "half", "Q"),
         ),
         (Key("delta_p", "knockout-permuted", "layer_half", group="Q"), ("delta_p beyond permuted", "half", "Q")),
-        (Key("share", "knockout", "anchor_same", "half", group="A"), ("share", "half", "A")),
+        (Key("share", "knockout", "anchor_half", "half", group="A"), ("share", "half", "A")),
     ],
 )
 def test_numbers_that_are_widened_alike(key: Key, family: tuple[str, str, str]):

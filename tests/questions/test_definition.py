@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from anchorscope import AnchorscopeError
-from anchorscope.questions.definition import PLAIN, known_sets, load_set
+from anchorscope.questions import definition
+from anchorscope.questions.definition import PLAIN, PUBLISHED, known_sets, load_set
 from anchorscope.questions.row import to_question
+from anchorscope.report.draw.palette import looks, pretty
 from conftest import Cli, assert_mendable
 from hub_server import COMMIT, Hub, Repo
 
@@ -115,13 +118,15 @@ def test_what_the_hub_refuses_is_said_in_words(hub: Hub, cli: Cli, tmp_path: Pat
 
     hub.repos["datasets/o/gated"] = Repo(repo_of("nq").files, gated=True)
     hub.repos["datasets/o/d"] = repo_of("nq")
-    assert_mendable(cli("sets", study("{id: o/none, split: test}"), hub=hub), "no dataset o/none, or it is private")
-    assert_mendable(cli("sets", study("{id: o/gated, split: test}"), hub=hub), "o/gated is gated", "HF_TOKEN")
-    assert_mendable(cli("sets", study("{id: o/d, split: tset}"), hub=hub), "tset", "validation")
-    assert_mendable(cli("sets", study("{id: o/d, config: other, split: t}"), hub=hub), "nq_open")
-    assert_mendable(cli("sets", study("{id: o/d, split: t, revision: v9}"), hub=hub), "no such revision")
-    assert_mendable(cli("sets", "popqa", process=True), "the hub is out of reach")
-    assert_mendable(cli("sets", "popqa", HF_HUB_OFFLINE="1"), "the hub is out of reach", "offline mode")
+    assert_mendable(
+        cli("list", "sets", study("{id: o/none, split: test}"), hub=hub), "no dataset o/none, or it is private"
+    )
+    assert_mendable(cli("list", "sets", study("{id: o/gated, split: test}"), hub=hub), "o/gated is gated", "HF_TOKEN")
+    assert_mendable(cli("list", "sets", study("{id: o/d, split: tset}"), hub=hub), "tset", "validation")
+    assert_mendable(cli("list", "sets", study("{id: o/d, config: other, split: t}"), hub=hub), "nq_open")
+    assert_mendable(cli("list", "sets", study("{id: o/d, split: t, revision: v9}"), hub=hub), "no such revision")
+    assert_mendable(cli("list", "sets", "popqa", process=True), "the hub is out of reach")
+    assert_mendable(cli("list", "sets", "popqa", HF_HUB_OFFLINE="1"), "the hub is out of reach", "offline mode")
 
 
 def test_csv_on_the_hub_is_read_as_text(hub: Hub, cli: Cli, tmp_path: Path):
@@ -132,7 +137,7 @@ def test_csv_on_the_hub_is_read_as_text(hub: Hub, cli: Cli, tmp_path: Path):
     (tmp_path / "set.yaml").write_text(
         "name: x\nhub: {id: o/csv, split: test}\nfields: {question: question, answers: answer}\n"
     )
-    done = cli("sets", "set.yaml", hub=hub)
+    done = cli("list", "sets", "set.yaml", hub=hub)
     assert done.returncode == 0, done.stderr
     assert "007" in done.stdout
     assert "NA" in done.stdout
@@ -149,7 +154,7 @@ def test_a_broken_file_on_the_hub_is_a_readable_error(hub: Hub, cli: Cli, tmp_pa
         (tmp_path / "set.yaml").write_text(
             f"name: x\nhub: {{id: o/{name}, split: validation}}\nfields: {{question: question, answers: answer}}\n"
         )
-        assert_mendable(cli("sets", "set.yaml", hub=hub), f"o/{name}")
+        assert_mendable(cli("list", "sets", "set.yaml", hub=hub), f"o/{name}")
 
 
 def test_a_run_begun_at_one_commit_is_finished_at_it(hub: Hub, cli: Cli, tmp_path: Path):
@@ -163,17 +168,30 @@ def test_a_run_begun_at_one_commit_is_finished_at_it(hub: Hub, cli: Cli, tmp_pat
 def test_a_local_folder_does_not_stand_in_for_the_hub(hub: Hub, cli: Cli, tmp_path: Path):
     hub.repos["datasets/google-research-datasets/nq_open"] = repo_of("nq")
     (tmp_path / "google-research-datasets" / "nq_open").mkdir(parents=True)
-    assert_mendable(cli("sets", "nq", hub=hub), "a local folder has the same name as the dataset")
+    assert_mendable(cli("list", "sets", "nq", hub=hub), "a local folder has the same name as the dataset")
 
 
 def test_every_packaged_set_names_its_licence_and_source():
-    assert list(known_sets()) == ["popqa", "triviaqa", "hotpotqa", "nq", "squad"]
+    assert list(known_sets())[:4] == list(PUBLISHED)
     for name in known_sets():
         definition, path = load_set(name, Path())
         assert definition.name == name == path.stem
         assert definition.citation
         assert definition.licence != "unknown"
         assert len(path.read_text().splitlines()) <= 30
+
+
+def test_a_file_in_the_folder_is_a_new_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for path in known_sets().values():
+        shutil.copy(path, tmp_path)
+    text = known_sets()["nq"].read_text(encoding="utf-8").replace("name: nq", "name: rivers").replace("NQ", "Rivers", 1)
+    (tmp_path / "rivers.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(definition, "SETS", tmp_path)
+    pretty.cache_clear()
+    assert list(known_sets()) == [*PUBLISHED, "rivers", "squad"]
+    assert load_set("rivers", Path())[0].title == pretty("rivers") == "Rivers"
+    assert looks(["rivers", "squad"])["squad"].q == looks(["squad"])["squad"].q
+    pretty.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from example import main, rows_in, table_of
+from redraw import point_of
 from typer.testing import CliRunner, Result
 
 from anchorscope.cli import app
@@ -15,8 +17,6 @@ from anchorscope.report.charts import DELTA_P
 from anchorscope.report.csv import from_csv
 from anchorscope.report.example import HEADING, TABLE, write_example
 from anchorscope.report.figures import figure_with_panels
-from helpers.example import main, rows_in, table_of
-from helpers.redraw import point_of
 
 RESULTS = Path(__file__).parents[2] / "results" / "small-models"
 with_results = pytest.mark.skipif(not RESULTS.exists(), reason="results/ is not part of this copy")
@@ -41,7 +41,7 @@ def test_the_table_is_what_the_script_makes_of_the_published_results():
 
 @with_results
 def test_the_script_writes_the_table(monkeypatch, tmp_path: Path, capsys):
-    monkeypatch.setattr("helpers.example.TABLE", tmp_path / "example.csv")
+    monkeypatch.setattr("example.TABLE", tmp_path / "example.csv")
     main([str(RESULTS)])
     assert (tmp_path / "example.csv").read_bytes() == TABLE.read_bytes()
     assert f"({TABLE.stat().st_size:,} bytes)" in capsys.readouterr().out
@@ -96,9 +96,9 @@ def test_the_picture_shows_the_heading_above_the_panels(monkeypatch, tmp_path: P
 
     monkeypatch.setattr("anchorscope.report.example.figure_with_panels", kept)
     write_example(tmp_path)
-    ((figure, panels),) = seen
+    ((figure, _),) = seen
     assert figure.get_suptitle().replace("\n", " ") == HEADING
-    names = [panel.axes.get_tightbbox() for panel in panels]
+    names = [axes.get_tightbbox() for axes in figure.axes]
     assert all(box.y1 <= figure._suptitle.get_window_extent().y0 for box in names)
     assert figure._suptitle.get_window_extent().y1 <= figure.bbox.y1
 

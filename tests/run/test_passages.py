@@ -13,7 +13,7 @@ from anchorscope.answers.record import ANSWERS
 from anchorscope.cli import app
 from anchorscope.evidence.ledger import claims_of
 from anchorscope.evidence.routes import CLAIMS
-from anchorscope.pathways.record import PATHWAYS
+from anchorscope.pathways.lookup import read_lines
 from anchorscope.progress import silent
 from anchorscope.run.pipeline import Pipeline
 from anchorscope.spans.record import SPANS
@@ -34,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         traces={"conditions": ["clean", "knockout", "control_question", "matched_question", "answer_only", *PASSAGE],
                 "attention_samples": 5},
         probes={"repeats": 1, "resamples": 100, "strengths": [1e-3, 1e-2]},
-        evidence={"questions": 5, "answers": 2, "donors": 2, "other_prompts": 0, "saliency_samples": 0},
+        evidence={"questions": 5, "answers": 2, "donors": 2, "saliency_samples": 0},
     )  # fmt: skip
     with only_svg():
         return run_study(study, folder / "runs", progress=silent, notice=lambda text: None)
@@ -42,11 +42,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_every_cut_of_a_passage_has_its_numbers(run: Run):
     store = Store.open(run.root)
-    rows = list(store.results("tiny", "north").table(PATHWAYS.at(POINT)))
-    conditions = {row.condition for row in rows if row.statistic == "delta_auroc"}
+    keys = read_lines(store.results("tiny", "north"), POINT)
+    conditions = {key.condition for key in keys if key.statistic == "delta_auroc"}
     assert {*PASSAGE, "permuted_context", "knockout_context-permuted_context"} <= conditions
-    assert {"matched_evidence-control_evidence", "knockout_both-knockout_context"} <= conditions
-    assert {row.condition for row in rows if row.statistic == "delta_auroc_refit"} >= {"knockout"}
+    assert {"matched_evidence-control_evidence", "knockout_context-knockout"} <= conditions
+    assert {key.condition for key in keys if key.statistic == "delta_auroc_refit"} >= {"knockout"}
     claims = {verdict.claim for verdict in claims_of(store)}
     assert {claim.name for claim in CLAIMS} <= claims
 

@@ -15,7 +15,7 @@ from anchorscope.run.stages import named
 from anchorscope.store import Job, Sharded, Store
 from tiny_study import write_study
 
-MAP = (Job(named("map"), "north", "one"),)
+SALIENCY = (Job(named("saliency"), "north", "one"),)
 TRACES = (Job(named("traces"), "north", "one"),)
 
 
@@ -40,7 +40,7 @@ def dies(store: Store, while_loading: bool) -> int:
             os._exit(9)
 
     def work() -> None:
-        Deadly(store, 1)(Task(0, 3), MAP)
+        Deadly(store, 1)(Task(0, 3), SALIENCY)
 
     process = multiprocessing.get_context("fork").Process(target=work)
     process.start()
@@ -48,7 +48,7 @@ def dies(store: Store, while_loading: bool) -> int:
     return process.exitcode or 0
 
 
-@pytest.mark.parametrize(("while_loading", "said"), [(True, "loading map"), (False, "making map")])
+@pytest.mark.parametrize(("while_loading", "said"), [(True, "loading saliency"), (False, "making saliency")])
 def test_deaths_are_counted_beside_the_run_and_bounded(store: Store, while_loading: bool, said: str):
     assert [dies(store, while_loading) for _ in range(CRASHES)] == [9] * CRASHES
     left = [path.name for path in store.root.rglob(".*.tmp")]
@@ -61,11 +61,11 @@ def test_deaths_are_counted_beside_the_run_and_bounded(store: Store, while_loadi
         def _carried_out(self, job, stage, shard):
             return 7
 
-    report = Well(store, 1)(Task(0, 3), MAP)
+    report = Well(store, 1)(Task(0, 3), SALIENCY)
     assert isinstance(report.error, StoreError)
     assert f"one, north: {CRASHES} processes crashed while {said}" in str(report.error)
     # said once: the same command tries again from the start
-    assert Well(store, 1)(Task(0, 3), MAP).rows == 7
+    assert Well(store, 1)(Task(0, 3), SALIENCY).rows == 7
     assert not list(store.root.rglob(".*.tmp"))
 
 
@@ -86,9 +86,9 @@ def test_who_goes_through_leaves_no_count(store: Store, monkeypatch):
             return 7
 
     replica = Well(store, 1)
-    replica._stages[MAP[0]] = None  # loaded before
-    assert replica(Task(0, 3), MAP).error is None
-    assert counted == [".making-map-000003.tmp"]
+    replica._stages[SALIENCY[0]] = None  # loaded before
+    assert replica(Task(0, 3), SALIENCY).error is None
+    assert counted == [".making-saliency-000003.tmp"]
     replica._stages[TRACES[0]] = Sharded("tracing", (), lambda shard: [], guarded=True)
     counted.clear()
     assert replica(Task(0, 3), TRACES).error is None

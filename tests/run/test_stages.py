@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -27,10 +27,10 @@ from anchorscope.errors import StoreError, StudyError
 from anchorscope.evidence.claim import HALF, Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.experiments import register, unregister
-from anchorscope.evidence.lines import LEGEND, LineName, chart_curve, line
-from anchorscope.evidence.record import EvidenceLine
 from anchorscope.models.load import load_model
-from anchorscope.pathways.chart import Chart, Row
+from anchorscope.pathways.chart import LEGEND, Chart, Row, solid
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import Series
 from anchorscope.probes.folds import folds_of
 from anchorscope.probes.probe import load_probes, probes_stem
 from anchorscope.probes.readouts import read_out_some
@@ -74,7 +74,7 @@ def declared_kinds() -> dict[str, str]:
 def test_every_kind_of_table_is_in_exactly_one_stage():
     made = [kind.name for stage in all_stages() for kind in stage.tables]
     assert sorted(made) == sorted(declared_kinds())
-    assert len(made) == len(set(made)) == 22
+    assert len(made) == len(set(made)) == 20
 
 
 def test_a_stage_comes_after_those_it_reads_and_can_be_made():
@@ -89,12 +89,12 @@ def test_a_stage_comes_after_those_it_reads_and_can_be_made():
 
 
 def test_every_stage_of_a_study_has_a_price():
-    study = Study.model_validate({"name": "s", "models": ["a/b"], "datasets": ["nq"], "map": {}, "evidence": {}})
+    study = Study.model_validate({"name": "s", "models": ["a/b"], "datasets": ["nq"], "evidence": {}})
     assert {stage.title for stage in stages_of(study)} == set(COSTS)
 
 
 def test_what_is_carried_out_together():
-    study = Study.model_validate({"name": "s", "models": ["a/b"], "datasets": ["nq"], "map": {}, "evidence": {}})
+    study = Study.model_validate({"name": "s", "models": ["a/b"], "datasets": ["nq"], "evidence": {}})
     found = [tuple(stage.name for stage in chain) for chain in chains(stages_of(study))]
     assert found[:4] == [
         ("questions",), ("answers", "grades", "spans"), ("traces",), ("mass",),
@@ -102,7 +102,7 @@ def test_what_is_carried_out_together():
     cells = [stage for stage in stages_of(study) if stage.scope == "cell"]
     together = [[chain[0].name for chain in turn] for turn in rounds(cells)]
     assert ["traces", "mass"] in together  # one pool of workers loads the model for both
-    assert ["within", "prompts", "saliency"] in together
+    assert ["within", "saliency"] in together
 
 
 def test_until_takes_what_is_dealt_alike_and_refuses_what_the_study_lacks():
@@ -111,8 +111,8 @@ def test_until_takes_what_is_dealt_alike_and_refuses_what_the_study_lacks():
     assert [stage.name for stage in until(study, "answers")] == ["questions", "answers", "grades", "spans"]
     with pytest.raises(StudyError, match="did you mean 'traces'"):
         until(study, "trace")
-    with pytest.raises(StudyError, match="does not make the stage 'map'"):
-        until(study, "map")
+    with pytest.raises(StudyError, match="does not make the stage 'saliency'"):
+        until(study, "saliency")
 
 
 def test_what_is_outdated_follows_from_what_reads_what():
@@ -130,7 +130,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     traces = {"attention_samples": 4, "positions": ["answer_last", "final"]}
     return write_study(
         folder, {"one": "llama"}, SETS, probes=PROBES, traces=traces, evidence=EVIDENCE, shard_rows=32,
-        map={"max_right": 4, "max_wrong": 4}, prompt={"shots": 2},
+        prompt={"shots": 2},
     )  # fmt: skip
 
 
@@ -158,25 +158,29 @@ def _make(context: RunContext, job: Job) -> Whole[Length]:
     )  # fmt: skip
 
 
-def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+TOKENS = Key("toy_tokens")
+
+
+def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     lengths = np.array([row.tokens for row in cell.cell.table(TOY)], float)
     weights = cell.drawn.samples
     mean = (weights @ lengths / weights.sum(axis=1))[:, None] * np.ones(cell.readouts.layers)
-    yield line("toy", "tokens", mean, len(lengths), "clean")
+    yield Series.of(TOKENS, mean, len(lengths))
 
 
 TOY_EXPERIMENT = Experiment(
     "toy",
-    _lines,
+    _series,
+    ("toy_tokens",),
     claims=(
         Claim(
             "toy_short", "Answers are shorter than a hundred tokens", "mean tokens of an answer", "100 tokens",
-            100, "below", at_depth(HALF, LineName("toy", "tokens", "clean")),
+            100, "below", at_depth(HALF, TOKENS),
         ),
     ),
     charts=(
         Chart(
-            "toy", (Row((chart_curve("toy", "tokens", "clean"),), label="tokens", least=1.0),), LEGEND,
+            "toy", (Row((solid(TOKENS),), label="tokens", least=1.0),), LEGEND,
             "The mean length of an answer.", title="How long answers are", tab="toys",
         ),
     ),
@@ -242,10 +246,10 @@ def test_the_table_of_every_stage_opens(done: Store):
     run = open_run(done.root)
     opened = {name: run.table(name, dataset="north") for name in tables()}
     assert all(table.num_rows > 0 for table in opened.values())
-    assert {"evidence", "sampled", "prompts", "saliency", "scores", "answer_means", "comparison"} <= set(opened)
+    assert {"numbers", "sampled", "saliency", "scores", "answer_means", "comparison"} <= set(opened)
     for name, (_, kind) in tables().items():
         assert set(run.documentation(name)) == set(kind.record.__dataclass_fields__), name
-    assert set(opened["evidence"].column("position").to_pylist()) == {"answer_last", "final"}
+    assert set(opened["numbers"].column("position").to_pylist()) == {"answer_last", "final"}
 
 
 def test_shards_made_again_by_a_stage_that_may_differ_outdate_all_that_was_made_of_them(done: Store):
@@ -256,8 +260,7 @@ def test_shards_made_again_by_a_stage_that_may_differ_outdate_all_that_was_made_
         "traces",
         "mass",
         "readouts-mlp-answer_last",
-        "pathways-mlp-final",
-        "evidence-mlp-final",
+        "numbers-mlp-final",
         "scores-stack",
     } <= later
     assert not {"answers", "spans", "grades"} & later
@@ -271,7 +274,7 @@ def test_a_detector_is_fitted_in_the_dtype_the_run_was_begun_in_and_the_model_ex
     from anchorscope.api.detectors import fit_run
 
     spec = study.models[0].model_copy(update={"dtype": "auto"})
-    fields = {"models": [spec], "datasets": study.datasets[:1], "evidence": None, "map": None}
+    fields = {"models": [spec], "datasets": study.datasets[:1], "evidence": None}
     auto = study.model_copy(update=fields).based_at(study.base)
     monkeypatch.setattr("anchorscope.models.speed.fastest_dtype", lambda device: "bfloat16")
     with Store.writing(tmp_path / "run", auto) as store:

@@ -24,7 +24,7 @@ def test_every_table_of_every_model_and_set_is_expected(make_study, tmp_path: Pa
     assert one == [
         "answers", "grades", "spans", "traces", "mass", "text_only",
         "readouts-mlp-final", "readouts-resid-final", "left_out-mlp-final", "left_out-resid-final",
-        "pathways-mlp-final", "pathways-resid-final",
+        "numbers-mlp-final", "numbers-resid-final",
     ]  # fmt: skip
 
     with Store.writing(tmp_path / "run", study) as store:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from anchorscope.detectors.reasons import OTHER_TEXT
 from anchorscope.serve.audit import AuditLog
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.intercept import Admission, Intercepted
 from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.live_desk import LiveDesk
 from anchorscope.serve.plan import plan_of
-from anchorscope.serve.reasons import OTHER_TEXT
 from anchorscope.serve.wire import RowBook, encode
 from serving import HEARD, LAYERS, WIDTH, Client, MadeUpEngine, detector_of, save
 from tiny import tiny_tokenizer
@@ -229,7 +230,9 @@ def test_requests_that_are_not_understood_are_refused(stand, body):
     ("method", "path"),
     [("POST", path) for path in ("/v1/completions/", "//v1/completions", "/v1/./completions", "/x/../v1/completions",
                                  "/v1/completions?a", "/V1/Completions", "/v1/completions ", "/v1/completions;x",
-                                 "/v1/completions\x00", "/anchorscope/status/../../v1/completions")]
+                                 "/v1/completions\x00", "/anchorscope/status/../../v1/completions",
+                                 "//any.host/v1/completions", "/v1//completions", "/v1/completions#x",
+                                 "/v1/completions\\", "/v1/completions%2F", "/v1%2Fcompletions", "/v1/%63ompletions")]
     + [(method, "/v1/completions") for method in ("post", "Post", "PUT", "PATCH", "GET")],
 )  # fmt: skip
 def test_no_spelling_leads_around_the_verdict(stand, method, path, other_paths):
@@ -310,16 +313,24 @@ def test_verdicts_that_are_switched_off_are_marked_and_counted_and_can_be_forbid
 
 
 def test_status_and_audit_log_count_verdicts_without_texts(stand, tmp_path):
-    stand.choices()
-    stand.choices(prompt="Hello")
+    served = [stand.choices()[0]["anchorscope"], stand.choices(prompt="Hello")[0]["anchorscope"]]
     status = json.loads(stand.client.get("/anchorscope/status")[2])
     assert sum(status["verdicts"]["guard"].values()) == 2
     assert status["detectors"]["guard"]["version"] == stand.judge.version
     stand.desk.counts.audit.flush()
     assert (tmp_path / "audit.jsonl").stat().st_mode & 0o077 == 0  # its owner's alone
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["decision"] for line in lines][1] == "cannot say"
+    assert [{k: v for k, v in line.items() if k not in ("time", "request")} for line in lines] == served
+    assert served[1]["decision"] == "cannot say"
     assert not any(QUESTION in json.dumps(line) for line in lines)
+
+
+def test_a_full_disk_under_the_audit_log_costs_no_verdict(stand):
+    stand.desk.counts.audit = AuditLog(Path("/dev/full"))
+    (choice,) = stand.choices()
+    stand.desk.counts.audit.flush()
+    assert choice["anchorscope"]["decision"] in ("pass", "flag")
+    assert json.loads(stand.client.get("/anchorscope/status")[2])["incidents"]["audit failed"] == 1
 
 
 def test_a_detector_with_the_same_weights_is_loaded_again_and_another_is_not(stand, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from anchorscope.detectors.detector import KnownAnswer
 from anchorscope.detectors.reader import SEVERAL_LINES
 from anchorscope.errors import DetectorError
 from anchorscope.serve.judge import NO_ROWS, NOT_READ, OTHER_PROMPT, Completed, LiveJudge, by_column
-from anchorscope.serve.parity import at_fitting, weighed
+from anchorscope.serve.parity import at_fitting, compare_scores
 from anchorscope.serve.plan import plan_of, refusal
 from anchorscope.study.terms import StateName
 from serving import HEARD, LAYERS, WIDTH, MadeUpEngine, detector_of, judged_on_whole_states, save
@@ -49,7 +49,7 @@ def test_a_verdict_is_that_of_the_detector_on_whole_states(seed, states):
     for number, state in enumerate(own):
         engine.step([("r", prompt - 1 + number, state[None], [number])])
     rows = np.stack([engine.rows["r", prompt - 1 + number][:-1] for number in range(len(own))])
-    found = judge.judged(read, by_column(engine.plan.columns, rows))
+    found = judge.verdict(read, by_column(engine.plan.columns, rows))
     expected = judged_on_whole_states(detector, read.sample, own)
     assert (found.decision, found.reason) == (expected.decision, expected.reason)
     assert found.score == (None if expected.score is None else pytest.approx(expected.score, abs=1e-4))
@@ -83,13 +83,13 @@ def test_some_of_these_answers_are_unlike_and_some_are_not():
 def test_what_cannot_be_judged_is_not(judge, change, reason):
     read = judge.read(completed(judge, **change))
     assert read.reason.startswith(reason)
-    verdict = judge.judged(read, None)
+    verdict = judge.verdict(read, None)
     assert verdict.decision == "cannot say"
     assert verdict.reason.startswith(reason)
 
 
 def test_without_rows_nothing_is_said(judge):
-    verdict = judge.judged(judge.read(completed(judge)), None)
+    verdict = judge.verdict(judge.read(completed(judge)), None)
     assert (verdict.decision, verdict.reason) == ("cannot say", NO_ROWS)
 
 
@@ -113,20 +113,20 @@ def test_a_distance_that_is_not_known_is_never_a_pass():
     read = judge.read(completed(judge))
     rows = np.zeros((1 + read.tokens, len(plan_of({"it": detector}).columns)))
     columns = plan_of({"it": detector}).columns
-    assert judge.judged(read, by_column(columns, rows)).decision != "cannot say"
+    assert judge.verdict(read, by_column(columns, rows)).decision != "cannot say"
     rows[:, -1] = np.nan  # the distance of the answer's mean state
     assert columns[-1].kind == "far"
-    assert judge.judged(read, by_column(columns, rows)).decision == "cannot say"
+    assert judge.verdict(read, by_column(columns, rows)).decision == "cannot say"
 
 
 def test_a_response_says_which_detector_and_what_it_promises(judge, tmp_path):
     loaded = LiveJudge.load("guard", save(judge.detector, tmp_path / "guard"), TOKENIZER)
-    told = loaded.told(loaded.judged(loaded.read(completed(loaded)), None))
-    assert set(told) == {
+    record = loaded.record(loaded.verdict(loaded.read(completed(loaded)), None))
+    assert set(record) == {
         "decision", "reason", "code", "p_wrong", "threshold", "base_rate", "score", "promise", "detector", "version",
     }  # fmt: skip
-    assert (told["detector"], len(told["version"])) == ("guard", 12)
-    json.dumps(told, allow_nan=False)
+    assert (record["detector"], len(record["version"])) == ("guard", 12)
+    json.dumps(record, allow_nan=False)
 
 
 def test_detectors_that_need_another_pass_are_refused():
@@ -164,7 +164,7 @@ def scores(seed: int = 0) -> np.ndarray:
 
 def test_an_engine_within_rounding_is_served_as_it_is(judge):
     before = scores()
-    passed = weighed(judge, before, before + 1e-4, 32, "float32")
+    passed = compare_scores(judge, before, before + 1e-4, 32, "float32")
     assert passed.judge is judge
     assert passed.largest < 0.001
 
@@ -172,7 +172,7 @@ def test_an_engine_within_rounding_is_served_as_it_is(judge):
 def test_another_dtype_is_recalibrated_and_voids_the_promise(judge):
     before = scores()
     now = (before - 0.2) / 1.05 + np.random.default_rng(1).normal(0, 0.05, 32)
-    passed = weighed(judge, before, now, 32, "bfloat16")
+    passed = compare_scores(judge, before, now, 32, "bfloat16")
     assert not passed.judge.promised
     assert passed.slope == pytest.approx(1.05, abs=0.05)
     factor, offset = passed.judge.detector.shift
@@ -192,7 +192,7 @@ def test_another_dtype_is_recalibrated_and_voids_the_promise(judge):
 def test_engines_that_misread_states_are_refused(judge, now, dtype):
     before = scores()
     with pytest.raises(DetectorError, match="differ from those"):
-        weighed(judge, before, now(before), 32, dtype)
+        compare_scores(judge, before, now(before), 32, dtype)
 
 
 def test_known_answers_of_a_recalibrated_detector_are_recalibrated_too(judge):
@@ -202,4 +202,4 @@ def test_known_answers_of_a_recalibrated_detector_are_recalibrated_too(judge):
 
 def test_an_engine_that_answers_otherwise_is_refused(judge):
     with pytest.raises(DetectorError, match="another model"):
-        weighed(judge, scores()[:5], scores()[:5], 32, "float32")
+        compare_scores(judge, scores()[:5], scores()[:5], 32, "float32")

@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 import uvicorn
 
+from anchorscope.detectors import reasons as reasons_module
 from anchorscope.detectors.detector import KnownAnswer
 from anchorscope.detectors.inputs import confidence
 from anchorscope.detectors.reader import ABSTENTION, SEVERAL_LINES, TOO_LONG
+from anchorscope.detectors.reasons import code_of
 from anchorscope.detectors.session import Detector
 from anchorscope.errors import DetectorError
 from anchorscope.models.prompts import answer_ids
-from anchorscope.serve import reasons as reasons_module
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.proxy import Proxy, TextDesk
-from anchorscope.serve.reasons import code_of
 from serving import HEARD, NUMBERS, Client, detector_of
 from tiny import tiny_tokenizer
 

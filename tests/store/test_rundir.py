@@ -267,8 +267,8 @@ def digest(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_a_writer_killed_at_random_moments_leaves_what_an_undisturbed_one_does(tmp_path: Path):
-    """SIGKILL, three times here; `make verify-resume` does it twenty times on the four real sets."""
+def test_a_writer_killed_at_random_moments_leaves_what_an_undisturbed_one_does(tmp_path: Path, pytestconfig):
+    """SIGKILL, three times by default (`--kills`)."""
     write_jsonl(tmp_path / "d.jsonl", plain_rows(4_000))
     study = {"name": "s", "models": ["a/b"], "datasets": [{"set": "nq", "path": "d.jsonl"}], "shard_rows": 50}
     (tmp_path / "s.yaml").write_text(json.dumps(study))
@@ -276,8 +276,8 @@ def test_a_writer_killed_at_random_moments_leaves_what_an_undisturbed_one_does(t
     command = [sys.executable, "-m", "anchorscope.cli", *words]
     subprocess.run([*command, str(tmp_path / "calm")], check=True, capture_output=True)
 
-    rng, kills = random.Random(0), 0
-    while kills < 3:
+    rng, kills, enough_kills = random.Random(0), 0, pytestconfig.getoption("--kills")
+    while kills < enough_kills:
         parts = tmp_path / "rough" / "s"
         process = subprocess.Popen([*command, str(tmp_path / "rough")], stdout=subprocess.DEVNULL)
         enough = len(list(parts.rglob("*.parquet"))) + rng.randint(0, 12)
@@ -287,7 +287,7 @@ def test_a_writer_killed_at_random_moments_leaves_what_an_undisturbed_one_does(t
             process.send_signal(signal.SIGKILL)
             kills += 1
         process.wait()
-        if kills < 3 and len(list(parts.rglob("*.parquet"))) == 80:
+        if kills < enough_kills and len(list(parts.rglob("*.parquet"))) == 80:
             next(iter(parts.rglob("*.parquet"))).unlink()  # it was done too soon; give it work again
     subprocess.run([*command, str(tmp_path / "rough")], check=True, capture_output=True)
     assert digest(tmp_path / "rough") == digest(tmp_path / "calm")

@@ -60,12 +60,17 @@ def test_shorthands_give_names():
             "s.yaml:4: engine: a study cannot name a Ray cluster",
         ),
         ("name: s\nmodels: [a/b]\ndatasets: [nq]\nengine: {address: auto}\n", "ANCHORSCOPE_RAY_ADDRESS"),
+        ("name: s\nmodels: [a/b]\ndatasets: [nq]\nmap: {}\n", "s.yaml:4: map: layer × layer maps were removed"),
         ("- a list\n", "not a mapping"),
         ("", "the file is empty"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_refused_with_its_line_and_the_mend(text: str, words: str):
     assert words in problems(text)
+
+
+def test_version_0_2_0_wrote_that_there_is_no_map():
+    assert study(map=None).record() == study().record()
 
 
 def test_all_mistakes_are_said_at_once():
@@ -113,9 +118,23 @@ def test_a_commented_file_reads_back_as_the_same_study():
         datasets=["popqa", {"set": "nq", "sample": 10}],
         prompt={"style": "chat", "system": "be\nbrief", "shots": 1, "chat_kwargs": {"enable_thinking": False}},
     )
-    text = commented(original)
+    short, text = commented(original), commented(original, every=True)
+    assert validate(Study, parse_yaml(short, Path("s.yaml"))) == original
     assert validate(Study, parse_yaml(text, Path("s.yaml"))) == original
     assert all(info.description.split()[0] in text for info in Study.model_fields.values() if info.description)
+
+
+def test_a_removed_field_is_refused_unless_it_has_the_value_of_today():
+    old = {"questions": 800, "temperature": 1.0, "distinct": 4}
+    assert study(evidence=old) == study(evidence={})
+    text = "name: s\nmodels: [a/b]\ndatasets: [nq]\nevidence: {temperature: 0.5}\n"
+    assert "s.yaml:4: evidence.temperature: it was removed in version 0.3.0 and is always 1.0" in problems(text)
+
+
+def test_a_new_study_and_every_packaged_one_fit_on_a_screen():
+    assert len(commented(study(models=["org/a"], datasets=["popqa"])).splitlines()) < 50
+    for path in known_studies().values():
+        assert len(path.read_text(encoding="utf-8").splitlines()) < 50, path
 
 
 @given(st.text(min_size=1, max_size=40), st.text(max_size=40))

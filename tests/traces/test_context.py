@@ -8,7 +8,7 @@ from anchorscope.spans.samples import Sample
 from anchorscope.study import TraceSpec
 from anchorscope.study.terms import PASSAGE
 from anchorscope.traces.passes import Passes
-from helpers.passages import differences_by_hand, samples_of
+from cut_passages import differences_by_hand, samples_of
 from tiny import FAMILIES, exactness, load_tiny
 
 pytestmark = pytest.mark.transformers

@@ -29,7 +29,6 @@ class Answerer:
         self.given = GivenAnswers(study.base / file, len(study.datasets)) if file else None
 
     def __call__(self, rows: Sequence[Question]) -> list[Answer]:
-        """Answer each question."""
         return self._generated(rows) if self.given is None else self._read(rows, self.given)
 
     def _generated(self, rows: Sequence[Question]) -> list[Answer]:

@@ -37,7 +37,6 @@ class Generated:
     """The tokens a model answered with, up to the end of the first line."""
 
     ids: list[int]
-    """Its tokens."""
     logprobs: list[float]
     """Log-probability (natural) of each under the model, whatever the temperature it was drawn at."""
     ended: bool
@@ -335,7 +334,7 @@ class _Steps:
             use_cache=True,
             logits_to_keep=1,
         )
-        return output.logits[:, -1].float()  # type: ignore[no-any-return]
+        return output.logits[:, -1].float()
 
     def choose(self, logits: torch.Tensor, rows: Sequence[int], step: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The next token of each row, the most likely one or a drawn one, and its log-probability."""

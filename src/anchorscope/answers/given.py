@@ -10,12 +10,13 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
-from anchorscope.errors import QuestionsError, printable, shown
+from anchorscope.answers.answer_lines import AnswerLine, iter_lines
+from anchorscope.errors import QuestionsError, printable
 from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.record import Question
-from anchorscope.questions.row import RowError, group_key, to_label
+from anchorscope.questions.row import group_key
 
 
 @dataclass(frozen=True)
@@ -34,37 +35,20 @@ class GivenAnswers:
     """The answers of a file, by question id and question text. Held in memory: about 300 bytes each, and contexts."""
 
     def __init__(self, path: Path, datasets: int) -> None:
-        rows = FileRows(path)
-        self.sha256 = rows.identity()["sha256"]
-        self._several = datasets > 1
+        self.sha256 = FileRows(path).identity()["sha256"]
         self._answers: dict[tuple[str | None, bytes | None], Given] = {}
-        for number, row in rows:
-            where = f"{path}:{number}" if rows.unit == "line" else f"{path}, row {number}"
-            self._add(row, where)
-        if not self._answers:
-            raise QuestionsError(f"{path}: the file holds no answers")
-
-    def _add(self, row: dict[str, Any], where: str) -> None:
-        answer, question, context = (_text(row.get(name), name, where) for name in ("answer", "question", "context"))
-        if answer is None:
-            raise QuestionsError(f"{where}: there is no 'answer'")
-        identifier = None if row.get("id") is None else str(row["id"])
-        if identifier is None and question is None:
-            raise QuestionsError(f"{where}: there is neither 'id' nor 'question', so the question is unknown")
-        if question is None and self._several:
-            raise QuestionsError(f"{where}: there is no 'question'; add it, because two datasets may use the same id")
-        key = (identifier, _key(question) if question else None)
-        if key in self._answers:
-            if identifier is not None:
+        for line in iter_lines(path, columns=["answer"], needed=["answer"]):
+            if line.id is None and not line.question:
+                raise QuestionsError(f"{line.where}: there is neither 'id' nor 'question', so the question is unknown")
+            if not line.question and datasets > 1:
                 raise QuestionsError(
-                    f"{where}: this is a second answer to the question with the id '{printable(identifier)}'; keep one"
+                    f"{line.where}: there is no 'question'; add it, because two datasets may use the same id"
                 )
-            raise QuestionsError(
-                f"{where}: this is a second answer to the question '{printable(question or '')}', both without id",
-                "Keep one. If the dataset has two questions with this text, give each answer the `id` of its question.",
-            )
-        first_line = next(iter(answer.strip().splitlines()), "").strip()
-        self._answers[key] = Given(first_line, _label(row.get("label"), where), context or None)
+            key = (line.id, _key(line.question) if line.question else None)
+            if key in self._answers:
+                _refuse_second(line)
+            first_line = next(iter(line.answer.strip().splitlines()), "").strip()
+            self._answers[key] = Given(first_line, line.label, line.context)
 
     def of(self, question: Question) -> Given | None:
         """The answer to a question, if the file has one."""
@@ -90,23 +74,15 @@ class GivenAnswers:
         return replace(question, context=given.context) if given and given.context else question
 
 
-def _text(value: Any, name: str, where: str) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise QuestionsError(f"{where}: '{name}' should be text, not {shown(value)}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise QuestionsError(f"{where}: '{name}' holds half a surrogate pair, which is not valid text") from None
-    return value
-
-
-def _label(value: Any, where: str) -> bool | None:
-    try:
-        return to_label(value)
-    except RowError:
-        raise QuestionsError(f"{where}: 'label' should be true or false, not {shown(value)}") from None
+def _refuse_second(line: AnswerLine) -> NoReturn:
+    if line.id is not None:
+        raise QuestionsError(
+            f"{line.where}: this is a second answer to the question with the id '{printable(line.id)}'; keep one"
+        )
+    raise QuestionsError(
+        f"{line.where}: this is a second answer to the question '{printable(line.question)}', both without id",
+        "Keep one. If the dataset has two questions with this text, give each answer the `id` of its question.",
+    )
 
 
 def _key(question: str) -> bytes:

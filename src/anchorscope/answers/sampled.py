@@ -21,9 +21,7 @@ class Asker(Protocol):
     """Who is asked: an `Answerer`."""
 
     model: Model
-    """It answers."""
     prompter: Prompter
-    """Puts questions to it."""
 
     @property
     def generate(self) -> Any:
@@ -35,7 +33,6 @@ class _PromptRow:
     """One question as it was put to the model."""
 
     id: str
-    """Its id."""
     context: str | None
     """The passage that stood in the prompt."""
     prompt_ids: list[int]
@@ -51,10 +48,10 @@ def sampled_stage(answerer: Asker, dataset: str, store: Store, questions: Sequen
     assert spec is not None, "a study without `evidence` samples nothing"
     cell = store.results(answerer.model.name, dataset)
     table = _begin(cell, store, questions)
-    asked = _prompts(cell, questions)
+    prompt_rows = _prompts(cell, questions)
 
     def sample(shard: int) -> list[list[Sampled]]:
-        rows = [asked()[questions[i]] for i in table.plan.rows_of(shard)]
+        rows = [prompt_rows()[questions[i]] for i in table.plan.rows_of(shard)]
         prompts = [[*answerer.prompter.shared_ids, *row.prompt_ids] for row in rows]
         keys = [f"{seed}/sampled/{row.id}" for row in rows]
         generated = answerer.generate.sample(prompts, spec.answers, spec.temperature, keys)
@@ -65,16 +62,16 @@ def sampled_stage(answerer: Asker, dataset: str, store: Store, questions: Sequen
     return Sharded(f"{answerer.model.name}, {dataset}: answering {spec.answers} times", (table,), sample)
 
 
-def distinct(asked: _PromptRow, made: Sequence[Generated], texts: Sequence[str]) -> Sampled:
+def distinct(prompt: _PromptRow, made: Sequence[Generated], texts: Sequence[str]) -> Sampled:
     """The answers to one question, those that say the same once: as the first of them says it."""
     same: dict[str, list[int]] = {}
     for i, text in enumerate(texts):
         same.setdefault(" ".join(text.casefold().split()), []).append(i)
     first = [numbers[0] for numbers in same.values()]
     return Sampled(
-        id=asked.id,
-        context=asked.context,
-        prompt_ids=asked.prompt_ids,
+        id=prompt.id,
+        context=prompt.context,
+        prompt_ids=prompt.prompt_ids,
         texts=[texts[i] for i in first],
         answer_ids=[token for i in first for token in made[i].ids],
         sizes=[len(made[i].ids) for i in first],

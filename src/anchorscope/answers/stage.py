@@ -36,13 +36,13 @@ def answers_stage(
     aside: dict[int, list[Aside]] = {}
 
     def answer(shard: int) -> list[list[Answer]]:
-        asked = questions.read(shard)
-        answers, aside[shard] = guard(shard, asked, answerer)
+        shard_questions = questions.read(shard)
+        answers, aside[shard] = guard(shard, shard_questions, answerer)
         answered = {row.id: row for row in answers}
-        rows = [answered.get(row.id) or answerer.unanswered(row) for row in asked]
+        rows = [answered.get(row.id) or answerer.unanswered(row) for row in shard_questions]
         if right is not None and not looked_at:
             looked_at.append(shard)
-            warning = too_few(sum(map(right, asked, rows)), len(rows), table.plan.rows)
+            warning = too_few(sum(map(right, shard_questions, rows)), len(rows), table.plan.rows)
             if warning:
                 notice(f"{model.name}, {dataset}: {warning}")
         return [rows]
@@ -81,7 +81,7 @@ def _begin(answerer: Answerer, dataset: str, store: Store, plan: Plan) -> Table[
     spec = store.study.answers.model_dump(mode="json")
     if answerer.given is not None:
         spec["file"] = answerer.given.sha256
-    asked = next((m.dtype for m in store.study.models if m.name == answerer.model.name), answerer.model.spec.dtype)
+    dtype = next((m.dtype for m in store.study.models if m.name == answerer.model.name), answerer.model.spec.dtype)
     inputs = {
         "questions": store.questions(dataset).origin(QUESTIONS),
         "model": answerer.model.fingerprint,
@@ -90,12 +90,11 @@ def _begin(answerer: Answerer, dataset: str, store: Store, plan: Plan) -> Table[
     }
     facts = {
         "batch_plan": "rows of similar length, rows × (longest + max_new_tokens) ≤ batch_tokens, within a shard",
-        "dtype": f"asked for {asked}, taken {answerer.model.fingerprint['dtype']}",
+        "dtype": f"asked for {dtype}, taken {answerer.model.fingerprint['dtype']}",
     }
     return store.results(answerer.model.name, dataset).begin(ANSWERS, plan, inputs, facts)
 
 
 def stage_of(context: ModelContext, job: Job) -> Sharded[Answer]:
-    """The stage that a job asks for."""
     answerer = context.kept(Answerer, job.model, "generation")
     return answers_stage(answerer, job.dataset, context.store, context.right, context.notice)

@@ -47,7 +47,6 @@ class VllmGenerator:
         self.max_new_tokens = max_new_tokens
 
     def __call__(self, prompts: Sequence[list[int]]) -> list[Generated]:
-        """Answer each prompt."""
         return [self._answer(output.outputs[0]) for output in self._outputs(prompts, self._sampling(temperature=0.0))]
 
     def sample(

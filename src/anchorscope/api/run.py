@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from anchorscope import doors
 from anchorscope.errors import StoreError, did_you_mean
 from anchorscope.pathways.headline import Headline, headlines
-from anchorscope.pathways.lookup import read_line, read_pathways
+from anchorscope.pathways.lookup import read_line, read_statistics
 from anchorscope.pathways.record import Key, Origin, Statistic
 from anchorscope.probes.readouts import Readouts
 from anchorscope.probes.recorded import read_readouts
@@ -94,13 +94,11 @@ class Run:
     def pandas(self, name: str, *where: Any, **more: Any) -> pd.DataFrame:
         """The same table as a pandas DataFrame (needs pandas)."""
         doors.library("pandas", "run.pandas")
-        frame: pd.DataFrame = self.table(name, *where, **more).to_pandas()
-        return frame
+        return self.table(name, *where, **more).to_pandas()
 
     def polars(self, name: str, *where: Any, **more: Any) -> pl.DataFrame:
         """The same table as a polars DataFrame (needs polars)."""
-        frame: pl.DataFrame = doors.library("polars", "run.polars").from_arrow(self.table(name, *where, **more))
-        return frame
+        return doors.library("polars", "run.polars").from_arrow(self.table(name, *where, **more))
 
     def _table(self, name: str) -> tuple[StageDef, Kind[Any]]:
         """The kind of table with this name, and the stage that makes it."""
@@ -170,7 +168,7 @@ class Run:
     def line(self, statistic: str, condition: str = "knockout", **key: str) -> list[Statistic]:
         """The rows of one statistic by layer, with intervals, for one model, dataset and read point.
 
-        `key`: model, dataset, site and position, and split, anchor, correction, group and stratum as in the `pathways`
+        `key`: model, dataset, site and position, and split, anchor, correction, group and stratum as in the `numbers`
         table.
         """
         model = self._one("model", key.pop("model", None), self.models)
@@ -179,7 +177,7 @@ class Run:
         for name in key:
             if name not in Key._fields:
                 raise StoreError(f"there is no column '{name}'; {did_you_mean(name, Key._fields)}")
-        return read_line(self.store, Origin(model, dataset, point), Key(statistic, condition, **key))
+        return read_line(self.store, Origin(model, dataset, point), Key(statistic, condition, **key))  # type: ignore[arg-type]
 
     def headlines(self, site: Site | None = None, position: Position | None = None) -> list[Headline]:
         """The main numbers of every model and dataset."""
@@ -207,9 +205,9 @@ class Run:
         point, datasets = self._point(site, position), self._chosen("dataset", dataset, self.datasets)
         if axes is None:
             models = self._chosen("model", model, self.models)
-            return figure_of(chart, read_pathways(self.store, point), models, datasets, point)
+            return figure_of(chart, read_statistics(self.store, point), models, datasets, point)
         one = self._one("model", model, self.models)
-        return panel_on(axes, chart, row, read_pathways(self.store, point), one, datasets, point)
+        return panel_on(axes, chart, row, read_statistics(self.store, point), one, datasets, point)
 
     def write_figures(self, folder: str | Path | None = None) -> list[Path]:
         """Write all charts as PNG, SVG and PDF, each with a CSV and a caption (default folder: the run's own)."""

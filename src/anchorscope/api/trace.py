@@ -141,16 +141,14 @@ def _possible(conditions: Sequence[Condition] | None, spans: Spans, place: int) 
 def _distances(states: NDArray[np.float64]) -> NDArray[np.float64]:
     """The distance of each condition from the clean state, relative to its norm: (layer, condition)."""
     clean = states[:, :1]
-    distances: NDArray[np.float64] = np.linalg.norm(states - clean, axis=2) / np.linalg.norm(clean, axis=2)
-    return distances
+    return np.linalg.norm(states - clean, axis=2) / np.linalg.norm(clean, axis=2)
 
 
 def _probabilities(states: NDArray[np.float64], probes: Path) -> NDArray[np.float64]:
     """P(correct), mean over the run's probes that were fitted on all training questions: (layer, condition)."""
     layers, _ = load_probes(probes)
     logits = [read_out_new(layer, state)[:, 0].mean(axis=0) for layer, state in zip(layers, states, strict=True)]
-    probabilities: NDArray[np.float64] = expit(np.stack(logits))
-    return probabilities
+    return expit(np.stack(logits))
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,6 @@ class _Past:
     """A run whose probes, prompt and cut are used."""
 
     study: Study
-    """Study of the run."""
     spec: ModelSpec
     """Model, as in the run's study."""
     probes: Path

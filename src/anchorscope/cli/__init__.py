@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from anchorscope import __version__
-from anchorscope.cli import claims, describe, detect, doctor, grounded, report, results, runs, serve, studies
+from anchorscope.cli import detect, doctor, grounded, results, runs, serve, studies
 from anchorscope.cli.console import clean, err, out
 from anchorscope.errors import EXIT_ERROR, AnchorscopeError
 
@@ -29,13 +29,11 @@ for command in (
     *studies.COMMANDS,
     *runs.COMMANDS,
     *results.COMMANDS,
-    *report.COMMANDS,
-    *claims.COMMANDS,
-    *describe.COMMANDS,
     *doctor.COMMANDS,
     *grounded.COMMANDS,
 ):
     app.command()(command)
+app.command("list")(studies.list_names)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(serve.serve)
 app.add_typer(detect.app)
 

@@ -46,7 +46,7 @@ def path_of(text: str | Path) -> Path:
 
 StudyArgument = Annotated[
     str,
-    typer.Argument(metavar="STUDY", help="YAML file of a study, or name of one that `anchorscope studies` lists."),
+    typer.Argument(metavar="STUDY", help="YAML file of a study, or name of one that `anchorscope list studies` lists."),
 ]
 DataOption = Annotated[
     Path | None,

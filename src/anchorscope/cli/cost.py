@@ -10,89 +10,78 @@ from anchorscope.cli.console import out, progress, size_of, table_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from anchorscope.cost.machine import Machine
     from anchorscope.store import StageDef
     from anchorscope.study import Study
 
 
-def print_cost(study: Study, stages: Sequence[StageDef] | None = None, on: str | None = None) -> None:
-    """Print how many questions and tokens a run takes and how long each stage takes, or each of `stages`.
-
-    `on`: a machine to estimate the time for, instead of this one.
-    """
+def print_cost(study: Study, stages: Sequence[StageDef] | None = None) -> None:
+    """Print how many questions and tokens a run takes and how long each stage takes, or each of `stages`."""
     from anchorscope.cost.estimate import estimate_model
+    from anchorscope.cost.machine import ASSUMED, REACHED, assumed_machines
     from anchorscope.cost.stages import costs_of, devices_for
-    from anchorscope.cost.workload import judge_cost
+    from anchorscope.grades.judge import MAX_TOKENS
 
-    asked = table_of(
+    questions = table_of(
         "model", "dataset", "questions", "shared tokens", "tokens per question", "tokens per answer (about)",
         "traced (at most)",
     )  # fmt: skip
     only = None if stages is None else {"loading", *(stage.title for stage in stages)}
-    costs = table_of("model", "stage", "tokens", "TFLOP", "written", "memory", f"time on {on}" if on else "time here")
-    for table in (asked, costs):
+    costs = table_of("model", "stage", "tokens", "TFLOP", "written", "memory", "time here")
+    others = table_of("model", "GPU", "TFLOP/s", "TB/s", "memory", "GPUs needed", "time")
+    for table in (questions, costs, others):
         for column in table.columns[2:]:
             column.justify = "right"
     # 1. what there is to do, and how fast this machine is
     with progress(
         "counting tokens and timing matrix products", len(study.models) * (len(study.datasets) + 1)
     ) as advance:
-        estimates = [estimate_model(study, model, advance, on=on) for model in study.models]
+        estimates = [estimate_model(study, model, advance) for model in study.models]
     # 2. by dataset, and by stage
-    hours, fits = 0.0, list[str]()
+    memories = list[str]()
     for estimate in estimates:
-        for one in estimate.asked:
-            numbers = (f"{one.questions:,}", f"{one.shared}", f"{one.own:.1f}", f"{one.answer:.1f}", f"{one.traced:,}")
-            asked.add_row(one.model, one.dataset, *numbers)
-        seconds = 0.0
-        every = costs_of(study, estimate.shape, estimate.asked, estimate.machine)
-        for cost in every:
-            if only is None or cost.stage in only:
-                seconds += cost.seconds
+        for work in estimate.workloads:
+            sizes = (f"{work.shared}", f"{work.own:.1f}", f"{work.answer:.1f}", f"{work.traced:,}")
+            questions.add_row(work.model, work.dataset, f"{work.questions:,}", *sizes)
+        for machine in (estimate.machine, *assumed_machines(estimate.machine)):
+            every = costs_of(study, estimate.shape, estimate.workloads, machine)
+            wanted = [cost for cost in every if only is None or cost.stage in only]
+            needed, devices = devices_for(every, machine)
+            total = _time(sum(cost.seconds for cost in wanted))
+            if machine.name in ASSUMED:
+                flops, bandwidth, memory = ASSUMED[machine.name]
+                sheet = (f"{flops / 1e12:.0f}", f"{bandwidth / 1e12:.2f}", size_of(int(memory)))
+                others.add_row(estimate.model, machine.name, *sheet, str(devices), total)
+                continue
+            for cost in wanted:
                 costs.add_row(
                     estimate.model, cost.stage, _some(cost.tokens / 1e6, " M"), _some(cost.flops / 1e12),
                     size_of(int(cost.written)) if cost.written else "–",
                     size_of(int(cost.memory)) if cost.memory else "–", _time(cost.seconds),
                 )  # fmt: skip
-        costs.add_row(estimate.model, "total", "", "", "", "", _time(seconds))
-        fits.append(_fits(estimate.model, *devices_for(every, estimate.machine), estimate.machine, on))
-        hours += seconds / 3600 * study.engine.replicas * (study.engine.gpus_per_replica or 1)
-    out.print(asked)
-    out.print()
-    out.print(costs)
-    for line in fits:
-        out.print(line)
+            costs.add_row(estimate.model, "total", "", "", "", "", total)
+            fits = f"{'fits' if devices < 2 else 'does not fit'} in {size_of(int(machine.memory))}"
+            memories.append(f"{estimate.model}: needs {size_of(int(needed))}{', ' + fits if devices else ''}")
+    for part in (questions, "", costs, *memories, ""):
+        out.print(part)
+    reached = [f"{100 * share:.0f} %" for share in REACHED]
+    out.print(
+        f"Other machines, by data sheet and an assumed {reached[0]} of the FLOP/s and {reached[1]} of the bandwidth. "
+        "Nothing was measured on them."
+    )
+    out.print(others)
     # 3. the judge
-    for model in study.models:
-        if judged := judge_cost(study, model):
-            price = "unknown, set judge.price" if judged.dollars is None else f"at most about ${judged.dollars:,.2f}"
-            out.print(
-                f"{judged.model}: {judged.requests:,} requests to the judge, about {judged.tokens / 1e6:,.2f} M tokens "
-                f"in and at most {judged.replied / 1e6:,.2f} M tokens out. Price: {price}"
-            )
-    if on:
-        out.print(f"{hours:,.1f} GPU hours, if all replicas are held until the end.")
-        source = f"an assumed {on}, on which nothing was measured"
-    else:
-        source = "a few seconds of matrix products on this machine"
+    for estimate in estimates if study.grades.judge else ():
+        requests = sum(work.questions for work in estimate.workloads)
+        tokens = sum(work.questions * work.judge for work in estimate.workloads), requests * MAX_TOKENS
+        out.print(
+            f"{estimate.model}: {requests:,} requests to the judge, about {tokens[0] / 1e6:,.2f} M tokens "
+            f"in and at most {tokens[1] / 1e6:,.2f} M tokens out."
+        )
     out.print(
         "Nothing was computed. The estimate assumes answers as long as the accepted ones, one in ten of them right. "
-        f"Times are estimated from {source}, with the study's replicas (docs/scale.md).",
+        "Times are those of one process with transformers, from a few seconds of matrix products (docs/scale.md).",
         style="dim",
     )
-
-
-def _fits(model: str, needed: float, devices: int, machine: Machine, on: str | None) -> str:
-    """Say whether a replica fits on the named device, or on this machine."""
-    name = f"one {on}" if on else "this machine"
-    text = f"{model}: a replica needs {size_of(int(needed))}"
-    if not devices:
-        return f"{text}."
-    of = f"{name} ({size_of(int(machine.memory))})"
-    if devices == 1:
-        return f"{text}, which fits on {of}."
-    more = f"It fits on {devices} of them with device_map: auto." if "(cpu" not in machine.name else ""
-    return f"{text}, which does not fit on {of}. {more}".rstrip()
 
 
 def _some(number: float, unit: str = "") -> str:

@@ -142,7 +142,7 @@ def fit(
     ] = None,
 ) -> None:
     """Fit a detector on a run's traced answers or on a file of labelled answers, and save it with its card."""
-    from anchorscope.detectors.answer_lines import read_labelled_lines
+    from anchorscope.answers.answer_lines import read_labelled_lines
     from anchorscope.detectors.thresholds import parse_promise
 
     # 1. the arguments, before anything heavy is loaded
@@ -300,7 +300,7 @@ def check(
 
 def _check_arguments(detector: Path, answers: Path, model: str, dtype: str | None) -> None:
     """Report a mistake in the arguments before anything heavy is loaded."""
-    from anchorscope.detectors.answer_lines import read_lines
+    from anchorscope.answers.answer_lines import read_lines
     from anchorscope.detectors.detector import FittedDetector
 
     FittedDetector.load(detector)

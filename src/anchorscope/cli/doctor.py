@@ -24,7 +24,7 @@ def doctor(
         typer.Option(
             "--sites",
             metavar="LAYERS,ATTN,MLP",
-            help="Name the modules of a model type that `anchorscope models` does not list, for example "
+            help="Name the modules of a model type that `anchorscope list models` does not list, for example "
             "model.layers,self_attn,mlp.",
         ),
     ] = "",

@@ -52,7 +52,7 @@ def grounded(
     ] = "auto",
 ) -> None:
     """Measure how much probability answers lose without their passages. A rule says whether they came from there."""
-    from anchorscope.detectors.answer_lines import read_lines
+    from anchorscope.answers.answer_lines import read_lines
     from anchorscope.store.files import write_output
     from anchorscope.study import ModelSpec
 

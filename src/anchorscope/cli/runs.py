@@ -53,12 +53,6 @@ DryRunOption = Annotated[
     ),
 ]
 
-OnOption = Annotated[
-    str | None,
-    typer.Option(
-        "--on", metavar="MACHINE", help="With --dry-run, estimate the time on MACHINE (h100) instead of this one."
-    ),
-]
 UntilOption = Annotated[
     str | None,
     typer.Option(
@@ -86,21 +80,6 @@ def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
         )
 
 
-def models() -> None:
-    """List the model types that work without further settings."""
-    from anchorscope.models.sites import FAMILIES
-
-    table = table_of("model type", "layers", "attn", "mlp", "resid")
-    for name, parts in FAMILIES.items():
-        table.add_row(name, parts.layers, parts.attn, parts.mlp, "the layer")
-    out.print(table)
-    out.print(
-        "\nAny checkpoint of these types works, from the hub, a folder or a .gguf file. For another type, name its "
-        "modules with `sites` of a model in a study, or with doctor --sites.",
-        style="dim",
-    )
-
-
 def run(
     study: StudyArgument,
     runs: RunsOption = Path("runs"),
@@ -108,23 +87,15 @@ def run(
     until: UntilOption = None,
     log: LogOption = None,
     dry_run: DryRunOption = False,
-    on: OnOption = None,
     ray_address: RayAddressOption = None,
 ) -> None:
     """Run a study from its questions to its charts. The same command resumes a stopped run."""
-    if on is not None:
-        from anchorscope.cost.machine import ELSEWHERE
-
-        if not dry_run or on not in ELSEWHERE:
-            raise typer.BadParameter(
-                f"needs --dry-run, and MACHINE must be one of: {', '.join(ELSEWHERE)}", param_hint="--on"
-            )
     loaded = load(study, data)
     if dry_run:
         from anchorscope.cli.cost import print_cost
 
         stages = _preflight(loaded, runs / loaded.name, until, notice)
-        print_cost(loaded, stages if until else None, on)
+        print_cost(loaded, stages if until else None)
         return
     _carry_out(loaded, runs, log, until, ray_address)
 
@@ -303,4 +274,4 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
 
 
-COMMANDS = (run, demo, models)
+COMMANDS = (run, demo)

@@ -1,10 +1,11 @@
-"""Commands about study files and question sets."""
+"""Commands that write and check study files, and list the names that they may use."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,8 @@ from anchorscope.cli.console import SMALL_MODEL, DataOption, StudyArgument, clea
 from anchorscope.errors import AnchorscopeError, StudyError, printable
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from anchorscope.questions.question_set import QuestionSet
     from anchorscope.study import ModelSpec
 
@@ -45,9 +48,10 @@ def init(
         int | None, typer.Option("--sample", metavar="N", min=1, help="Draw N questions per dataset (default: all).")
     ] = None,
     data: DataOption = None,
+    every: Annotated[bool, typer.Option("--all", help="Write every field, not only those that matter most.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
 ) -> None:
-    """Write a study file in which every field is explained."""
+    """Write a study file in which each field is explained."""
     from anchorscope.questions.definition import PUBLISHED
     from anchorscope.run.studyfile import commented, new_study
 
@@ -58,7 +62,7 @@ def init(
     models = [os.path.relpath(m, file.parent) if m and Path(m).exists() else m for m in model or [SMALL_MODEL]]
     study = new_study(name, models, datasets, sample, data, file.parent)
     try:
-        file.write_text(commented(study), encoding="utf-8")
+        file.write_text(commented(study, every), encoding="utf-8")
     except OSError as error:
         raise StudyError(f"cannot write {file}: {error.strerror or error}") from None
     out.print(f"Wrote [bold]{clean(file)}[/bold]. Next:  anchorscope validate {clean(file)}")
@@ -104,37 +108,101 @@ def validate(
     out.print(f"[green]valid[/green]  {clean(loaded.name)}  [dim]fingerprint {loaded.fingerprint()[:12]}[/dim]")
 
 
-def studies() -> None:
-    """List the studies that come with the package."""
+class Listed(str, Enum):
+    STUDIES = "studies"
+    SETS = "sets"
+    MODELS = "models"
+    DETECTORS = "detectors"
+    CHARTS = "charts"
+
+
+def list_names(
+    what: Annotated[Listed, typer.Argument(help="Names to list.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[SET]", help="With sets, show this set: its name, or its YAML definition."),
+    ] = None,
+    show: Annotated[int, typer.Option("--show", metavar="N", min=0, help="With SET, show the first N questions.")] = 3,
+    data: DataOption = None,
+) -> None:
+    """List studies, question sets, model types, detectors or charts, or show one question set."""
+    if name is not None and what != Listed.SETS:
+        raise typer.BadParameter("only `list sets` takes a name", param_hint="[SET]")
+    if name is not None:
+        _show_set(name, show, data)
+        return
+    table, note = _LISTS[what]()
+    out.print(table)
+    if note:
+        out.print(f"\n{note}", style="dim")
+
+
+def _studies() -> tuple[Table, str]:
     from anchorscope.run.studyfile import known_studies, load_study
 
     table = table_of("study", "models", "what it shows")
     for name, path in known_studies().items():
         study = load_study(path)
         table.add_row(name, "\n".join(model.name for model in study.models), clean(study.description))
-    out.print(table)
+    return table, ""
 
 
-def sets(
-    name: Annotated[str | None, typer.Argument(metavar="[SET]", help="Name of a set, or its YAML definition.")] = None,
-    show: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Show the first N questions.")] = 3,
-    data: DataOption = None,
-) -> None:
-    """List the question sets, or show the definition and first questions of one."""
+def _sets() -> tuple[Table, str]:
     from anchorscope.questions.definition import known_sets, load_set
+
+    table = table_of("set", "title", "licence", "source")
+    for known in known_sets():
+        definition, _ = load_set(known, Path())
+        table.add_row(known, definition.title, definition.licence, str(definition.hub))
+    return table, "To add a question set of your own, write a short YAML file (docs/questions.md)."
+
+
+def _models() -> tuple[Table, str]:
+    from anchorscope.models.sites import FAMILIES
+
+    table = table_of("model type", "layers", "attn", "mlp", "resid")
+    for name, parts in FAMILIES.items():
+        table.add_row(name, parts.layers, parts.attn, parts.mlp, "the layer")
+    return table, (
+        "Any checkpoint of these types works, from the hub, a folder or a .gguf file. For another type, name its "
+        "modules with `sites` of a model in a study, or with doctor --sites."
+    )
+
+
+def _detectors() -> tuple[Table, str]:
+    from anchorscope.detectors.catalogue import catalogue
+
+    table = table_of("detector", "called in tables", "looks at")
+    for entry in catalogue().values():
+        table.add_row(entry.name, entry.title, entry.side)
+    return table, "What each of them is, and how good: docs/detectors.md"
+
+
+def _charts() -> tuple[Table, str]:
+    from anchorscope.report.charts import all_charts
+
+    table = table_of("chart", "what it shows")
+    for chart in all_charts().values():
+        table.add_row(chart.name, chart.caption.partition(". ")[0])
+    return table, ""
+
+
+_LISTS = {
+    Listed.STUDIES: _studies,
+    Listed.SETS: _sets,
+    Listed.MODELS: _models,
+    Listed.DETECTORS: _detectors,
+    Listed.CHARTS: _charts,
+}
+
+
+def _show_set(name: str, show: int, data: Path | None) -> None:
+    """Print the definition and the first questions of a set."""
     from anchorscope.questions.question_set import open_set
     from anchorscope.study import DatasetSpec
 
-    if name is None:
-        table = table_of("set", "title", "licence", "source")
-        for known in known_sets():
-            definition, _ = load_set(known, Path())
-            table.add_row(known, definition.title, definition.licence, str(definition.hub))
-        out.print(table)
-        out.print("\nTo add a question set of your own, write a short YAML file (docs/questions.md).", style="dim")
-        return
     if not name:
-        raise StudyError("the name of the question set is empty", "To list all names, run: anchorscope sets")
+        raise StudyError("the name of the question set is empty", "To list all names, run: anchorscope list sets")
     spec = DatasetSpec.model_validate(name)
     questions = open_set(spec.found_in(data) if data else spec, Path())
     definition = questions.definition
@@ -164,4 +232,4 @@ def _first_row(questions: QuestionSet) -> str:
     return questions.rows.describe()
 
 
-COMMANDS = (init, validate, studies, sets)
+COMMANDS = (init, validate)

@@ -1,4 +1,4 @@
-"""The speed of a machine in a few numbers, measured here in a few seconds or assumed for another machine.
+"""The speed of this machine, measured in a few seconds, and a table of assumptions about others.
 
 The time of a forward pass follows from the speed of matrix products, and from the share of that speed that a whole pass
 reaches. Norms, activations, masks and copies take the rest. The speed is measured with products of the model's own
@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from anchorscope.cost.model_shape import ModelShape
-from anchorscope.study import EngineSpec
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +26,7 @@ TURNS = 3
 
 @dataclass(frozen=True)
 class Machine:
-    """The hardware of one replica, and the number of replicas."""
+    """The speed and the memory of a machine."""
 
     name: str
     """Name of the machine, for display."""
@@ -40,13 +39,11 @@ class Machine:
     storage: float
     """Bytes/s at which files, including weights, are read and written."""
     fitting: float
-    """FLOP/s of the probes' solver, on all cores of a replica or on its GPU."""
+    """FLOP/s of the probes' solver."""
     start: float
-    """Seconds until a replica has loaded the libraries and tested its model, without reading the weights."""
+    """Seconds until the libraries are loaded and the model is tested, without reading the weights."""
     cores: int = 1
-    """Number of cores per replica. Layers are fitted and read out in parallel."""
-    replicas: int = 1
-    """Number of replicas that work in parallel."""
+    """Number of cores. Layers are fitted and read out in parallel."""
     memory: float = 0.0
     """Memory of one device in bytes, or 0 if it is not known."""
 
@@ -70,9 +67,9 @@ class Rates:
     words: float = 20_000.0
     """Texts/s on which the TF-IDF classifier is fitted."""
     lines: float = 1_000.0
-    """Layers × resamples per second for which pathways are computed, however few samples there are."""
+    """Layers × resamples per second for which numbers are computed, however few samples there are."""
     resampling: float = 1.2e6
-    """Samples × layers × resamples per second that pathways sum up."""
+    """Samples × layers × resamples per second that numbers sum up."""
     figures: float = 11.2
     """Seconds for the charts of a model and dataset."""
 
@@ -91,36 +88,24 @@ class Shares:
 
 RATES, SHARES = Rates(), Shares()
 
-H100_UTILISATION = (0.35, 0.6)  # share of FLOP/s in passes and of bandwidth in decoding: assumed, not measured
-H100 = Machine(
-    name="H100-like GPU (assumed)",
-    passes=H100_UTILISATION[0] * 989e12,  # NVIDIA's data sheet, SXM: bfloat16 without sparsity
-    decoding=H100_UTILISATION[0] * 989e12,
-    bandwidth=H100_UTILISATION[1] * 3.35e12,  # likewise
-    storage=1e9,  # assumed: a shared file system, for each replica
-    fitting=H100_UTILISATION[0] * 67e12,  # likewise, float32
-    start=60.0,  # assumed
-    memory=80e9,  # likewise
-)
+ASSUMED = {"H100": (989e12, 3.35e12, 80e9), "A100": (312e12, 2.04e12, 80e9), "L4": (121e12, 0.3e12, 24e9)}
+"""GPUs that nothing was measured on: FLOP/s (bfloat16, without sparsity), bytes/s and bytes of memory by data sheet."""
+REACHED = (0.35, 0.6)  # of these FLOP/s and bytes/s, likewise assumed
 
 
-ELSEWHERE = {"h100": H100}
-"""Machines for which a run can be estimated without having one."""
-
-
-def elsewhere(name: str, engine: EngineSpec, vllm: bool) -> Machine:
-    """Another machine, as a study would use it.
-
-    If a replica has several GPUs, vLLM uses them together, while transformers runs the layers one after the other.
-    """
-    machine, together = ELSEWHERE[name], max(1.0, engine.gpus_per_replica or 1.0) if vllm else 1.0
-    return replace(
-        machine,
-        bandwidth=together * machine.bandwidth,
-        decoding=together * machine.decoding,
-        cores=engine.cpus_per_replica,
-        replicas=engine.replicas,
-    )
+def assumed_machines(here: Machine) -> list[Machine]:
+    """This machine with each of the assumed GPUs, on which the model's passes run."""
+    return [
+        replace(
+            here,
+            name=name,
+            passes=REACHED[0] * flops,
+            decoding=REACHED[0] * flops,
+            bandwidth=REACHED[1] * bandwidth,
+            memory=memory,
+        )
+        for name, (flops, bandwidth, memory) in ASSUMED.items()
+    ]
 
 
 def this_machine(

@@ -13,7 +13,6 @@ class ModelShape:
     """The sizes of a model that determine its cost."""
 
     layers: int
-    """Number of layers."""
     width: int
     """Width of the residual stream."""
     inner: int

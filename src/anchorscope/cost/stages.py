@@ -1,13 +1,12 @@
 """The cost of a run by stage, in tokens, FLOPs, bytes and seconds, from a model's shape, its workload and a machine.
 
-It is a pure function of values, so it serves a dry run here as well as a plan for machines that are not at hand.
-docs/scale.md has the formulas in words, the source of each constant, and the errors on a run that was not used to fit
-them.
+The run is made in one process, and transformers writes the answers. docs/scale.md has the formulas in words, the source
+of each constant, and the errors on a run that was not used to fit them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -17,14 +16,13 @@ from anchorscope.cost.workload import Workload
 from anchorscope.probes.fit import INNER
 from anchorscope.probes.fitter import COPIES, layers_at_once
 from anchorscope.probes.folds import PARTS
-from anchorscope.probes.jackknife import GROUPS, jackknife_layers
-from anchorscope.run.stages import rounds, stages_of
+from anchorscope.probes.jackknife import LEFT_OUT_GROUPS, jackknife_layers
+from anchorscope.run.stages import stages_of
 from anchorscope.study import ProbeSpec, Study
 from anchorscope.traces.passes import Passes
 
 STEPS = 20  # approximate number of conjugate-gradient steps per fit of probes
 LOGITS = 6  # number of times that logits are read or written, in float32, until a token is chosen
-VLLM_ROWS, VLLM_BLOCK = 256, 16  # answers that vLLM generates at a time; tokens per block of its prefix cache
 BOTH = 0.4  # share of questions with both right and wrong sampled answers
 ROW = {"questions": 230, "answers": 90, "grades": 15, "spans": 100}  # bytes per row in files
 USABLE = 0.9  # usable share of a device's memory
@@ -38,7 +36,6 @@ class StageCost:
     stage: str
     """Name of the stage, as in the times of a run."""
     seconds: float
-    """Seconds with all replicas."""
     tokens: float = 0.0
     """Number of tokens that go through the model."""
     flops: float = 0.0
@@ -46,21 +43,30 @@ class StageCost:
     written: float = 0.0
     """Bytes of the files written."""
     memory: float = 0.0
-    """Maximum memory of a replica in bytes."""
+    """Maximum memory in bytes."""
 
 
 def costs_of(
-    study: Study, shape: ModelShape, asked: Sequence[Workload], machine: Machine, rates: Rates = RATES
+    study: Study, shape: ModelShape, workloads: Sequence[Workload], machine: Machine, rates: Rates = RATES
 ) -> list[StageCost]:
     """The cost of every stage of one model, over all its datasets."""
-    stages = [
-        stage for workload in asked for stage in _Costs(study, shape, workload, machine, rates, len(asked)).stages()
-    ]
-    return [_loading(study, shape, machine), *_summed(stages)]
+    sums = {"loading": StageCost("loading", machine.start + shape.weights / machine.storage, memory=2 * shape.weights)}
+    for workload in workloads:
+        for cost in _Costs(study, shape, workload, machine, rates).stages():
+            so_far = sums.get(cost.stage, StageCost(cost.stage, 0.0))
+            sums[cost.stage] = StageCost(
+                cost.stage,
+                so_far.seconds + cost.seconds,
+                so_far.tokens + cost.tokens,
+                so_far.flops + cost.flops,
+                so_far.written + cost.written,
+                max(so_far.memory, cost.memory),
+            )
+    return list(sums.values())
 
 
 def devices_for(costs: Sequence[StageCost], machine: Machine) -> tuple[float, int]:
-    """The maximum memory of a replica in bytes while stages run, and the number of devices that it needs.
+    """The maximum memory in bytes while stages run, and the number of devices that it needs.
 
     Weights can be sharded, and what a stage needs in addition is on one device at a time. A tenth of each device is
     left to the allocator and to libraries. 0 devices means that a device's memory is not known.
@@ -69,45 +75,15 @@ def devices_for(costs: Sequence[StageCost], machine: Machine) -> tuple[float, in
     return needed, ceil(needed / (USABLE * machine.memory)) if machine.memory else 0
 
 
-def _summed(stages: Iterable[StageCost]) -> list[StageCost]:
-    """Add up stages with the same name. Their memory is the maximum."""
-    sums: dict[str, StageCost] = {}
-    for cost in stages:
-        so_far = sums.get(cost.stage, StageCost(cost.stage, 0.0))
-        sums[cost.stage] = StageCost(
-            cost.stage,
-            so_far.seconds + cost.seconds,
-            so_far.tokens + cost.tokens,
-            so_far.flops + cost.flops,
-            so_far.written + cost.written,
-            max(so_far.memory, cost.memory),
-        )
-    return list(sums.values())
-
-
-def _loading(study: Study, shape: ModelShape, machine: Machine) -> StageCost:
-    """Weights are read once, or on Ray by each pool of workers, and again after vLLM, which needs the memory."""
-    turns = [turn[0][0] for turn in rounds(stages_of(study)) if turn[0][0].heavy]
-    times = len(turns) if study.engine.kind == "ray" or study.answers.backend == "vllm" else 1
-    return StageCost("loading", times * (machine.start + shape.weights / machine.storage), memory=2 * shape.weights)
-
-
 @dataclass(frozen=True)
 class _Costs:
     """The costs of the stages of one model on one dataset."""
 
     study: Study
-    """Study of the run."""
     shape: ModelShape
-    """Shape of the model."""
-    asked: Workload
-    """Workload of the model."""
+    work: Workload
     machine: Machine
-    """Machine of the run."""
     rates: Rates
-    """Rates of the work outside the model."""
-    sets: int
-    """Number of datasets. Replicas make tables of several datasets in parallel."""
 
     def stages(self) -> list[StageCost]:
         """The cost of every stage that the study wants, in the order of a run, and of the figures."""
@@ -117,188 +93,125 @@ class _Costs:
 
     def questions(self) -> StageCost:
         """Reading every question of the dataset, to draw some."""
-        written = self.asked.questions * ROW["questions"]
-        return StageCost("questions", self.asked.available / self.rates.reading, written=written)
+        written = self.work.questions * ROW["questions"]
+        return StageCost("questions", self.work.available / self.rates.reading, written=written)
 
     def grades(self) -> StageCost:
-        """Grading by rules."""
-        rows = self.asked.questions
-        return StageCost("grades", self.beside(rows / self.rates.grading), written=rows * ROW["grades"])
+        rows = self.work.questions
+        return StageCost("grades", rows / self.rates.grading, written=rows * ROW["grades"])
 
     def spans(self) -> StageCost:
-        """Finding the exact tokens of every answer."""
-        rows = self.asked.questions
-        return StageCost("spans", self.beside(rows / self.rates.finding), written=rows * ROW["spans"])
+        rows = self.work.questions
+        return StageCost("spans", rows / self.rates.finding, written=rows * ROW["spans"])
 
     # --- through the model
 
     def written_answers(self, prompts: float, answers: float, rows: float) -> tuple[float, float, float]:
         """Tokens, FLOPs and seconds to generate `answers` answers to `prompts` prompts, `rows` at a time."""
-        asked, shape, machine, most = self.asked, self.shape, self.machine, self.study.answers.max_new_tokens
-        # 1. the prompts, in passes over many tokens; vLLM shares whole blocks of them
-        vllm = self.study.answers.backend == "vllm"
-        before = prompts * (asked.own + (asked.shared % VLLM_BLOCK if vllm else 0))
-        reading = shape.flops(before, asked.shared + asked.own / 2)
+        work, shape, machine = self.work, self.shape, self.machine
+        # 1. the prompts, in passes over many tokens
+        before = prompts * work.own
+        reading = shape.flops(before, work.shared + work.own / 2)
         # 2. the answers: what is computed, and what is read of weights, keys and logits
-        tokens = answers * asked.answer
-        writing = shape.flops(tokens, asked.sequence) + shape.head_flops(tokens)
-        # some row of a batch reaches the maximum length; in vLLM the next answer replaces one that has ended
-        steps = tokens / rows if vllm else ceil(answers / rows) * most
-        logits = LOGITS * 4 * shape.vocabulary * tokens
-        read = steps * shape.read + tokens * asked.sequence * shape.cache
-        together = max(machine.passes, machine.decoding) if vllm else machine.passes  # all GPUs of an engine
-        seconds = reading / together + logits / machine.bandwidth
+        tokens = answers * work.answer
+        writing = shape.flops(tokens, work.sequence) + shape.head_flops(tokens)
+        steps = ceil(answers / rows) * self.study.answers.max_new_tokens  # some row of a batch is as long as allowed
+        read = steps * shape.read + tokens * work.sequence * shape.cache
+        seconds = reading / machine.passes + LOGITS * 4 * shape.vocabulary * tokens / machine.bandwidth
         seconds += max(writing / machine.decoding, read / machine.bandwidth)
         return before + tokens, reading + writing, seconds
 
     def rows(self, answers: float, tokens: float) -> float:
         """Number of answers that are generated at a time, each with its prompt of `tokens` tokens."""
-        spec = self.study.answers
-        return min(answers, VLLM_ROWS if spec.backend == "vllm" else max(1.0, spec.batch_tokens / tokens))
+        return min(answers, max(1.0, self.study.answers.batch_tokens / tokens))
 
     def answers(self) -> StageCost:
         """Greedy answers to every question. Answers from a file are read in one pass with their prompts."""
-        asked, shape, spec = self.asked, self.shape, self.study.answers
-        rows = self.rows(asked.questions, asked.own + spec.max_new_tokens)
+        work, shape, spec = self.work, self.shape, self.study.answers
+        rows = self.rows(work.questions, work.own + spec.max_new_tokens)
         if spec.source == "file":
-            tokens = asked.questions * (asked.own + asked.answer)
-            flops = shape.flops(tokens, asked.sequence) + shape.head_flops(asked.questions * asked.answer)
+            tokens = work.questions * (work.own + work.answer)
+            flops = shape.flops(tokens, work.sequence) + shape.head_flops(work.questions * work.answer)
             seconds = flops / self.machine.passes
         else:
-            tokens, flops, seconds = self.written_answers(asked.questions, asked.questions, rows)
-        memory = shape.weights + shape.answering(rows, asked.shared, asked.own, spec.max_new_tokens)
-        return StageCost(
-            "answers",
-            self.shared_out(seconds, asked.questions, self.study.shard_rows),
-            tokens,
-            flops,
-            asked.questions * ROW["answers"],
-            memory,
-        )
+            tokens, flops, seconds = self.written_answers(work.questions, work.questions, rows)
+        memory = shape.weights + shape.answering(rows, work.shared, work.own, spec.max_new_tokens)
+        return StageCost("answers", seconds, tokens, flops, work.questions * ROW["answers"], memory)
 
     def traces(self) -> StageCost:
         """One pass per traced sample for all conditions, then attention, one sample at a time."""
-        asked, shape, machine, study = self.asked, self.shape, self.machine, self.study
-        passes = self.passes()
+        work, shape, machine, study = self.work, self.shape, self.machine, self.study
         # 1. what is computed
-        tokens = asked.traced * asked.slots
-        flops = shape.flops(tokens, asked.sequence)
-        flops += shape.head_flops(asked.traced * len(passes.supported) * (asked.answer - 1))
+        tokens = work.traced * work.slots
+        flops = shape.flops(tokens, work.sequence)
+        flops += shape.head_flops(work.traced * len(self.passes().supported) * (work.answer - 1))
         # 2. attention, for some samples alone: the weights are read again for each
-        alone = min(study.traces.attention_samples, asked.traced)
-        mass = shape.flops(alone * asked.sequence, asked.sequence / 2)
+        alone = min(study.traces.attention_samples, work.traced)
+        mass = shape.flops(alone * work.sequence, work.sequence / 2)
         looking = max(mass / machine.passes, alone * shape.weights / machine.bandwidth)
-        # 3. every replica searches all samples twice to choose, once to trace, and again for attention; on Ray also to
-        # plan. If samples are donors of tokens, all are read
-        ray = study.engine.kind == "ray"
-        looks = (6 if study.traces.attention_samples else 3) + 2 * ray
-        choosing = looks * asked.questions / self.rates.looking
-        choosing += (study.evidence is not None) * (1 + ray) * asked.questions / self.rates.sampling
+        # 3. all samples are searched twice to choose, once to trace, and again for attention. If samples are donors of
+        # tokens, all are read
+        choosing = (6 if study.traces.attention_samples else 3) * work.questions / self.rates.looking
+        choosing += (study.evidence is not None) * work.questions / self.rates.sampling
         written = self.activations()
-        return StageCost(
-            "traces",
-            self.shared_out(flops / machine.passes + written / machine.storage, asked.traced, 256) + looking + choosing,
-            tokens + alone * asked.sequence,
-            flops + mass,
-            written,
-            shape.weights + 1e9 * study.traces.memory,
-        )
+        seconds = flops / machine.passes + written / machine.storage + looking + choosing
+        memory = shape.weights + 1e9 * study.traces.memory
+        return StageCost("traces", seconds, tokens + alone * work.sequence, flops + mass, written, memory)
 
     def passes(self) -> Passes:
         """The forward passes of a traced sample."""
-        return Passes(self.study.traces, [0] * self.asked.shared, self.shape.layers, self.study.evidence)
+        return Passes(self.study.traces, [0] * self.work.shared, self.shape.layers, self.study.evidence)
 
     def activations(self) -> float:
         """Bytes that traces write."""
         sites, shape = len(self.study.traces.sites), self.shape
-        return self.asked.traced * len(self.passes().kept) * sites * shape.layers * shape.width * shape.size
-
-    def map(self) -> StageCost:
-        """One pass for every cut layer, from that layer on, which is half of the layers on average."""
-        spec, asked, shape = self.study.map, self.asked, self.shape
-        assert spec is not None
-        samples = min(asked.traced, spec.max_right + spec.max_wrong)
-        streams = len(spec.conditions) * (shape.layers + 1) / 2
-        tokens = samples * (asked.own + asked.answer + streams * asked.cut)
-        flops = shape.flops(tokens, asked.sequence)
-        probes, points = self.study.probes, len(self.study.traces.points)
-        read = samples * len(spec.conditions) * shape.layers**2 / 2
-        written = 4 * points * read * probes.repeats * len(PARTS)
-        seconds = flops / self.machine.passes + points * read * probes.repeats * shape.width / self.rates.numbers
-        memory = shape.weights + 1e9 * self.study.traces.memory
-        return StageCost("map", self.shared_out(seconds, samples, 64), tokens, flops, written, memory)
+        return self.work.traced * len(self.passes().kept) * sites * shape.layers * shape.width * shape.size
 
     def sampling(self) -> StageCost:
         """Several answers to some of the traced questions."""
-        spec, asked = self.study.evidence, self.asked
+        spec, work = self.study.evidence, self.work
         assert spec is not None
-        prompts = min(spec.questions, asked.traced)
-        rows = self.rows(prompts * spec.answers, asked.own + asked.answer)
+        prompts = min(spec.questions, work.traced)
+        rows = self.rows(prompts * spec.answers, work.own + work.answer)
         tokens, flops, seconds = self.written_answers(prompts, prompts * spec.answers, rows)
-        seconds = self.shared_out(seconds, prompts, self.study.shard_rows)
         return StageCost("sampling", seconds, tokens, flops, prompts * spec.answers * ROW["answers"] / 2)
 
     def evidence(self) -> StageCost:
-        """Reading sampled answers, other few-shot examples and saliency, then statistics like those of pathways."""
-        spec, asked, shape = self.study.evidence, self.asked, self.shape
+        """Reading sampled answers, and saliency."""
+        spec, work, shape = self.study.evidence, self.work, self.shape
         assert spec is not None
-        answers = BOTH * min(spec.questions, asked.traced) * 2 * spec.distinct
-        again = min(spec.saliency_samples, asked.traced)
-        tokens = answers * asked.within + spec.other_prompts * again * (asked.own + asked.answer + asked.cut)
-        alone = 2 * again * asked.sequence  # by two gradients
-        flops = shape.flops(tokens + BACKWARD * alone, asked.sequence)
-        seconds = self.shared_out(flops / self.machine.passes, answers / 2 + again, 64)
-        numbers = self.shared_out(len(self.study.traces.points) * self.resampled())
-        return StageCost("evidence", seconds + numbers, tokens + alone, flops)
-
-    def shared_out(self, seconds: float, rows: float = 1, shard: int = 1) -> float:
-        """Seconds of work that replicas share by shards of all datasets. In the last round some have nothing to do."""
-        shards = self.sets * max(1, ceil(rows / shard))
-        return seconds * ceil(shards / self.machine.replicas) / shards
-
-    def beside(self, seconds: float) -> float:
-        """Seconds of work without a model. On Ray, a pool of as many processes as replicas does it during answers."""
-        spread = self.study.engine.kind == "ray"
-        return self.shared_out(seconds, self.asked.questions, self.study.shard_rows) if spread else seconds
+        answers = BOTH * min(spec.questions, work.traced) * 2 * spec.distinct
+        again = min(spec.saliency_samples, work.traced)
+        tokens = answers * work.within
+        alone = 2 * again * work.sequence  # by two gradients
+        flops = shape.flops(tokens + BACKWARD * alone, work.sequence)
+        return StageCost("evidence", flops / self.machine.passes, tokens + alone, flops)
 
     # --- probes and what is made of them
 
     def probes(self) -> StageCost:
         """Fits and read-outs of every read point, the text-only classifier, and the jackknife."""
-        study, asked, shape, machine = self.study, self.asked, self.shape, self.machine
+        study, work, shape, machine = self.study, self.work, self.shape, self.machine
         spec, points = study.probes, len(study.traces.points)
         further = len(study.evidence.further) if study.evidence else 0
         refits = len(set(spec.refit) & set(study.traces.conditions))
         fits = points * fits_of(spec, shape.layers, refits, mirrored=study.evidence is not None)
-        flops = fits * STEPS * 4 * asked.traced * shape.width  # a step: two products with all activations
+        flops = fits * STEPS * 4 * work.traced * shape.width  # a step: two products with all activations
         conditions = len(study.traces.conditions) + further + 1 + refits
-        read = points * conditions * spec.repeats * asked.traced * shape.width * shape.layers
-        words = spec.repeats * spec.folds * asked.traced / self.rates.words
+        read = points * conditions * spec.repeats * work.traced * shape.width * shape.layers
+        words = spec.repeats * spec.folds * work.traced / self.rates.words
         seconds = flops / machine.fitting + read / self.rates.numbers / machine.cores + words
         seconds += self.activations() / machine.storage  # which are read back, layer by layer
-        written = 8 * points * conditions * asked.traced * spec.repeats * len(PARTS) * shape.layers
-        layer = 4 * COPIES * asked.traced * shape.width
-        memory = layer * layers_at_once(asked.traced, shape.width, machine.cores)
-        return StageCost("probes", self.shared_out(seconds), 0.0, flops, written, memory)
+        written = 8 * points * conditions * work.traced * spec.repeats * len(PARTS) * shape.layers
+        layer = 4 * COPIES * work.traced * shape.width
+        memory = layer * layers_at_once(work.traced, shape.width, machine.cores)
+        return StageCost("probes", seconds, 0.0, flops, written, memory)
 
-    def pathways(self) -> StageCost:
-        """The statistics of every read point."""
-        numbers = self.shared_out(len(self.study.traces.points) * self.resampled())
-        return StageCost("pathways", numbers, memory=64 * self.study.probes.resamples * self.asked.traced)
-
-    def map_numbers(self) -> StageCost:
-        """The statistics of the map, for each cut in every later layer."""
-        spec, layers = self.study.map, self.shape.layers
-        assert spec is not None
-        samples = min(self.asked.traced, spec.max_right + spec.max_wrong)
-        per_line = 1 / self.rates.lines + samples / self.rates.resampling
-        lines = len(self.study.traces.points) * len(spec.conditions) * layers * (layers + 1) / 2
-        return StageCost("map's numbers", self.shared_out(self.study.probes.resamples * lines * per_line))
-
-    def resampled(self) -> float:
-        """Seconds of the statistics of one read point in all resamples, by layer and by sample."""
-        per_layer = 1 / self.rates.lines + self.asked.traced / self.rates.resampling
-        return self.study.probes.resamples * self.shape.layers * per_layer
+    def numbers(self) -> StageCost:
+        """The statistics of all read points in all resamples, by layer and by sample."""
+        per_layer = 1 / self.rates.lines + self.work.traced / self.rates.resampling
+        seconds = len(self.study.traces.points) * self.study.probes.resamples * self.shape.layers * per_layer
+        return StageCost("numbers", seconds, memory=64 * self.study.probes.resamples * self.work.traced)
 
 
 COSTS: dict[str, Callable[[_Costs], StageCost]] = {
@@ -308,11 +221,9 @@ COSTS: dict[str, Callable[[_Costs], StageCost]] = {
     "spans": _Costs.spans,
     "traces": _Costs.traces,
     "probes": _Costs.probes,
-    "map": _Costs.map,
     "sampling": _Costs.sampling,
     "evidence": _Costs.evidence,
-    "pathways": _Costs.pathways,
-    "map's numbers": _Costs.map_numbers,
+    "numbers": _Costs.numbers,
 }
 """The cost of each stage, by its name in the times of a run."""
 
@@ -323,5 +234,7 @@ def fits_of(spec: ProbeSpec, layers: int, refits: int, mirrored: bool) -> int:
     strength = (1 + single) * layers * spec.folds * INNER * len(spec.strengths)
     whole = (1 + single + refits) * layers * rounds * (1 + INNER)
     halves = (len(PARTS) - 1) * layers * rounds * (1 + INNER)
-    left_out = len(jackknife_layers(layers)) * rounds * (len(PARTS) * GROUPS + refits * (1 + INNER + GROUPS))
+    left_out = (
+        len(jackknife_layers(layers)) * rounds * (len(PARTS) * LEFT_OUT_GROUPS + refits * (1 + INNER + LEFT_OUT_GROUPS))
+    )
     return strength + whole + halves + left_out

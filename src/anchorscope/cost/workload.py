@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from statistics import fmean
 
-from anchorscope.grades.judge import MAX_TOKENS, Case, filled
+from anchorscope.grades.judge import Case, filled
 from anchorscope.models.load import load_tokenizer, wants_bos
 from anchorscope.models.prompts import Prompter
 from anchorscope.models.source import find_model
-from anchorscope.probes.within import CONDITIONS as WITHIN
 from anchorscope.questions.question_set import open_set
 from anchorscope.questions.record import Question
 from anchorscope.questions.sampling import draw
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
 from anchorscope.study import DatasetSpec, ModelSpec, Study
+from anchorscope.study.terms import SEVERAL
 from anchorscope.traces.passes import Passes, Patch
 
 LOOKED_AT = 200  # questions per dataset whose tokens are counted
@@ -33,9 +33,7 @@ class Workload:
     """The workload of one model on one dataset. Numbers of tokens are means over some of its questions."""
 
     model: str
-    """Name of the model in the study."""
     dataset: str
-    """Name of the dataset in the study."""
     available: int
     """Number of questions in the dataset, all of which are read."""
     questions: int
@@ -50,48 +48,15 @@ class Workload:
     """Maximum number of samples whose activations are kept."""
     slots: float
     """Minimum number of tokens computed per traced sample, over all conditions."""
-    cut: float
-    """Number of tokens computed for one knockout, from the first token that cannot attend to the cut tokens."""
     within: float
     """Number of tokens computed per sampled answer that is read."""
+    judge: float = 0.0
+    """Number of tokens that a judge reads per answer, where a token is counted as four characters; 0 without one."""
 
     @property
     def sequence(self) -> float:
         """Number of tokens of a prompt and its answer."""
         return self.shared + self.own + self.answer
-
-
-@dataclass(frozen=True)
-class JudgeCost:
-    """The cost of a judge for one model, over all datasets. A token is counted as four characters."""
-
-    model: str
-    """Name of the model whose answers are judged."""
-    requests: int
-    """Number of requests, one per answer. Repeated answers need fewer."""
-    tokens: float
-    """Number of tokens in all prompts."""
-    replied: int
-    """Maximum number of tokens in all replies."""
-    dollars: float | None
-    """Cost by the price in the study, or None if it has no price."""
-
-
-def judge_cost(study: Study, model: ModelSpec) -> JudgeCost | None:
-    """Estimate the cost of judging one model's answers from some questions of each dataset. None without a judge."""
-    judge = study.grades.judge
-    if judge is None:
-        return None
-    requests, tokens = 0, 0.0
-    for dataset in study.datasets:
-        drawn, available = _looked_at(study, dataset)
-        size = min(available, dataset.sample or available)
-        cases = [Case(ANSWER_LIKE, question.answers, question.question) for question in drawn]
-        tokens += size * sum(len(filled(judge.prompt, case)) for case in cases) / 4 / max(1, len(cases))
-        requests += size
-    replied = MAX_TOKENS * requests
-    dollars = (tokens * judge.price[0] + replied * judge.price[1]) / 1e6 if judge.price else None
-    return JudgeCost(model.name, requests, tokens, replied, dollars)
 
 
 def _looked_at(study: Study, dataset: DatasetSpec) -> tuple[list[Question], int]:
@@ -101,8 +66,8 @@ def _looked_at(study: Study, dataset: DatasetSpec) -> tuple[list[Question], int]
     for _, question in open_set(dataset, study.base).read():
         if question is not None:
             count += 1
-            kept = (-draw(question.id, study.seed), count, question)
-            heappush(drawn, kept) if count <= LOOKED_AT else heappushpop(drawn, kept)
+            entry = (-draw(question.id, study.seed), count, question)
+            heappush(drawn, entry) if count <= LOOKED_AT else heappushpop(drawn, entry)
     return [question for *_, question in drawn], count
 
 
@@ -113,7 +78,7 @@ def prompter_of(study: Study, model: ModelSpec) -> Prompter:
     return Prompter(tokenizer, study.prompt_for(model), wants_bos(tokenizer, source))
 
 
-def asked_of(
+def workload_of(
     study: Study,
     model: ModelSpec,
     dataset: DatasetSpec,
@@ -149,7 +114,7 @@ def asked_of(
         passages={s.question.id: _another_passage(s, shared) for s in usable if s.spans.context},
     )
     rows = [[len(stream.ids) for stream in passes.streams(sample)] for sample in usable] or [[0] * len(passes.names)]
-    read = [passes.names.index(condition) for condition in WITHIN if condition in passes.names]
+    read = [passes.names.index(condition) for condition in SEVERAL if condition in passes.names]
     return Workload(
         model=model.name,
         dataset=dataset.name,
@@ -160,9 +125,15 @@ def asked_of(
         answer=1 + fmean([len(sample.answer.answer_ids) for sample in samples] or [0]),
         traced=traced,
         slots=fmean(map(sum, rows)),
-        cut=fmean(row[passes.names.index("knockout")] for row in rows),
         within=fmean(sum(row[i] for i in read) for row in rows),
+        judge=fmean([_judged(question, study) for question in drawn] or [0]),
     )
+
+
+def _judged(question: Question, study: Study) -> float:
+    """Number of tokens of a judge's prompt for a question."""
+    judge = study.grades.judge
+    return len(filled(judge.prompt, Case(ANSWER_LIKE, question.answers, question.question))) / 4 if judge else 0.0
 
 
 def _another_passage(sample: Sample, shared: int) -> list[int]:

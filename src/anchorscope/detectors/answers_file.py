@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.detectors.answer_lines import AnswerLine, read_labelled_lines, read_lines, texts_of
+from anchorscope.answers.answer_lines import AnswerLine, read_labelled_lines, read_lines, texts_of
 from anchorscope.detectors.catalogue import DEFAULT, entry_of
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of
 from anchorscope.detectors.drift import Drift, drift_of
 from anchorscope.detectors.fit import fit_detector, recalibrated
 from anchorscope.detectors.inputs import Need, sites_of, states_among
 from anchorscope.detectors.reader import Reader
-from anchorscope.detectors.record import Verdict
+from anchorscope.detectors.record import VERDICT_SCHEMA, Verdict
 from anchorscope.detectors.session import (
     Detector,
     Session,
@@ -202,5 +202,5 @@ def check_file(
 
 def verdict_line(line: AnswerLine, verdict: Verdict) -> str:
     """A verdict and its answer as a line of JSON."""
-    record = {"question": line.question, "answer": line.answer, **verdict.record()}
+    record = {"question": line.question, "answer": line.answer, "schema": VERDICT_SCHEMA, **verdict.record()}
     return json.dumps(record, ensure_ascii=False)

@@ -264,7 +264,7 @@ class FittedDetector:
         """The verdict on an answer of which nothing can be said."""
         limit = self.score_threshold
         p_limit = None if limit is None else self.p_wrong(limit)
-        return Verdict("cannot say", reason, None, p_limit, self.base_rate, score, limit)
+        return Verdict("cannot say", reason, None, p_limit, self.base_rate, score)
 
     def _verdict(self, score: float, reason: str, layers: Floats, route: Route | None) -> Verdict:
         if reason or not np.isfinite(score):
@@ -274,7 +274,7 @@ class FittedDetector:
             why = self.threshold.reason if self.threshold is not None else ""
             return self.cannot_say(f"no threshold keeps the promise: {why}", score)
         decision: Decision = "flag" if score > limit else "pass"
-        numbers = (self.p_wrong(score), self.p_wrong(limit), self.base_rate, score, limit)
+        numbers = (self.p_wrong(score), self.p_wrong(limit), self.base_rate, score)
         return Verdict(decision, "", *numbers, route, tuple(float(part) for part in layers))
 
     def _by_layer(self, inputs: Inputs) -> Floats:

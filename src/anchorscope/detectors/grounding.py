@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope import doors
-from anchorscope.detectors.answer_lines import AnswerLine, read_lines
+from anchorscope.answers.answer_lines import AnswerLine, read_lines
 from anchorscope.detectors.thresholds import Promise, choose_threshold
 from anchorscope.errors import DetectorError, ModelError
 from anchorscope.models.load import Model, Tokenizer
@@ -222,10 +222,10 @@ def ground_file(
 ) -> Iterator[tuple[AnswerLine, Grounding]]:
     """Measure every answer of a file with the columns question, answer and context."""
     lines = read_lines(path)
-    for number, line in enumerate(lines, 1):
+    for line in lines:
         if line.context is None:
             raise DetectorError(
-                f"{path}, row {number}: there is no context", "Give the passage of every answer in the column context."
+                f"{line.where}: there is no context", "Give the passage of every answer in the column context."
             )
     with progress(f"{model}: loading", None):
         opened = open_model(model, dtype=dtype)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
+from anchorscope.detectors.reasons import code_of
 from anchorscope.store.stage import StageDef, on_demand
 from anchorscope.store.table import Kind
 
@@ -42,28 +43,26 @@ class Verdict:
     """Probability that the answer is wrong, at the base rate; None where nothing can be said."""
     threshold: float | None
     """The value of `p_wrong` above which an answer is flagged; None where no threshold keeps the promise."""
-    base_rate: float
-    """The share of wrong answers that `p_wrong` and `threshold` assume."""
+    base_rate: float | None
+    """The share of wrong answers that `p_wrong` and `threshold` assume; None where no detector was asked."""
     score: float | None
     """The logit that the answer is wrong, at a base rate of one half."""
-    score_threshold: float | None
-    """The value of `score` above which an answer is flagged: the same threshold on the scale of the score."""
     route: Route | None = None
-    """Contributions of the question and of the answer to the score; None where no knockout was read."""
+    """Contributions of the question and of the answer to the score. Without a knockout it is None, and not in JSON."""
     layers: tuple[float, ...] = field(default=(), repr=False)
     """Contribution of each layer to the score; empty where the detector looks at no states."""
 
     def record(self) -> dict[str, Any]:
-        """As plain values for JSON: the fields that docs/detectors.md lists, in schema `VERDICT_SCHEMA`."""
-        route = asdict(self.route) if self.route is not None else None
-        plain = {name: getattr(self, name) for name in RECORDED}
-        return {"schema": VERDICT_SCHEMA, **{k: _finite(v) for k, v in plain.items()}, "route": route}
+        """As plain values for JSON: of a line of `detect score`, of a served response and of the audit log."""
+        plain = {name: _finite(getattr(self, name)) for name in RECORDED}
+        route = {"route": asdict(self.route)} if self.route is not None else {}
+        return {**plain, "code": code_of(self.reason), **route}
 
 
-VERDICT_SCHEMA = 1
+VERDICT_SCHEMA = 2
 """The version of a verdict's JSON: raised when a field is renamed, removed or changes its meaning."""
-RECORDED = ("decision", "reason", "p_wrong", "threshold", "base_rate", "score", "score_threshold")
-"""The fields of a verdict's JSON, beside `schema` and `route`."""
+RECORDED = ("decision", "reason", "p_wrong", "threshold", "base_rate", "score")
+"""The fields of a verdict that its JSON has as they are."""
 
 
 def _finite(value: Any) -> Any:

@@ -38,7 +38,7 @@ from anchorscope.errors import StoreError
 from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
-from anchorscope.probes.within import answers_within
+from anchorscope.probes.within_readouts import answers_within
 from anchorscope.progress import Advance
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Cell, Forward, Job, Kind, Parts, Plan, Sharded, Store, Whole

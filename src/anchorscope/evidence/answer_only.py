@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import LEGEND, chart_curve, line
-from anchorscope.evidence.record import EvidenceLine
-from anchorscope.pathways.chart import Chart, Row
+from anchorscope.pathways.chart import LEGEND, Chart, Row, dotted, solid
 from anchorscope.pathways.intervals import mean_auroc
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import Series
 
 
-def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     """AUROC with the question removed: the answer after the rest of the prompt, and after a BOS token alone."""
     labels, n = cell.readouts.labels, len(cell.readouts.labels)
     passes = {"answer_bare": cell.recorded.further["answer_bare"]}
     if "answer_only" in cell.readouts.conditions:
-        at = cell.readouts.conditions.index("answer_only")
-        passes["answer_only"] = cell.readouts.logits[at, :, 0]
+        passes["answer_only"] = cell.readouts.logits[cell.readouts.conditions.index("answer_only"), :, 0]
     for name, logits in passes.items():
-        yield line("answer_only", "auroc", mean_auroc(labels, logits, cell.drawn), n, name)
+        yield Series.of(Key(AUROC, name), mean_auroc(labels, logits, cell.drawn), n, cell.widened(Key("auroc")))
 
+
+AUROC = "answer_only_auroc"
 
 CHART = Chart(
     "answer_only",
     (
         Row(
             (
-                chart_curve("answer_only", "auroc", "answer_only"),
-                chart_curve("answer_only", "auroc", "answer_bare", dotted=True),
+                solid(Key(AUROC, "answer_only")),
+                dotted(Key(AUROC, "answer_bare")),
             ),
             "AUROC without the question: answer after the examples (solid), after BOS alone (dotted)", "AUROC", 0.1,
             0.5,
@@ -43,4 +44,4 @@ CHART = Chart(
     tab="mirror",
 )  # fmt: skip
 
-EXPERIMENT = Experiment("answer_only", _lines, charts=(CHART,))
+EXPERIMENT = Experiment("answer_only", _series, (AUROC,), charts=(CHART,))

@@ -4,7 +4,7 @@ A claim may rest on several numbers. It holds if all of them lie beyond the thre
 layers are the middle one, or all. Thresholds say what would matter, not what was found: 5 or 10 percentage points of
 ΔP, some hundredths of AUROC, a tenth or a fifth of a standard deviation. They were fixed on worlds whose truth is
 known (checks/helpers/worlds.py), before any real ledger was made. Each claim is declared in the file of the experiment
-that it rests on.
+that it rests on, and names the keys of its numbers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from anchorscope.evidence.lines import LineName, Lines
 from anchorscope.pathways.intervals import FloatArray
+from anchorscope.pathways.lookup import Lines
+from anchorscope.pathways.record import Key
 
 ThresholdSide = Literal["above", "below"]
 HALF = 0.5
@@ -36,59 +37,57 @@ class ClaimMeasure:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """How a claim is measured: from the lines with some keys, and from no others."""
+
+    keys: tuple[Key, ...]
+    of: Callable[..., ClaimMeasure | None]
+    """From the lines of a cell; for a claim about all datasets, from the lines of each, by name; for a claim about two
+    models, from those of the smaller and of the larger. None where something was not measured."""
+
+    def __call__(self, lines: Lines) -> ClaimMeasure | None:
+        """Of one model on one dataset."""
+        return self.of(self._named(lines))
+
+    def together(self, *models: Mapping[str, Lines]) -> ClaimMeasure | None:
+        """Of one model on all datasets, or of two models."""
+        return self.of(*({name: self._named(lines) for name, lines in sets.items()} for sets in models))
+
+    def _named(self, lines: Lines) -> Lines:
+        return {key: line for key, line in lines.items() if key.among(self.keys)}
+
+
+@dataclass(frozen=True)
 class Claim:
-    """A claim about one model on one set."""
+    """A claim about one model on one dataset, on all datasets, or about two models."""
 
     name: str
-    """Short."""
+    """Short name of the claim."""
     statement: str
-    """In words."""
+    """Statement of the claim, in words."""
     statistic: str
     """What is measured, and where."""
     control: str
     """What it is held against."""
     threshold: float
-    """Fixed in advance."""
+    """Threshold, fixed in advance."""
     side: ThresholdSide
-    """On which side of it the claim holds."""
-    measure: Callable[[Lines], ClaimMeasure | None]
-    """From the lines of a cell; None where something was not measured."""
+    """Side of the threshold on which the claim holds."""
+    measure: Measure
+    """How it is measured."""
     separates_truth_from_difficulty: bool = False
     """Whether the claim cannot hold if the states only know how hard a question is."""
+    about: Literal["cell", "model", "pair"] = "cell"
+    """Whether it is about one model on one dataset, on all datasets, or about the larger of two models."""
 
 
-@dataclass(frozen=True)
-class Together:
-    """A claim about one model on all sets together."""
-
-    claim: Claim
-    """All but how it is measured."""
-    measure: Callable[[Mapping[str, Lines]], ClaimMeasure | None]
-    """From the lines of all sets, by name."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A claim about two models: the second of them, the larger one, against the first."""
-
-    claim: Claim
-    """All but how it is measured."""
-    measure: Callable[[Mapping[str, Lines], Mapping[str, Lines]], ClaimMeasure | None]
-    """From the lines of the smaller and of the larger model, by set."""
-
-
-def not_by_cell(lines: Lines) -> ClaimMeasure | None:
-    """For claims that are measured over several cells."""
-    return None
-
-
-def at_depth(depth: float, *names: LineName) -> Callable[[Lines], ClaimMeasure | None]:
+def at_depth(depth: float, *keys: Key) -> Measure:
     """The values of some lines at a depth between the first layer, 0, and the last, 1."""
 
     def measure(lines: Lines) -> ClaimMeasure | None:
-        if any(name not in lines for name in names):
+        if any(key not in lines for key in keys):
             return None
-        curves = [lines[name] for name in names]
-        return ClaimMeasure([curve.at(depth) for curve in curves], min(curve.n for curve in curves))
+        chosen = [lines[key] for key in keys]
+        return ClaimMeasure([line.at(depth) for line in chosen], min(line.n for line in chosen))
 
-    return measure
+    return Measure(keys, measure)

@@ -7,23 +7,22 @@ first part. The other two are there only if it matters which question the donor 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from anchorscope.evidence.claim import HALF, Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import LEGEND, BoolArray, IntArray, LineName, chart_curve, line
-from anchorscope.evidence.record import EvidenceLine
-from anchorscope.pathways.chart import Chart, Row
-from anchorscope.pathways.intervals import FloatArray, Resamples, average, mean_auroc
-from anchorscope.pathways.splits import cohens_kappa
-from anchorscope.study.terms import MIN_GROUP
+from anchorscope.evidence.lines import BoolArray, IntArray
+from anchorscope.pathways.chart import LEGEND, Chart, Row, dotted, solid
+from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import Series
 
-PARTS = ("sample", "donor", "rest")
+SPREAD = Key("donors_spread_over_donors")
 
 
-def donor_lines(
+def donor_series(
     labels: BoolArray,
     clean: FloatArray,
     patched: FloatArray,
@@ -31,45 +30,33 @@ def donor_lines(
     blocks: IntArray,
     drawn: Resamples,
     seed: int,
-) -> Iterator[EvidenceLine]:
-    """What donors do: ΔAUROC, parts of the variance, and whether labels agree over donors.
+) -> Iterator[Series]:
+    """What donors do: ΔAUROC, and the spread of a sample's shift over its donors.
 
     `clean` and `control` (repeat, sample, layer), `patched` (donor, repeat, sample, layer); `blocks` (sample): -1 for a
     sample without donors.
     """
     rows = np.flatnonzero(blocks >= 0)
-    layers, n = clean.shape[-1], len(rows)
+    n = len(rows)
     if n < 2 or labels[rows].all() or not labels[rows].any():
         return
     # 1. how much worse the probe ranks
     before = mean_auroc(labels, clean, drawn, rows)
     after = np.mean([mean_auroc(labels, logits, drawn, rows) for logits in patched], axis=0)
-    yield line("donors", "delta_auroc", after - before, n, "patched")
+    yield Series.of(loss("patched"), after - before, n)
     if control is not None:
-        yield line("donors", "delta_auroc", mean_auroc(labels, control, drawn, rows) - before, n, "patched_control")
-    # 2. parts of the variance, at each layer by blocks, resampled as blocks
+        yield Series.of(loss("patched_control"), mean_auroc(labels, control, drawn, rows) - before, n)
+    # 2. the spread over donors, at each layer by blocks, resampled as blocks
     shift = (patched - clean).mean(axis=1)[:, rows]  # (donor, sample, layer)
-    mine = blocks[rows]
-    taken = resample_blocks(mine, len(drawn) - 1, seed)
+    taken = resample_blocks(blocks[rows], len(drawn) - 1, seed)
+    parts = variance_parts(shift, blocks[rows], taken)  # (part, 1 + resample, layer)
     spread = clean.mean(axis=0)[rows].std(axis=0)  # (layer)
-    parts = variance_parts(shift, mine, taken)  # (part, 1 + resample, layer)
-    total = parts.sum(axis=0)
-    for name, part in zip(PARTS, parts, strict=True):
-        yield line("donors", f"share_{name}", part / np.where(total > 0, total, np.nan), n)
-    over = np.sqrt(np.maximum(parts[1] + parts[2], 0)) / spread
-    yield line("donors", "spread_over_donors", over, n)
-    predicted = clean.mean(axis=0)[rows, round((layers - 1) / 2)] > 0
-    if MIN_GROUP <= predicted.sum() <= n - MIN_GROUP:
-        inside = variance_parts(shift[:, predicted], mine[predicted], taken)
-        among = clean.mean(axis=0)[rows][predicted].std(axis=0)
-        over = np.sqrt(np.maximum(inside[1] + inside[2], 0)) / among
-        yield line("donors", "spread_over_donors", over, int(predicted.sum()), "", "predicted_correct")
-    # 3. labels: does one donor flip what another flips?
-    sign = clean.mean(axis=0)[rows] > 0
-    flipped = [(logits.mean(axis=0)[rows] > 0) != sign for logits in patched]
-    pairs = [(i, j) for i in range(len(flipped)) for j in range(i)]
-    agreed = [cohens_kappa(flipped[i], flipped[j], drawn.samples[:, rows]) for i, j in pairs]
-    yield line("donors", "kappa_donors", average(np.stack(agreed), np.ones((len(agreed), 1, 1))), n)
+    yield Series.of(SPREAD, np.sqrt(np.maximum(parts[1] + parts[2], 0)) / spread, n)
+
+
+def loss(condition: str) -> Key:
+    """The change of AUROC when tokens of the question are replaced."""
+    return Key("donors_delta_auroc", condition)
 
 
 def resample_blocks(blocks: IntArray, resamples: int, seed: int) -> FloatArray:
@@ -110,15 +97,14 @@ def variance_parts(shift: FloatArray, blocks: IntArray, weights: FloatArray) -> 
     used = sizes > 0
     per_block = (weights @ sizes) / np.maximum(weights @ used, 1)  # samples in a block
     parts = np.stack([(mean[0] - mean[2]) / donors, (mean[1] - mean[2]) / per_block[:, None], mean[2]])
-    variances: FloatArray = np.maximum(parts, 0)
-    return variances
+    return np.maximum(parts, 0)
 
 
-def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     """Token patching, from the read-outs of a run."""
     further, evidence, rows = cell.recorded.further, cell.study.evidence, cell.recorded.rows
     assert evidence is not None
-    return donor_lines(
+    return donor_series(
         cell.readouts.labels,
         cell.readouts.logits[0, :, 0],
         np.stack([further[name] for name in evidence.patched]),
@@ -134,7 +120,7 @@ CLAIMS = (
         "donors", "It matters which other question's tokens replace the question's own",
         "spread of the shift over the donors of one sample, in standard deviations of clean read-outs",
         "the mean over donors",
-        0.2, "above", at_depth(HALF, LineName("donors", "spread_over_donors")),
+        0.2, "above", at_depth(HALF, SPREAD),
     ),
 )  # fmt: skip
 
@@ -143,8 +129,8 @@ CHART = Chart(
     (
         Row(
             (
-                chart_curve("donors", "delta_auroc", "patched"),
-                chart_curve("donors", "delta_auroc", "patched_control", dotted=True),
+                solid(loss("patched")),
+                dotted(loss("patched_control")),
             ),
             "Exact tokens replaced (solid), as many other question tokens replaced (dotted)", "ΔAUROC", 0.1,
             caption=(
@@ -154,7 +140,7 @@ CHART = Chart(
             dotted="other question tokens replaced",
         ),
         Row(
-            (chart_curve("donors", "spread_over_donors"),),
+            (solid(SPREAD),),
             "How much the shift of one answer depends on which question is the donor", "spread / SD", 0.2,
             caption=(
                 "Spread of the shift over the donors of one answer, in standard deviations of the clean read-outs. It "
@@ -169,4 +155,4 @@ CHART = Chart(
     tab="within",
 )  # fmt: skip
 
-EXPERIMENT = Experiment("donors", _lines, CLAIMS, charts=(CHART,))
+EXPERIMENT = Experiment("donors", _series, ("donors_delta_auroc", SPREAD.statistic), CLAIMS, (CHART,))

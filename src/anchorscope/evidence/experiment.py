@@ -1,25 +1,27 @@
 """An experiment: what it measures of a cell, the claims that rest on it, and the charts that show it.
 
 A new experiment is one file with one `Experiment`, and one entry in evidence/experiments.py, or a call of `register`.
-Its lines are then in the `evidence` table, its claims in the ledger, its charts among the figures and in the report,
+Its numbers are then in the `numbers` table, its claims in the ledger, its charts among the figures and in the report,
 and its own stages, where it has some, in `status` and in every run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from anchorscope.evidence.anchored import Groups
-from anchorscope.evidence.claim import Claim, Pair, Together
-from anchorscope.evidence.record import EvidenceLine
+from anchorscope.evidence.claim import Claim
 from anchorscope.pathways.chart import Chart
 from anchorscope.pathways.intervals import Resamples, resample
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import Series
 from anchorscope.pathways.widening import Family, widenings
 from anchorscope.probes.readouts import Readouts
 from anchorscope.probes.recorded import Recorded, read_left_out, read_readouts
 from anchorscope.store import Cell, StageDef, Store
+from anchorscope.store.stage import with_evidence
 from anchorscope.study import Study
 from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.activations import Activations
@@ -70,9 +72,14 @@ class CellData:
         return Groups(self.readouts)
 
     @cached_property
-    def widened(self) -> dict[Family, float]:
+    def widenings(self) -> dict[Family, float]:
         """By how much intervals are wider for what training adds."""
-        return widenings(self.readouts, read_left_out(self.store, self.model, self.dataset, self.point))
+        left_out = read_left_out(self.store, self.model, self.dataset, self.point)
+        return widenings(self.readouts, left_out, self.recorded.refit)
+
+    def widened(self, key: Key) -> float:
+        """By how much the interval of a number is wider for what training adds."""
+        return self.widenings.get(Family.of(key), 1.0)
 
     @cached_property
     def activations(self) -> Activations:
@@ -90,18 +97,30 @@ class Experiment:
     """One experiment."""
 
     name: str
-    """Its name; most of its lines have it too."""
-    lines: Callable[[CellData], Iterable[EvidenceLine]]
-    """What it measures of a cell; nothing where a table that it needs was not made."""
+    """Name of the experiment, in the `numbers` table and in messages."""
+    series: Callable[[CellData, Collection[Key]], Iterable[Series]]
+    """What it measures of a cell: its numbers with some keys; nothing where a table that it needs was not made."""
+    statistics: tuple[str, ...]
+    """Names of the numbers that it can make."""
     claims: tuple[Claim, ...] = ()
-    """Claims about one model on one dataset."""
-    together: tuple[Together, ...] = ()
-    """Claims about one model on all datasets."""
-    pairs: tuple[Pair, ...] = ()
-    """Claims about two models."""
+    """Claims that rest on it."""
     charts: tuple[Chart, ...] = ()
-    """Charts of its lines."""
+    """Charts that show it."""
+    tables: tuple[Key, ...] = ()
+    """Keys of further numbers, which headlines, pages and tables of results show."""
     stages: tuple[StageDef, ...] = ()
     """Stages that make tables of its own."""
     optional: bool = False
-    """Whether its claims are left out of sets on which it measured nothing, and not told as not measured."""
+    """Whether its claims are left out of datasets on which it measured nothing, and not told as not measured."""
+    wanted: Callable[[Study], bool] = with_evidence
+    """Whether a run of a study makes it."""
+
+    @property
+    def claimed(self) -> set[Key]:
+        """Keys of the numbers that its claims rest on."""
+        return {key for claim in self.claims for key in claim.measure.keys}
+
+    @property
+    def keys(self) -> set[Key]:
+        """Keys of all numbers that it names."""
+        return self.claimed | {key for chart in self.charts for key in chart.keys} | set(self.tables)

@@ -20,10 +20,11 @@ from scipy.special import ndtr
 
 from anchorscope.errors import StoreError
 from anchorscope.evidence.claim import Claim, ClaimMeasure
+from anchorscope.evidence.experiment import Experiment
 from anchorscope.evidence.experiments import experiments
-from anchorscope.evidence.lines import Lines, lines_of
 from anchorscope.evidence.record import LEDGER, ClaimAnswer, ClaimVerdict
 from anchorscope.pathways.intervals import FloatArray, interval
+from anchorscope.pathways.lookup import Lines, lines_of
 from anchorscope.store import Store
 from anchorscope.store.files import write_text
 from anchorscope.study.terms import MIN_GROUP
@@ -127,31 +128,32 @@ def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[ClaimVerdict]:
 
     Claims that separate truth from difficulty come first.
     """
+    declared = [(claim, experiment) for experiment in experiments() for claim in experiment.claims]
+    declared.sort(key=lambda pair: not pair[0].separates_truth_from_difficulty)
     verdicts: list[ClaimVerdict] = []
-    by_cell = sorted(
-        ((claim, experiment) for experiment in experiments() for claim in experiment.claims),
-        key=lambda pair: not pair[0].separates_truth_from_difficulty,
-    )
     for model, sets in lines.items():
         claims = [
-            weighed(claim, model, name, claim.measure(lines_of_set))
-            for claim, experiment in by_cell
-            for name, lines_of_set in sets.items()
-            if not experiment.optional or any(each.experiment == experiment.name for each in lines_of_set)
+            weighed(claim, model, name, claim.measure(of_set))
+            for claim, experiment in declared
+            for name, of_set in sets.items()
+            if claim.about == "cell" and not (experiment.optional and _nothing(experiment, of_set))
         ]
-        if len(sets) > 1:
-            together = [joint for experiment in experiments() for joint in experiment.together]
-            claims += [weighed(joint.claim, model, "all", joint.measure(sets)) for joint in together]
+        together = [claim for claim, _ in declared if claim.about == "model" and len(sets) > 1]
+        claims += [weighed(claim, model, "all", claim.measure.together(sets)) for claim in together]
         verdicts += verdicts_of(claims)
-    names = list(lines)
-    for smaller, larger in pairwise(names):
+    for smaller, larger in pairwise(lines):
         both = [
-            weighed(pair.claim, f"{smaller} < {larger}", "all", pair.measure(lines[smaller], lines[larger]))
-            for experiment in experiments()
-            for pair in experiment.pairs
+            weighed(claim, f"{smaller} < {larger}", "all", claim.measure.together(lines[smaller], lines[larger]))
+            for claim, _ in declared
+            if claim.about == "pair"
         ]
         verdicts += verdicts_of(both)
     return verdicts
+
+
+def _nothing(experiment: Experiment, lines: Lines) -> bool:
+    """Whether an experiment measured nothing."""
+    return not any(key.statistic in experiment.statistics for key in lines)
 
 
 def to_json(study: str, verdicts: Iterable[ClaimVerdict], about: Mapping[str, Any]) -> str:

@@ -1,14 +1,12 @@
-"""What one row of the `evidence` table is, and one verdict of the ledger."""
+"""What one verdict of the ledger is, and the stage that makes the numbers of all experiments."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from anchorscope.store.stage import StageDef, with_evidence
-from anchorscope.store.table import Kind
+from anchorscope.pathways.record import NUMBERS
+from anchorscope.store.stage import StageDef
 
 ClaimAnswer = Literal["holds", "does not hold", "cannot tell"]
 """What can be said of a claim."""
@@ -19,28 +17,6 @@ SECTIONS = {
     False: "Separates truth from difficulty: no. These can also hold if the states only know how hard a question is.",
 }
 """What stands above the claims that separate truth from difficulty, and above the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class EvidenceLine:
-    """One row of the `evidence` table: a number, or a number at every layer, with all its resamples."""
-
-    experiment: str
-    """name of the experiment, such as chart, within, donors or mirror"""
-    name: str
-    """name of what is measured"""
-    condition: str
-    """condition of the pass; two names joined by '-': the first minus the second; empty where there is none"""
-    stratum: str
-    """group or part of the samples; all where the line is about all of them"""
-    layers: int
-    """number of layers that have a value; 0 where the line is a single number"""
-    replicates: list[np.float32]
-    """(1 + resample, layer), row by row: the value first, then its resamples"""
-    widened: float
-    """factor by which the interval is wider than the bootstrap's"""
-    n: int
-    """number of samples or questions behind the line"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +81,13 @@ def _p(p: float | None) -> str:
     return "not known" if p is None else "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-EVIDENCE = Kind("evidence", EvidenceLine)  # of a read point: EVIDENCE.at(point)
-
 EXPERIMENT_STAGES: list[StageDef] = []
-"""The stages of experiments that were registered; they come before `evidence`, which reads their tables."""
+"""The stages of experiments that were registered; they come before `numbers`, which reads their tables."""
 
 STAGES = (
     StageDef(
-        "evidence", (EVIDENCE,), "anchorscope.evidence.stage:stage_of",
-        after=("traces", "readouts", "left_out", "sampled", "within", "prompts", "saliency"), scope="study", whole=True,
-        per_point=True, wanted=with_evidence,
+        "numbers", (NUMBERS,), "anchorscope.evidence.stage:stage_of",
+        after=("traces", "mass", "text_only", "readouts", "left_out", "sampled", "within", "saliency"),
+        scope="study", whole=True, per_point=True, grows=True,
     ),
 )  # fmt: skip

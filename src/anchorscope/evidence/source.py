@@ -8,42 +8,43 @@ loses much under any cut, so the same comparison for a cut of the question's wor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
 from anchorscope.evidence.claim import Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import BoolArray, IntArray, LineName, line
-from anchorscope.evidence.record import EvidenceLine
+from anchorscope.evidence.lines import BoolArray, IntArray
 from anchorscope.grades.grading import grader
 from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import Series
 from anchorscope.questions.record import QUESTIONS
-from anchorscope.study.terms import PASSAGE, SUPPORTED
+from anchorscope.study.terms import Condition
 
-CUT = ("knockout", *PASSAGE)
+CUT: tuple[Condition, ...] = ("knockout", "knockout_context")
+CLEAN: Condition = "clean"
+AUROC, DIFFERENCE = "source_auroc", "knockout_context-knockout"
 
 
-def source_lines(
+def source_series(
     taken: BoolArray, rows: IntArray, support: Mapping[str, FloatArray], drawn: Resamples
-) -> Iterator[EvidenceLine]:
+) -> Iterator[Series]:
     """How well the loss under each cut tells answers from the passage from remembered ones: AUROC.
 
     `rows`: samples whose source is known; `taken` (sample): from the passage. `support`, by condition, (sample):
-    log-probability.
+    log-probability. No probe is fitted for it, so its interval is that of the bootstrap.
     """
     if not taken[rows].any() or taken[rows].all():
         return
     rarer = int(min(taken[rows].sum(), (~taken[rows]).sum()))
-    told: dict[str, FloatArray] = {}
+    areas: dict[str, FloatArray] = {}
     for name in CUT:
-        if name in support:
-            lost = np.broadcast_to(
-                (support["clean"] - support[name])[None, :, None], (drawn.repeats.shape[1], len(taken), 1)
-            )
-            told[name] = mean_auroc(taken, lost, drawn, rows)[:, 0]
-            yield line("source", "auroc", told[name], rarer, name)
-    yield line("source", "auroc", told["knockout_context"] - told["knockout"], rarer, "knockout_context-knockout")
+        lost = (support["clean"] - support[name])[None, :, None]
+        by_repeat = np.broadcast_to(lost, (drawn.repeats.shape[1], len(taken), 1))
+        areas[name] = mean_auroc(taken, by_repeat, drawn, rows)[:, 0]
+        yield Series.of(Key(AUROC, name), areas[name], rarer)
+    yield Series.of(Key(AUROC, DIFFERENCE), areas["knockout_context"] - areas["knockout"], rarer)
 
 
 def sources(cell: CellData) -> tuple[BoolArray, IntArray]:
@@ -62,16 +63,15 @@ def sources(cell: CellData) -> tuple[BoolArray, IntArray]:
     return taken, np.flatnonzero(known) if any_named else np.empty(0, np.int64)
 
 
-def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     """From the log-probabilities that were traced with the states; nothing where no set contradicts memory."""
     if "knockout_context" not in cell.readouts.conditions:
         return
     taken, rows = sources(cell)
     if not len(rows):
         return
-    conditions = [name for name in SUPPORTED if name in cell.readouts.conditions]
-    support: dict[str, FloatArray] = {name: cell.activations.support(name).astype(np.float64) for name in conditions}
-    yield from source_lines(taken, rows, support, cell.drawn)
+    support: dict[str, FloatArray] = {name: cell.activations.support(name).astype(np.float64) for name in (CLEAN, *CUT)}
+    yield from source_series(taken, rows, support, cell.drawn)
 
 
 CLAIMS = (
@@ -79,8 +79,10 @@ CLAIMS = (
         "route_follows_source", "Answers from the passage depend on it more than remembered answers do",
         "AUROC of the log-probability lost without the passage, for telling answers from the passage from remembered "
         "ones, minus the same AUROC without the question's words", "knockout",
-        0.05, "above", at_depth(0, LineName("source", "auroc", "knockout_context-knockout")),
+        0.05, "above", at_depth(0, Key(AUROC, DIFFERENCE)),
     ),
 )  # fmt: skip
 
-EXPERIMENT = Experiment("source", _lines, CLAIMS, optional=True)
+EXPERIMENT = Experiment(
+    "source", _series, (AUROC,), CLAIMS, tables=tuple(Key(AUROC, name) for name in CUT), optional=True
+)

@@ -6,16 +6,18 @@ label is whether *this* model answers right. What is hard for every model, the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from anchorscope.evidence.claim import Claim, ClaimMeasure
+from anchorscope.evidence.claim import Claim, ClaimMeasure, Measure
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.groups import STRENGTHS
-from anchorscope.evidence.lines import BoolArray, IntArray, Lines, line
-from anchorscope.evidence.record import EvidenceLine
+from anchorscope.evidence.lines import BoolArray, IntArray
 from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
+from anchorscope.pathways.lookup import Lines
+from anchorscope.pathways.record import ANY, Key
+from anchorscope.pathways.series import Series
 from anchorscope.pathways.widening import moved_areas, widening
 from anchorscope.probes.folds import make_folds
 from anchorscope.probes.jackknife import jackknifed, make_groups
@@ -26,18 +28,25 @@ from anchorscope.study.terms import MIN_GROUP, QUESTION_ONLY, ReadPoint
 from anchorscope.traces.activations import Activations
 from anchorscope.traces.record import TRACES
 
+AUROC, AHEAD = "transfer_auroc", "awareness_own_ahead"
 
-def transfer_lines(
-    labels: BoolArray, states: FloatArray, probes: Mapping[str, LayerProbes], own: FloatArray, drawn: Resamples
-) -> Iterator[EvidenceLine]:
+
+def transfer_series(
+    labels: BoolArray,
+    states: FloatArray,
+    probes: Mapping[str, LayerProbes],
+    own: FloatArray,
+    drawn: Resamples,
+    widened: float = 1.0,
+) -> Iterator[Series]:
     """AUROC of other sets' probes on states (sample, width), and of the set's own, out of fold: (repeat, sample)."""
-    yield line("transfer", "auroc", mean_auroc(labels, own[:, :, None], drawn)[:, 0], len(labels), "own")
-    for name, layer_probes in probes.items():
-        logits = read_out_new(layer_probes, states)[:, 0]  # (repeat, sample)
-        yield line("transfer", "auroc", mean_auroc(labels, logits[:, :, None], drawn)[:, 0], len(labels), name)
+    read = {name: read_out_new(layer_probes, states)[:, 0] for name, layer_probes in probes.items()}
+    for name, logits in {"own": own, **read}.items():
+        area = mean_auroc(labels, logits[:, :, None], drawn)[:, 0]
+        yield Series.of(Key(AUROC, name), area, len(labels), widened)
 
 
-def knowing_lines(
+def knowing_series(
     labels: BoolArray,
     clusters: IntArray,
     rows: IntArray,
@@ -46,8 +55,8 @@ def knowing_lines(
     drawn: Resamples,
     repeats: int,
     seed: int,
-) -> Iterator[EvidenceLine]:
-    """Questions' states of this model and of others, by probes for this model's label: AUROC, and what it has ahead.
+) -> Iterator[Series]:
+    """Questions' states of this model and of others, by probes for this model's label: how far its own are ahead.
 
     `rows`: which samples every model has; states (row, width) each. Both probes come from the samples that test them,
     so both are fitted again without each group of samples, and intervals widened by what that shows.
@@ -64,12 +73,9 @@ def knowing_lines(
         return mean_auroc(labels, logits[:, :, None], drawn, rows)[:, 0], moved_areas(label, groups, trained)
 
     mine, mine_moved = area(own)
-    yield line("awareness", "auroc_question", mine, len(rows), "own", widened=widening(mine_moved))
     for name, states in others.items():
         other, moved = area(states)
-        yield line("awareness", "auroc_question", other, len(rows), name, widened=widening(moved))
-        ahead = widening(mine_moved - moved)
-        yield line("awareness", "own_ahead", mine - other, len(rows), name, widened=ahead)
+        yield Series.of(Key(AHEAD, name), mine - other, len(rows), widening(mine_moved - moved))
 
 
 def shared_rows(names: Sequence[Sequence[str]]) -> list[IntArray]:
@@ -90,13 +96,14 @@ def cells_with_readouts(cell: CellData) -> list[tuple[str, str]]:
     ]
 
 
-def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     """Other sets' probes, and other models' states of the same questions."""
     labels, layer, others = cell.readouts.labels, cell.groups.layer, cells_with_readouts(cell)
     states = cell.activations.layer("clean", cell.point, layer)
     stems = {d: probes_stem(cell.store.results(m, d), cell.point) for m, d in others if m == cell.model}
     probes = {name: load_probes(stem)[0][layer] for name, stem in stems.items() if name != cell.dataset}
-    yield from transfer_lines(labels, states, probes, cell.readouts.logits[0, :, 0, :, layer], cell.drawn)
+    own, widened = cell.readouts.logits[0, :, 0, :, layer], cell.widened(Key("auroc"))
+    yield from transfer_series(labels, states, probes, own, cell.drawn, widened)
     before = ReadPoint(cell.point.site, QUESTION_ONLY)
     for other in [m for m, d in others if d == cell.dataset and m != cell.model]:
         its_cell = cell.store.results(other, cell.dataset)
@@ -105,7 +112,7 @@ def _lines(cell: CellData) -> Iterator[EvidenceLine]:
         middle = round((theirs.layers(before) - 1) / 2)
         clusters = np.array([row.cluster for row in cell.recorded.rows])
         if min(int(labels[mine].sum()), int((~labels[mine]).sum())) >= MIN_GROUP:
-            yield from knowing_lines(
+            yield from knowing_series(
                 labels,
                 clusters,
                 mine,
@@ -118,16 +125,16 @@ def _lines(cell: CellData) -> Iterator[EvidenceLine]:
 
 
 def _ahead(lines: Lines) -> ClaimMeasure | None:
-    curves = [curve for name, curve in lines.items() if name[:2] == ("awareness", "own_ahead")]
-    return ClaimMeasure([curve.at(0) for curve in curves], min(curve.n for curve in curves)) if curves else None
+    others = list(lines.values())
+    return ClaimMeasure([line.at(0) for line in others], min(line.n for line in others)) if others else None
 
 
 CLAIMS = (
     Claim(
         "knows_itself", "A model's states predict its own success better than another model's do",
         "AUROC of question-only probes: own states minus the other model's", "the other model's states", 0.03, "above",
-        _ahead,
+        Measure((Key(AHEAD, ANY),), _ahead),
     ),
 )  # fmt: skip
 
-EXPERIMENT = Experiment("transfer", _lines, CLAIMS)
+EXPERIMENT = Experiment("transfer", _series, (AUROC, AHEAD), CLAIMS, tables=(Key(AUROC, ANY),))

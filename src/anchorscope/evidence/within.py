@@ -9,27 +9,21 @@ log-probabilities and length, whose weights are fitted on other questions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from anchorscope.evidence.claim import HALF, Claim, ClaimMeasure, at_depth
+from anchorscope.evidence.claim import HALF, Claim, ClaimMeasure, Measure, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import (
-    LEGEND,
-    BoolArray,
-    IntArray,
-    LineName,
-    Lines,
-    chart_curve,
-    line,
-)
+from anchorscope.evidence.lines import BoolArray, IntArray
 from anchorscope.evidence.pairs import Pairs
-from anchorscope.evidence.record import EvidenceLine
-from anchorscope.pathways.chart import Chart, Row
+from anchorscope.pathways.chart import LEGEND, Chart, Row, dotted, solid
 from anchorscope.pathways.intervals import FloatArray, Resamples
+from anchorscope.pathways.lookup import Lines
+from anchorscope.pathways.record import Key
+from anchorscope.pathways.series import Series
 from anchorscope.pathways.shifts import make_donors
 from anchorscope.probes.record import WITHIN
 from anchorscope.store.table import as_arrays
@@ -59,8 +53,12 @@ class SampledReadouts:
     """(condition, repeat, answer, layer)"""
 
 
-def within_lines(answered: SampledReadouts, drawn: Resamples, seed: int = 0) -> Iterator[EvidenceLine]:
-    """W by condition, what each loses, the baselines, and what the probe adds to log-probabilities and length."""
+W, LOST, ADDED = "within_w", "within_w_lost", "within_added_to_confidence"
+MATCHED, BEYOND = "matched_question-control_question", "knockout-permuted"
+
+
+def within_series(answered: SampledReadouts, drawn: Resamples, seed: int = 0) -> Iterator[Series]:
+    """W by condition, what the knockout loses, W of simple scores, and what the probe adds to them."""
     pairs = Pairs(answered.question, answered.correct)
     n = len(pairs.questions)
     # 1. under each condition, and with the shift of an answer to another question
@@ -68,16 +66,17 @@ def within_lines(answered: SampledReadouts, drawn: Resamples, seed: int = 0) -> 
     ranked = {name: pairs.share(readouts, drawn) for name, readouts in logits.items()}
     if "knockout" in ranked and 2 * np.unique(answered.clusters, return_counts=True)[1].max() <= len(answered.clusters):
         clean, knockout = logits["clean"], logits["knockout"]
-        donors = make_donors(answered.clusters, DRAWS, seed)
+        donors = make_donors(answered.clusters, seed)
         moved = [pairs.share(clean + (knockout - clean)[:, donor], drawn) for donor in donors]
         ranked["permuted"] = np.mean(moved, axis=0)
-    for name, share in ranked.items():
-        yield line("within", "w", share, n, name)
-        if name != "clean":
-            yield line("within", "w_lost", ranked["clean"] - share, n, name)
+    for name in READ:
+        if name in ranked:
+            yield Series.of(Key(W, name), ranked[name], n)
+    if "knockout" in ranked:
+        yield Series.of(Key(LOST, "knockout"), ranked["clean"] - ranked["knockout"], n)
     for name, other in (("knockout", "permuted"), ("matched_question", "control_question")):
         if name in ranked and other in ranked:
-            yield line("within", "w_lost", ranked[other] - ranked[name], n, f"{name}-{other}")
+            yield Series.of(Key(LOST, f"{name}-{other}"), ranked[other] - ranked[name], n)
     # 2. what needs no probe
     length = np.maximum(answered.tokens, 1)
     forms = {
@@ -87,20 +86,41 @@ def within_lines(answered: SampledReadouts, drawn: Resamples, seed: int = 0) -> 
         "short": -np.log(length),
     }
     for name, values in {**forms, "times": answered.times}.items():
-        yield line("within", f"w_{name}", pairs.share(values[None, :, None], drawn)[:, 0], n)
+        if name in SHOWN:
+            yield Series.of(Key(f"{W}_{name}"), pairs.share(values[None, :, None], drawn)[:, 0], n)
     # 3. what the probe adds to it
     known = np.stack(list(forms.values()), axis=1)
     confident = pairs.share(pairs.weighed(known, answered.clusters, seed)[None, :, None], drawn)[:, 0]
-    yield line("within", "w_confidence", confident, n)
-    at = round((answered.logits.shape[-1] - 1) / 2)
-    for place, name in enumerate(answered.conditions):
-        read = np.column_stack([known, answered.logits[place, :, :, at].mean(axis=0)])
-        both = pairs.share(pairs.weighed(read, answered.clusters, seed)[None, :, None], drawn)[:, 0]
-        yield line("within", "w_with_confidence", both, n, name)
-        yield line("within", "added_to_confidence", both - confident, n, name)
+    yield Series.of(Key(f"{W}_confidence"), confident, n)
+    middle = round((answered.logits.shape[-1] - 1) / 2)
+    read = np.column_stack([known, logits["clean"][:, :, middle].mean(axis=0)])
+    both = pairs.share(pairs.weighed(read, answered.clusters, seed)[None, :, None], drawn)[:, 0]
+    yield Series.of(Key(ADDED), both - confident, n)
 
 
-def _lines(cell: CellData) -> Iterator[EvidenceLine]:
+READ = ("clean", "knockout", "permuted", "answer_only")
+"""Passes of which W is kept; of the others, what it is compared with."""
+SHOWN = ("mean_logprob", "short", "times")
+"""Scores without a probe that tables show one by one."""
+TABLES = {
+    "main": {
+        "probe": Key(W),
+        "mean log-probability": Key(f"{W}_mean_logprob"),
+        "log-probabilities and length": Key(f"{W}_confidence"),
+        "the probe adds": Key(ADDED),
+    },
+    "nulls": {
+        "knockout": Key(W, "knockout"),
+        "permutation null": Key(W, "permuted"),
+        "question removed": Key(W, "answer_only"),
+        "shortest first": Key(f"{W}_short"),
+        "most frequent first": Key(f"{W}_times"),
+    },
+}
+"""Tables of results: for each its columns."""
+
+
+def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     """From the `within` table; nothing where no question has both right and wrong answers."""
     kind = WITHIN.at(cell.point)
     entry = cell.cell.entry(kind)
@@ -126,44 +146,41 @@ def _lines(cell: CellData) -> Iterator[EvidenceLine]:
         entry["inputs"]["within"]["conditions"],
         np.stack(logits).transpose(1, 2, 0, 3),
     )
-    return within_lines(answers, cell.drawn, cell.study.seed)
+    return within_series(answers, cell.drawn, cell.study.seed)
 
 
-MATCHED, BEYOND = "matched_question-control_question", "knockout-permuted"
-DRAWS = 5  # of donors, as in the pathways
+def _above_chance(condition: str) -> Measure:
+    key = Key(W, condition)
 
-
-def _within(name: str, condition: str, less: float = 0.0) -> Callable[[Lines], ClaimMeasure | None]:
     def measure(lines: Lines) -> ClaimMeasure | None:
-        curve = lines.get(LineName("within", name, condition))
-        return None if curve is None else ClaimMeasure([curve.at(HALF) - less], curve.n)
+        return ClaimMeasure([lines[key].at(HALF) - 0.5], lines[key].n) if key in lines else None
 
-    return measure
+    return Measure((key,), measure)
 
 
 CLAIMS = (
     Claim(
         "within_signal", "Among answers to one question, the probe ranks right above wrong",
         "W − 0.5 on the clean pass, at the middle layer", "0.5, the W of a question-only probe", 0.05, "above",
-        _within("w", "clean", 0.5), separates_truth_from_difficulty=True,
+        _above_chance("clean"), separates_truth_from_difficulty=True,
     ),
     Claim(
         "within_question", "Within a question, part of the signal comes from the question's words",
         "W lost by the knockout beyond permuted, and by matched beyond control, at the middle layer",
         "permuted, control_question", 0.05, "above",
-        at_depth(HALF, *(LineName("within", "w_lost", name) for name in (BEYOND, MATCHED))),
+        at_depth(HALF, *(Key(LOST, name) for name in (BEYOND, MATCHED))),
         separates_truth_from_difficulty=True,
     ),
     Claim(
         "within_answer", "Within a question, part of the signal comes from the answer alone",
         "W − 0.5 with the question removed, at the middle layer", "0.5", 0.05, "above",
-        _within("w", "answer_only", 0.5), separates_truth_from_difficulty=True,
+        _above_chance("answer_only"), separates_truth_from_difficulty=True,
     ),
     Claim(
         "within_adds", "Within a question, the probe adds to log-probabilities and length",
         "W of the probe at the middle layer with log-probabilities and length, minus W without the probe",
         "mean, minimum and sum of log-probabilities and length, weighted together", 0.02, "above",
-        _within("added_to_confidence", "clean"), separates_truth_from_difficulty=True,
+        at_depth(HALF, Key(ADDED)), separates_truth_from_difficulty=True,
     ),
 )  # fmt: skip
 
@@ -171,7 +188,7 @@ CHART = Chart(
     "within_question",
     (
         Row(
-            (chart_curve("within", "w", "clean"), chart_curve("within", "w", "answer_only", dotted=True)),
+            (solid(Key(W)), dotted(Key(W, "answer_only"))),
             "Share of pairs of one question that are ranked correctly (dotted: question removed)", "W", 0.1, 0.5,
             caption=(
                 "W on the clean pass (solid), and with the question removed (dotted), where only the answer can help."
@@ -179,7 +196,7 @@ CHART = Chart(
             dotted="question removed",
         ),
         Row(
-            (chart_curve("within", "w_lost", "knockout"), chart_curve("within", "w_lost", MATCHED, dotted=True)),
+            (solid(Key(LOST, "knockout")), dotted(Key(LOST, MATCHED))),
             "W lost under the knockout (solid), and by cutting exact tokens beyond as many others (dotted)",
             "W lost", 0.1,
             caption=(
@@ -197,4 +214,11 @@ CHART = Chart(
     tab="within",
 )  # fmt: skip
 
-EXPERIMENT = Experiment("within", _lines, CLAIMS, charts=(CHART,))
+EXPERIMENT = Experiment(
+    "within",
+    _series,
+    (W, LOST, ADDED, f"{W}_confidence", *(f"{W}_{name}" for name in SHOWN)),
+    CLAIMS,
+    (CHART,),
+    tuple(key for columns in TABLES.values() for key in columns.values()),
+)

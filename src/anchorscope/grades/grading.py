@@ -83,7 +83,6 @@ class _Match(NamedTuple):
     """An accepted answer found in an answer."""
 
     alias: str
-    """The accepted answer."""
     start: int
     """First character of the matched words in the answer."""
     end: int
@@ -106,7 +105,6 @@ class _AnswerWords(NamedTuple):
     core_line: str
     """The core as such a line."""
     dates: tuple[Date, ...]
-    """The dates in it."""
     date: Date | None
     """Where the core is nothing but a date."""
     commas: bool
@@ -208,7 +206,7 @@ def with_rules(rules: frozenset[str]) -> Grader:
 
     def grade(answer: str, accepted: Sequence[str], question: str = "") -> Grade:
         given = _read(answer, rules)
-        asked = _question(question, rules)
+        facts = _question(question, rules)
         known = [(text, _accepted(text, rules)) for text in accepted]
         matches = []
         for text, one in known:
@@ -219,7 +217,7 @@ def with_rules(rules: frozenset[str]) -> Grader:
             here = given
             if len(one.words) > 1 and one.texts[-1] in ARTICLES:  # vitamin A: here the A counts, wherever it stands
                 one, here = _accepted(text, rules, True), _read(answer, rules, True)
-            if not here.words or not (run := _match(here, one, asked, rules)):
+            if not here.words or not (run := _match(here, one, facts, rules)):
                 continue
             if not ("contradiction" in rules and _contradicted(here, one, [a for _, a in known])):
                 covered = here.words[run[0] : run[1] + 1]
@@ -227,9 +225,9 @@ def with_rules(rules: frozenset[str]) -> Grader:
                 whole = answer.strip().casefold() == text.strip().casefold()
                 written = answer if whole else answer[start:end]
                 reason = BOTH if "both" in rules and _OPTIONS.search(answer) else None
-                if "surplus" in rules and not reason and _surplus(here.words, covered, answer, asked):
+                if "surplus" in rules and not reason and _surplus(here.words, covered, answer, facts):
                     reason = SURPLUS
-                reason = reason or _untold([w.text for w in covered], here.texts, written, text, asked, rules)
+                reason = reason or _untold([w.text for w in covered], here.texts, written, text, facts, rules)
                 matches.append(_Match(text, start, end, reason))
         return _best(matches)
 
@@ -241,31 +239,31 @@ def _untold(
     given: Sequence[str],
     written: str,
     accepted: str,
-    asked: _QuestionFacts,
+    facts: _QuestionFacts,
     rules: frozenset[str],
 ) -> str | None:
     """Why a match tells nothing, if so."""
     words = [text for text in covered if text not in ARTICLES] or list(covered)
     if "small_words" in rules and len(words) == 1 and _small(words[0], written.strip(), accepted.strip()):
         return SMALL_WORD
-    if "schedules" in rules and asked.of_schedule and _YEAR.fullmatch(written) and not _YEAR.fullmatch(accepted):
+    if "schedules" in rules and facts.of_schedule and _YEAR.fullmatch(written) and not _YEAR.fullmatch(accepted):
         return YEAR
-    if "both" in rules and asked.choices.several(given):
+    if "both" in rules and facts.choices.several(given):
         return BOTH
     spelt = [word for word in words if word.isdigit() and not any(c.isdigit() for c in written)]  # IV, four
-    if "echoes" in rules and not spelt and asked.words.issuperset(words) and not asked.choices.offer(words):
+    if "echoes" in rules and not spelt and facts.words.issuperset(words) and not facts.choices.offer(words):
         return ECHO
     return None
 
 
-def _surplus(words: Sequence[Word], covered: Sequence[Word], answer: str, asked: _QuestionFacts) -> bool:
+def _surplus(words: Sequence[Word], covered: Sequence[Word], answer: str, facts: _QuestionFacts) -> bool:
     """One word matched, and beside it, up to a comma or bracket, there is as much of its own: the Bank of England."""
     if len(covered) != 1 or not covered[0].text.isalpha() or len(covered[0].text) < 2 or covered[0].text in YES_NO:
         return False
     start = max((m.end() for m in _PARTS.finditer(answer, 0, covered[0].start)), default=0)
     ending = _PARTS.search(answer, covered[0].end)
     beside = [w.text for w in words if start <= w.start and w.end <= (ending.start() if ending else len(answer))]
-    known = asked.words | DROPPED | FUNCTION | {covered[0].text}
+    known = facts.words | DROPPED | FUNCTION | {covered[0].text}
     return sum(len(text) for text in beside if text not in known) >= len(covered[0].text)
 
 
@@ -283,17 +281,17 @@ def _symbols(answer: str, accepted: str) -> tuple[int, int] | None:
     return (chunks[run[0]].start, chunks[run[1]].end) if run else None
 
 
-def _match(given: _AnswerWords, one: _AnswerWords, asked: _QuestionFacts, rules: frozenset[str]) -> WordRun | None:
+def _match(given: _AnswerWords, one: _AnswerWords, facts: _QuestionFacts, rules: frozenset[str]) -> WordRun | None:
     if run := _find(one.line, given.line) or _find(one.core_line, given.line):
         return run
-    if one.date and (run := _date(given, one.date, "shorter_dates" in rules and asked.year_will_do)):
+    if one.date and (run := _date(given, one.date, "shorter_dates" in rules and facts.year_will_do)):
         return run
-    if "names" in rules and asked.of_person:
+    if "names" in rules and facts.of_person:
         titled = len(one.core) > 2 and not ("titles" in rules and (one.commas or one.core[1] in INNER))
         for name in (one.core, one.core[1:] if titled else ()):  # Pilot Roger B. Chaffee
             if run := _name(given.texts, name, "short_names" in rules):
                 return run
-    if _same_whole(given, one, asked, rules):
+    if _same_whole(given, one, facts, rules):
         return len(given.texts) - len(given.core), len(given.texts) - 1
     return None
 
@@ -326,7 +324,7 @@ def _middles(a: Sequence[str], b: Sequence[str]) -> bool:
     return not a or not b or any(x == y or (x[0] == y[0] and 1 in (len(x), len(y))) for x in a for y in b)
 
 
-def _same_whole(given: _AnswerWords, one: _AnswerWords, asked: _QuestionFacts, rules: frozenset[str]) -> bool:
+def _same_whole(given: _AnswerWords, one: _AnswerWords, facts: _QuestionFacts, rules: frozenset[str]) -> bool:
     """Rules that compare the answer as a whole: it may say less than the accepted answer, but nothing else."""
     core = given.core
     if "compounds" in rules:
@@ -334,17 +332,17 @@ def _same_whole(given: _AnswerWords, one: _AnswerWords, asked: _QuestionFacts, r
         if len(joined) > 3 and not joined.isdigit() and joined == "".join(one.core):
             return True
     number = core[0] if len(core) == 1 and core[0][0].isdigit() else None
-    if "counts" in rules and asked.of_count and number and [t for t in one.core if t[0].isdigit()] == [number]:
+    if "counts" in rules and facts.of_count and number and [t for t in one.core if t[0].isdigit()] == [number]:
         return True
     return (
         "part" in rules
         and one.date is None
         and len(core) < len(one.core)
-        and _part(given, one, asked, "beginnings" in rules)
+        and _part(given, one, facts, "beginnings" in rules)
     )
 
 
-def _part(given: _AnswerWords, one: _AnswerWords, asked: _QuestionFacts, begins: bool) -> bool:
+def _part(given: _AnswerWords, one: _AnswerWords, facts: _QuestionFacts, begins: bool) -> bool:
     """Whether the answer is the larger part of the accepted answer: a surname, `mahogany` of `mahogany tree`.
 
     It begins as that does, or it is a person's surname: `tree` says less than was asked, `France` of `Paris, France`
@@ -353,14 +351,14 @@ def _part(given: _AnswerWords, one: _AnswerWords, asked: _QuestionFacts, begins:
     core, run = given.core, _find(given.core_line, one.core_line)
     if run is None or 2 * sum(map(len, core)) < sum(map(len, one.core)):
         return False
-    full_name = asked.of_person and len(core) > 1
-    if not full_name and all(len(t) < 3 or t in asked.words or t in MODIFIERS for t in core):
+    full_name = facts.of_person and len(core) > 1
+    if not full_name and all(len(t) < 3 or t in facts.words or t in MODIFIERS for t in core):
         return False  # says nothing of its own
     if any(t[0].isdigit() and t not in core for t in one.core):
         return False  # `World War` is not `World War 2`
-    if begins and run[0] > 0 and (one.commas or not asked.of_person):
+    if begins and run[0] > 0 and (one.commas or not facts.of_person):
         return False
-    return not asked.of_person or full_name or run[1] == len(one.core) - 1
+    return not facts.of_person or full_name or run[1] == len(one.core) - 1
 
 
 def _contradicted(given: _AnswerWords, one: _AnswerWords, accepted: Sequence[_AnswerWords]) -> bool:
@@ -384,5 +382,5 @@ def kind_of(question: str, accepted: Sequence[str]) -> str:
     words = [text for text in _accepted(accepted[0], RULES).texts if text not in ARTICLES]
     if YES_NO.issuperset(words) and words:
         return "yes_no"
-    asked = _question(question, RULES)
-    return "either_or" if words and asked.words.issuperset(words) and asked.choices.offer(words) else "entity"
+    facts = _question(question, RULES)
+    return "either_or" if words and facts.words.issuperset(words) and facts.choices.offer(words) else "entity"

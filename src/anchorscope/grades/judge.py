@@ -12,13 +12,9 @@ import os
 import re
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from email.message import Message
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -50,14 +46,10 @@ _BUSY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
 class Case(NamedTuple):
-    """One answer to judge."""
-
     answer: str
-    """What was answered."""
     accepted: Sequence[str]
     """What is known to be right."""
     question: str
-    """What was asked."""
 
 
 def filled(prompt: str, case: Case) -> str:
@@ -80,7 +72,11 @@ class Judge:
 
     def __init__(self, spec: JudgeSpec, file: Path | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
         self.spec, self._file, self._sleep = spec, file, sleep
-        self._key = key_of(spec)
+        import httpx  # slow to import, and most runs have no judge
+
+        key = key_of(spec)
+        # redirects are not followed: they would carry the key to another host
+        self._client = httpx.Client(headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=spec.timeout)
         self._said: dict[str, str] = _kept(file) if file else {}
         self._lock, self._unkept = threading.Lock(), list[str]()
         self._rules = grader()
@@ -160,41 +156,30 @@ class Judge:
         )
 
     def _post(self, body: dict[str, Any]) -> str:
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
-        request = urllib.request.Request(  # noqa: S310 - the pattern of base_url is http or https
-            f"{self.spec.base_url.rstrip('/')}/chat/completions", json.dumps(body).encode(), headers
-        )
-        try:
-            with _OPENER.open(request, timeout=self.spec.timeout) as response:
-                return _text(response.read(LARGEST + 1))
-        except urllib.error.HTTPError as error:
-            if error.code in _BUSY:
-                raise _TryAgainError(f"it answered {error.code}", _wait(error.headers)) from None
-            raise self._refused(error) from None
-        except (OSError, ValueError, HTTPException) as error:  # no connection, a timeout, half a reply
-            raise _TryAgainError(reason_of(error) or type(error).__name__) from None
+        import httpx
 
-    def _refused(self, error: urllib.error.HTTPError) -> GradeError:
+        reply = b""
         try:
-            reply = printable(error.read(2000).decode(errors="replace"), 200)
-        except OSError:
-            reply = ""
+            with self._client.stream("POST", f"{self.spec.base_url.rstrip('/')}/chat/completions", json=body) as answer:
+                for part in answer.iter_bytes():
+                    reply += part
+                    if len(reply) > LARGEST:
+                        raise _TryAgainError(f"it sent more than {LARGEST >> 20} MiB")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:  # no connection, a timeout, half a reply
+            raise _TryAgainError(reason_of(error) or type(error).__name__) from None
+        if answer.status_code in _BUSY:
+            raise _TryAgainError(f"it answered {answer.status_code}", _wait(answer.headers.get("Retry-After", "")))
+        if not answer.is_success:
+            raise self._refused(answer.status_code, printable(reply[:2000].decode(errors="replace"), 200))
+        return _text(reply)
+
+    def _refused(self, status: int, reply: str) -> GradeError:
         hint = {
             401: f"The key is taken from the environment variable {self.spec.key or '(none: give judge.key)'}.",
             403: "The key has no access to this model.",
             404: "Check judge.base_url (it ends in /v1 for most) and judge.model.",
-        }.get(error.code, "Check judge.model and judge.prompt.")
-        return GradeError(f"the judge at {self.spec.base_url} refused: {error.code} {reply}", hint)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the key to another host."""
-
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)
+        }.get(status, "Check judge.model and judge.prompt.")
+        return GradeError(f"the judge at {self.spec.base_url} refused: {status} {reply}", hint)
 
 
 class _TryAgainError(Exception):
@@ -205,17 +190,15 @@ class _TryAgainError(Exception):
         self.wait = wait
 
 
-def _wait(headers: Message) -> float | None:
+def _wait(retry_after: str) -> float | None:
     try:
-        return max(0.0, float(headers.get("Retry-After", "")))
+        return max(0.0, float(retry_after))
     except ValueError:
         return None
 
 
 def _text(body: bytes) -> str:
     """What a reply says; a reply of another shape is like half a reply."""
-    if len(body) > LARGEST:
-        raise _TryAgainError(f"it sent more than {LARGEST >> 20} MiB")
     try:
         content = json.loads(body)["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError):

@@ -49,5 +49,4 @@ def _row(answer: Answer, grade: Grade | None, by: str) -> Graded:
 
 
 def stage_of(context: Context, job: Job) -> Sharded[Graded]:
-    """The stage that a job asks for."""
     return grades_stage(context.store, job.model, job.dataset)

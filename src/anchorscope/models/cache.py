@@ -34,7 +34,6 @@ def key_of(record: Any) -> str:
 
 
 def known(kind: str, key: str) -> bool:
-    """Whether something was remembered."""
     folder = cache_folder()
     return folder is not None and (folder / kind / key).is_file()
 

@@ -8,7 +8,7 @@ import sys
 from functools import cache
 from typing import Any
 
-KERNELS = "16"  # 0.7 to 1.2 MB each; a pass needs four, those of a map four in each layer, which take 3 ms each
+KERNELS = "16"  # 0.7 to 1.2 MB each; a pass needs four, and four per layer if cuts begin later; each takes 3 ms
 TRIM, MMAP = -1, -3  # glibc's names for two limits
 HELD = 2**30  # bytes that may lie free at the heap's end before they are given back
 WHOLE = 2**25  # bytes from which on a tensor is not laid in the heap: what a shard keeps, not what a layer needs

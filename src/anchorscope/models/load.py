@@ -45,9 +45,7 @@ class Model:
     """A loaded model, ready for forward passes."""
 
     spec: ModelSpec
-    """What was asked for."""
     source: ModelSource
-    """What was found."""
     network: Network
     """The weights, as transformers' causal LM."""
     tokenizer: Tokenizer
@@ -79,8 +77,7 @@ class Model:
             place = getattr(part, "execution_device", None)
             if place is not None:
                 return torch.device(place)
-        device: torch.device = embeddings.weight.device
-        return device
+        return embeddings.weight.device
 
     @property
     def attention(self) -> str:
@@ -111,10 +108,10 @@ def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True, notic
     located = locate_model(spec, base)
     packed = located.folder / located.gguf if located.gguf and located.kind != "hub" else None
     dtype = str(dtype_of(spec)).removeprefix("torch.") if packed else ""
-    told = spec.model_copy(update={"dtype": dtype}) if packed else spec  # `auto` is tried once
-    kept = unpacked(sha256_of(packed), dtype, notice) if packed else None
-    if packed and kept is not None:
-        model = _load_kept(told, located, kept, weights)
+    resolved = spec.model_copy(update={"dtype": dtype}) if packed else spec  # `auto` is tried once
+    unpacked_copy = unpacked(sha256_of(packed), dtype, notice) if packed else None
+    if packed and unpacked_copy is not None:
+        model = _load_unpacked(resolved, located, unpacked_copy, weights)
         if model is not None:
             return replace(model, spec=spec)
         drop_unpacked(sha256_of(packed), dtype, notice)
@@ -122,21 +119,21 @@ def load_model(spec: ModelSpec, base: Path = Path(), weights: bool = True, notic
     sites = spec.sites or sites_of(source.architecture)  # before the weights, which may take minutes
     with without_bars():
         tokenizer = load_tokenizer(spec, source)
-        network = _load_network(told, source) if weights else _empty_network(told, source)
+        network = _load_network(resolved, source) if weights else _empty_network(resolved, source)
     network.eval()
     check_vocabulary(spec.name, network, tokenizer)
     marks = fingerprint(spec, source, network, tokenizer)
     model = Model(spec, source, network, tokenizer, sites, wants_bos(tokenizer, source), marks)
     if packed and weights and spec.device_map is None:
-        _keep(replace(model, spec=told), packed, dtype, notice)
+        _keep(replace(model, spec=resolved), packed, dtype, notice)
     return model
 
 
-def _load_kept(spec: ModelSpec, located: Located, kept: Unpacked, weights: bool) -> Model | None:
+def _load_unpacked(spec: ModelSpec, located: Located, unpacked_copy: Unpacked, weights: bool) -> Model | None:
     """A model whose GGUF weights were unpacked before, from its folder; None where it has another tokenizer by now."""
-    marks, expected = kept.marks, kept.marks["fingerprint"]
+    marks, expected = unpacked_copy.marks, unpacked_copy.marks["fingerprint"]
     source = ModelSource(located.kind, located.location, None, *marks["source"])
-    folder = replace(source, kind="folder", location=str(kept.folder))
+    folder = replace(source, kind="folder", location=str(unpacked_copy.folder))
     with without_bars():
         tokenizer = load_tokenizer(spec, folder)
         network = _load_network(spec, folder) if weights else _empty_network(spec, folder)
@@ -309,8 +306,7 @@ def dtype_of(spec: ModelSpec) -> torch.dtype:
     from anchorscope.models.speed import fastest_dtype
 
     name = spec.dtype if spec.dtype != "auto" else fastest_dtype(torch.device(device_of(spec)))
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
+    return getattr(torch, name)
 
 
 def _attention(spec: ModelSpec, source: ModelSource) -> str:

@@ -77,8 +77,8 @@ class Prompter:
         """The same prompt as the shared prefix and the tokens of the text after it."""
         shared = self.tokenizer.decode(self.shared_ids[len(self._bos) :], clean_up_tokenization_spaces=False)
         if not prompt.text.startswith(shared):
-            asked = printable(prompt.text[slice(*prompt.question)])
-            raise ModelError(f"the prompt of '{asked}' does not start with the prefix that all prompts share")
+            question = printable(prompt.text[slice(*prompt.question)])
+            raise ModelError(f"the prompt of '{question}' does not start with the prefix that all prompts share")
         rest = self.tokenizer(prompt.text[len(shared) :], add_special_tokens=False).input_ids
         return replace(prompt, ids=[*self.shared_ids, *rest])
 
@@ -91,10 +91,10 @@ class Prompter:
             return None
         before, after = self.spec.question.split("{question}")
         line = text[len(self._head) : len(text) - len(self._tail)]
-        context, cut, asked = line.rpartition(f"\n{before}")
+        context, cut, rest = line.rpartition(f"\n{before}")
         if not cut:
-            context, asked = "", line.removeprefix(before)
-        question = asked.removesuffix(after) if after else asked
+            context, rest = "", line.removeprefix(before)
+        question = rest.removesuffix(after) if after else rest
         # a turn or an example of the client's own is neither a passage nor a question
         marks = [self.spec.cue, *([before] if before.strip() else []), *self.tokenizer.all_special_tokens]
         if any(mark and mark in text for mark in marks for text in (context, question)):
@@ -141,14 +141,13 @@ class Prompter:
         """A conversation by the model's own chat template."""
         if self.tokenizer.chat_template is None:
             raise ModelError("style: chat needs a chat template, and this model has none", "Set style: completion.")
-        text: str = self.tokenizer.apply_chat_template(
+        return self.tokenizer.apply_chat_template(
             _turns(self.spec, line),
             chat_template=_on_day(self.tokenizer.get_chat_template(), self.spec.date),
             tokenize=False,
             add_generation_prompt=True,
             **self.spec.chat_kwargs,
         )
-        return text
 
     def _shared(self) -> list[int]:
         """The token ids all prompts of this template start with."""
@@ -225,8 +224,7 @@ def closing_id(tokenizer: Any, style: str) -> int:
     """The first token behind an answer: of the empty line that follows one in a prompt, or the end of a turn."""
     if style == "chat" and tokenizer.eos_token_id is not None:
         return int(tokenizer.eos_token_id)
-    first: int = tokenizer("\n\n", add_special_tokens=False).input_ids[0]
-    return first
+    return tokenizer("\n\n", add_special_tokens=False).input_ids[0]
 
 
 def answer_ids(prompter: Prompter, prompt: Prompt, answer: str) -> list[int]:
@@ -239,5 +237,4 @@ def answer_ids(prompter: Prompter, prompt: Prompt, answer: str) -> list[int]:
     own = len(prompt.ids) - prompt.bos
     if whole[:own] == prompt.ids[prompt.bos :]:
         return whole[own:]
-    alone: list[int] = tokenizer(lead + answer, add_special_tokens=False).input_ids
-    return alone
+    return tokenizer(lead + answer, add_special_tokens=False).input_ids

@@ -32,7 +32,6 @@ class ModelSource:
     architecture: str
     """transformers' model type, such as llama."""
     layers: int
-    """Number of layers."""
     width: int
     """Size of the residual stream."""
     heads: int

@@ -26,7 +26,6 @@ class Unpacked(NamedTuple):
     """A model that was unpacked before."""
 
     folder: Path
-    """Where it is."""
     marks: dict[str, Any]
     """What the fingerprint of the packed model said."""
 

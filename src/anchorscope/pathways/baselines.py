@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,42 +11,38 @@ from numpy.typing import ArrayLike, NDArray
 from anchorscope.errors import ProbeError
 from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average
 from anchorscope.pathways.record import Key
-from anchorscope.pathways.statistics import Series
+from anchorscope.pathways.series import Series
 from anchorscope.probes.recorded import Recorded
 
 
-def baselines(recorded: Recorded, drawn: Resamples) -> Iterator[Series]:
-    """AUROC of the question-only probe, of the text-only classifier, and within relations."""
-    readouts = recorded.readouts
-    auroc = Auroc(readouts.labels, drawn.samples)
-    votes = drawn.repeats.T[:, :, None]  # (repeat, 1 + resample, 1)
-    n = np.full(readouts.layers, float(len(readouts.labels)))
-    yield Series(Key("auroc_question_only", "clean"), _mean_area(auroc, recorded.question_only, votes), n)
-    texts = _mean_area(auroc, recorded.text_only[:, :, None], votes)
-    yield Series(Key("auroc_text_only", "clean"), texts, n[:1], by_layer=False)
-    relations = np.array([row.relation or "" for row in recorded.rows])
-    if len(set(relations)) > 1:
-        for name, scores in (
-            ("auroc_within_relation", readouts.logits[0, :, 0]),
-            ("auroc_question_only_within_relation", recorded.question_only),
-        ):
-            within = within_strata(readouts.labels, scores, relations, drawn.samples, drawn.repeats)
-            yield Series(Key(name, "clean"), within, n)
+def baselines(recorded: Recorded, drawn: Resamples, keys: Collection[Key]) -> Iterator[Series]:
+    """AUROC of the question-only probe, of the text-only classifier, within relations, and of refitted probes.
 
-
-def refits(recorded: Recorded, drawn: Resamples) -> Iterator[Series]:
-    """AUROC of probes fitted on a condition's own states, and how far it is from the clean one's: what is gone.
-
-    What clean probes lose beyond it is there, and misread.
+    A refit is fitted on a condition's own states: what it loses is gone, and what clean probes lose beyond it is there,
+    and misread.
     """
     readouts = recorded.readouts
-    auroc, votes = Auroc(readouts.labels, drawn.samples), drawn.repeats.T[:, :, None]
+    kernel = Auroc(readouts.labels, drawn.samples)
+    votes = drawn.repeats.T[:, :, None]  # (repeat, 1 + resample, 1)
     n = np.full(readouts.layers, float(len(readouts.labels)))
-    clean = Series(Key("auroc", "clean"), _mean_area(auroc, readouts.logits[0, :, 0], votes), n)
-    for condition, logits in recorded.refit.items():
-        one = Series(Key("auroc_refit", condition), _mean_area(auroc, logits, votes), n)
-        yield one
-        yield one.minus(clean, statistic="delta_auroc_refit")
+    whole = Series(Key("auroc"), _mean_area(kernel, readouts.logits[0, :, 0], votes), n)
+    for key in keys:
+        if key.statistic == "auroc_question_only":
+            yield Series(key, _mean_area(kernel, recorded.question_only, votes), n)
+        elif key.statistic == "auroc_text_only":
+            yield Series(key, _mean_area(kernel, recorded.text_only[:, :, None], votes), n[:1], by_layer=False)
+        elif key.statistic == "auroc_within_relation":
+            relations = np.array([row.relation or "" for row in recorded.rows])
+            if len(set(relations)) > 1:
+                scores = readouts.logits[0, :, 0]
+                yield Series(key, within_strata(readouts.labels, scores, relations, drawn.samples, drawn.repeats), n)
+        elif key.statistic in ("auroc_refit", "delta_auroc_refit") and key.condition in recorded.refit:
+            refit = Series(key, _mean_area(kernel, recorded.refit[key.condition], votes), n)
+            yield refit if key.statistic == "auroc_refit" else refit.minus(whole, key)
+
+
+BASELINES = ("auroc_question_only", "auroc_text_only", "auroc_within_relation", "auroc_refit", "delta_auroc_refit")
+MASSES = ("mass", "delta_auroc_per_mass")
 
 
 def _mean_area(auroc: Auroc, logits: FloatArray, votes: FloatArray) -> FloatArray:
@@ -54,20 +50,28 @@ def _mean_area(auroc: Auroc, logits: FloatArray, votes: FloatArray) -> FloatArra
     return average(np.stack([auroc(scores) for scores in logits]), votes)
 
 
-def masses(recorded: Recorded, drawn: Resamples, effects: dict[str, Series]) -> Iterator[Series]:
-    """The attention a cut removes in a layer, and ΔAUROC by what it removes in all layers up to the one read."""
+def masses(
+    recorded: Recorded, drawn: Resamples, losses: Mapping[str, Series], keys: Collection[Key]
+) -> Iterator[Series]:
+    """The attention a cut removes in a layer, and ΔAUROC by what it removes in all layers up to the one read.
+
+    `losses`: ΔAUROC, by condition.
+    """
     place = {row.id: i for i, row in enumerate(recorded.rows)}
-    for condition, by_sample in recorded.mass.items():
+    for key in keys:
+        by_sample = recorded.mass.get(key.condition)
+        if key.statistic not in MASSES or by_sample is None:
+            continue
         weights = drawn.samples[:, [place[name] for name in by_sample]]
         values = np.stack(list(by_sample.values()))  # (sample, layer)
         with np.errstate(invalid="ignore"):  # a resample may have none of these samples
             mean = weights @ values / weights.sum(axis=1, keepdims=True)
         n = np.full(values.shape[1], float(len(values)))
-        yield Series(Key("mass", condition), mean, n)
-        if condition in effects:
-            effect = effects[condition]
-            quotient = effect.replicates / np.cumsum(mean, axis=1)
-            yield Series(Key("delta_auroc_per_mass", condition), quotient, np.minimum(effect.size, n))
+        if key.statistic == "mass":
+            yield Series(key, mean, n)
+        elif key.condition in losses:
+            loss = losses[key.condition]
+            yield Series(key, loss.replicates / np.cumsum(mean, axis=1), np.minimum(loss.size, n))
 
 
 def within_strata(

@@ -1,8 +1,8 @@
 """The declaration of a chart: its rows of panels, and the numbers that make the lines of each row. Nothing here draws.
 
 A panel is one row for one model, and a curve is drawn once per dataset. The declaration also holds the chart's title
-and its part of the report, so that each chart is declared in one place. Charts of the `pathways` table are declared in
-report/charts.py, charts of an experiment in the experiment's own file (evidence/).
+and its part of the report, so that each chart is declared in one place. Each experiment
+(evidence/) declares its own charts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Literal
 
 from anchorscope.pathways.record import Key
 
-LETTERS = "abcdefgh"
-"""Letters that name the rows of a chart."""
-DOTTED = "dotted line ({})"
-"""The legend's words for a comparison; the legend's title says what is compared in each row."""
 LegendKind = Literal["C", "Q", "A", "control", "set"]
 """Kind of line in the legend, which has one entry per kind and dataset for all rows of the chart."""
+LEGEND: dict[LegendKind, str] = {"set": "{}", "control": "dotted line ({})"}
+"""Words of the legend of charts with one solid line per dataset, and dotted lines for a comparison."""
+LETTERS = "abcdefgh"
+"""Letters that name the rows of a chart."""
+DOTTED = LEGEND["control"]
+"""The legend's words for a comparison; the legend's title says what is compared in each row."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,16 @@ class Curve:
     def palette(self) -> Literal["c", "q", "a"]:
         """Colours that it takes: those of the C-, Q- or A-Anchored lines."""
         return "a" if self.kind == "A" else "c" if self.kind == "C" else "q"
+
+
+def solid(key: Key) -> Curve:
+    """A solid line per dataset."""
+    return Curve(key, "set")
+
+
+def dotted(key: Key) -> Curve:
+    """A dotted line per dataset, for a comparison."""
+    return Curve(key, "control", ":", 1.2)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The numbers a person asks for first, one line per model and dataset, taken from the `pathways` table."""
+"""The numbers a person asks for first, one line per model and dataset, taken from the `numbers` table."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from anchorscope.pathways.lookup import ChartNumbers, collect, measured
-from anchorscope.pathways.record import PATHWAYS, Key, Origin, Statistic
+from anchorscope.pathways.lookup import ChartNumbers, collect, measured, read_lines
+from anchorscope.pathways.record import Group, Key, Origin, Statistic
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.record import TRACES
 
+GROUPS_SHOWN: tuple[Group, ...] = ("Q", "A", "Q-A")
 MATCHED = "matched_question-control_question"
 SPLITS: dict[str, Key] = {
     "published": Key("delta_p", "knockout", "layer"),
     "anchor": Key("delta_p", "knockout", "anchor", "best"),
     "halves": Key("delta_p", "knockout", "anchor_half", "best"),
-    "halves_by_layer": Key("delta_p", "knockout", "layer_half"),
     "halves_drift": Key("delta_p", "knockout", "anchor_half", "best", "drift"),
 } | {
     f"halves_{stratum}": Key("delta_p", "knockout", "anchor_half", "best", stratum=stratum)
@@ -40,6 +40,12 @@ LINES: dict[str, Key] = {
     "kappa": Key("kappa", "knockout", "anchor_half", "best"),
 }
 """The lines that one number each is taken from."""
+KEYS = {
+    *LINES.values(),
+    *(split._replace(group=group) for split in SPLITS.values() for group in GROUPS_SHOWN),
+    *(split._replace(group="Q", statistic="share") for split in SPLITS.values()),
+}
+"""Keys of all numbers that headlines read."""
 
 
 class Number(NamedTuple):
@@ -97,17 +103,15 @@ class Headline:
 
 def headlines(store: Store, point: ReadPoint) -> Iterator[Headline]:
     """The first numbers of every model and dataset of a run that has pathways."""
-    for origin, cell in measured(store, PATHWAYS, point):
+    for origin, cell in measured(store, point):
         grades = [row.correct for row in cell.table(TRACES)]
-        yield headline(origin, cell.table(PATHWAYS.at(point)), len(grades), sum(grades))
+        rows = (row for line in read_lines(cell, point, replicates=False).values() for row in line.rows(origin))
+        yield headline(origin, rows, len(grades), sum(grades))
 
 
 def headline(origin: Origin, rows: Iterable[Statistic], samples: int, right: int) -> Headline:
     """Read the first numbers off the table."""
-    groups = [split._replace(group=group) for split in SPLITS.values() for group in ("Q", "A", "Q-A")]
-    shares = [split._replace(group="Q", statistic="share") for split in SPLITS.values()]
-    keys = {*LINES.values(), *groups, *shares}
-    table = collect(rows, keys, [origin.model], [origin.dataset], origin.point)
+    table = collect(rows, KEYS, [origin.model], [origin.dataset], origin.point)
     lines = {name: _line(table, origin, key) for name, key in LINES.items()}
     best, lowest = _best(lines["auroc"]), _lowest(lines["delta_auroc_lowest"])
     taken = {

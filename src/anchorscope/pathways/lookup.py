@@ -1,15 +1,15 @@
-"""Rows of the `pathways` tables of a run, and those that measure what is asked for."""
+"""The numbers of a run, read back by their keys."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 from anchorscope.errors import AnchorscopeError, StoreError, did_you_mean
-from anchorscope.pathways.record import MAPSTATS, PATHWAYS, Key, MapStatistic, Origin, Statistic
-from anchorscope.store import Cell, Kind, Store
+from anchorscope.pathways.record import NUMBERS, Key, NumberLine, Origin, Statistic
+from anchorscope.pathways.series import Line
+from anchorscope.store import Cell, Store
 from anchorscope.study.terms import ReadPoint
 
 
@@ -47,7 +47,7 @@ def collect(
 
 def _nothing(point: str, points: set[str]) -> AnchorscopeError:
     if not points:
-        hint = "The table is empty: run the stage `pathways` first."
+        hint = "The table is empty: run the stage `numbers` first."
     elif point in points:
         hint = "The table has numbers for it, but of other models or datasets, or of other conditions than charts show."
     else:
@@ -60,51 +60,71 @@ def too_few(line: Sequence[Statistic]) -> bool:
     return bool(line) and all(row.value is None for row in line)
 
 
-def measured(store: Store, kind: Kind[Any], point: ReadPoint) -> Iterator[tuple[Origin, Cell]]:
-    """The models and datasets of a run that have a table of this kind, and where."""
+def measured(store: Store, point: ReadPoint) -> Iterator[tuple[Origin, Cell]]:
+    """The models and datasets of a run that have numbers, and where."""
     for model in store.study.models:
         for dataset in store.study.datasets:
             cell = store.results(model.name, dataset.name)
-            if cell.entry(kind.at(point)) is not None:
+            if cell.entry(NUMBERS.at(point)) is not None:
                 yield Origin(model.name, dataset.name, point), cell
 
 
-def read_pathways(store: Store, point: ReadPoint) -> Iterator[Statistic]:
-    """The rows of every model and dataset of a run that has them."""
-    cells = [cell for _, cell in measured(store, PATHWAYS, point)]
+Lines = Mapping[Key, Line]
+"""Lines of one model and dataset."""
+
+
+def read_lines(cell: Cell, point: ReadPoint, replicates: bool = True) -> dict[Key, Line]:
+    """All lines of a cell; without their resamples, which take most of the table, where these are not needed."""
+    names = [field.name for field in fields(NumberLine)]
+    columns = names if replicates else names[:-1]
+    batches = cell.table(NUMBERS.at(point)).batches(columns)
+    lines = [Line.read(NumberLine(**{"replicates": [], **row})) for batch in batches for row in batch.to_pylist()]
+    return {line.key: line for line in lines}
+
+
+def lines_of(store: Store, point: ReadPoint) -> dict[str, dict[str, Lines]]:
+    """The lines of every model and dataset that has numbers, with their resamples."""
+    by_model: dict[str, dict[str, Lines]] = {}
+    for origin, cell in measured(store, point):
+        by_model.setdefault(origin.model, {})[origin.dataset] = read_lines(cell, point)
+    return by_model
+
+
+def read_statistics(store: Store, point: ReadPoint) -> Iterator[Statistic]:
+    """The numbers of every model and dataset of a run, row by row, as charts draw them."""
+    cells = list(measured(store, point))
     if not cells:
-        raise _no_pathways(store, point)
-    for cell in cells:
-        yield from cell.table(PATHWAYS.at(point))
+        raise no_numbers(store, point)
+    for origin, cell in cells:
+        for line in read_lines(cell, point, replicates=False).values():
+            yield from line.rows(origin)
 
 
-def _no_pathways(store: Store, point: ReadPoint) -> StoreError:
+def no_numbers(store: Store, point: ReadPoint) -> StoreError:
+    """The error of a run that has none."""
     return StoreError(
-        f"{store.root} has no pathways at {point.site}, {point.position} yet",
-        "Run: anchorscope run STUDY; if that was done, no set had enough right answers: sample more.",
+        f"{store.root} has no numbers at {point.site}, {point.position} yet",
+        "Run: anchorscope run STUDY. It makes only what is missing, also in a run of version 0.2.0. If that was done, "
+        "no dataset had enough right answers: set a larger `sample` in the study.",
     )
 
 
 def read_line(store: Store, origin: Origin, key: Key) -> list[Statistic]:
     """The rows of one line, ascending by layer. A word that the table does not have is answered with the nearest."""
-    cell, kind = store.results(origin.model, origin.dataset), PATHWAYS.at(origin.point)
-    if cell.entry(kind) is None:
-        raise _no_pathways(store, origin.point)
-    words: dict[str, set[str]] = {name: set() for name in Key._fields}
-    rows: list[Statistic] = []
-    for row in cell.table(kind).where(key._asdict(), words):
-        rows.append(row)
-    for name, value in key._asdict().items():
-        if not rows and value not in words[name]:
-            raise StoreError(f"the table has no {name} '{value}'; {did_you_mean(value, words[name])}")
-    if not rows:
-        raise StoreError(
-            f"the pathways table has no line with {', '.join(f'{k} {v}' for k, v in key._asdict().items())}"
-        )
-    return sorted(rows, key=lambda row: row.layer)
+    cell = store.results(origin.model, origin.dataset)
+    if cell.entry(NUMBERS.at(origin.point)) is None:
+        raise no_numbers(store, origin.point)
+    lines = read_lines(cell, origin.point, replicates=False)
+    if key in lines:
+        return list(lines[key].rows(origin))
+    raise unknown_key(key, lines)
 
 
-def read_mapstats(store: Store, point: ReadPoint) -> Iterator[MapStatistic]:
-    """The map's rows of every model and dataset of a run that has them."""
-    for _, cell in measured(store, MAPSTATS, point):
-        yield from cell.table(MAPSTATS.at(point))
+def unknown_key(key: Key, known: Collection[Key]) -> StoreError:
+    """The error of a key that names no number, with the nearest one that does."""
+    for name, word in key._asdict().items():
+        words = {getattr(other, name) for other in known}
+        if word not in words:
+            return StoreError(f"there is no number with {name} '{word}'; {did_you_mean(word, words)}")
+    nearest = max(known, key=lambda other: sum(a == b for a, b in zip(key, other, strict=True)))
+    return StoreError(f"there is no number {' | '.join(key)}", f"The nearest one is {' | '.join(nearest)}.")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from anchorscope.pathways.effects import check
 from anchorscope.pathways.intervals import Auroc, FloatArray, resample
 from anchorscope.pathways.shifts import WHOLE, BoolArray, Resampled, resampled, shift_of
-from anchorscope.pathways.statistics import check
 
 if TYPE_CHECKING:
     from anchorscope.probes.readouts import Readouts

@@ -1,4 +1,4 @@
-"""What each condition does to every read-out: corrected for drift in three ways, or taken from another sample.
+"""What each condition does to every read-out: as it is, without the common drift, or taken from another sample.
 
 `permuted` adds to a clean read-out what the knockout does to another sample's, of another cluster: any shift flips
 those near the boundary, and this is how far that goes. It needs no pass of the model. Both samples are read out of
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.integer[Any]]
 
-MEASURES = ("delta_p", "delta_logit")
 FRACTIONS = {"quarter": 0.25, "half": 0.5, "three_quarters": 0.75, "last": 1.0}
 ANCHORS = ("best", *FRACTIONS)
 WHOLE = 0
-CONTROL_DRIFT = "control_question"  # the control whose drift the correction `drift_control` subtracts
+DONOR_DRAWS = 5  # draws of donors that a permutation null is the mean of
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,9 @@ class Shift:
     flipped: BoolArray
     """(repeat, part, sample, layer): the predicted class is not that of the clean pass"""
     delta: FloatArray
-    """(measure, repeat, part, sample, layer): change of P(correct), in percentage points, and of its logit."""
+    """(repeat, part, sample, layer): change of P(correct), in percentage points"""
+    moved: FloatArray
+    """(repeat, sample, layer): logits of the whole probes under the condition"""
 
 
 @dataclass(frozen=True)
@@ -99,44 +100,20 @@ def shift_of(
 ) -> Shift:
     """What a condition does to every read-out; with `donors` (sample), what it does to another sample's.
 
-    Corrections subtract from it: `drift`, the mean over the training samples; `drift_class`, the mean over samples of
-    other folds in the same predicted class; `drift_control`, the drift of the control.
+    The correction `drift` subtracts the mean over the training samples from it.
     """
     index = readouts.conditions.index(condition)
-    logits = readouts.logits[index].astype(np.float32)
-    change = logits - base.clean
+    change = readouts.logits[index].astype(np.float32) - base.clean
     if correction == "drift":
         change = change - readouts.drift[index].astype(np.float32)
-    elif correction == "drift_class":
-        change = change - _class_drift(readouts, base, change)
-    elif correction == "drift_control":
-        control = readouts.conditions.index(CONTROL_DRIFT)
-        change = change - readouts.drift[control].astype(np.float32)
     if donors is not None:
         change = change[:, :, donors]
     logits = base.clean + change
-    delta = np.stack([100 * (expit(logits) - base.probability), change])
-    return Shift((logits > 0) != (base.clean > 0), delta)
+    flipped = (logits > 0) != (base.clean > 0)
+    return Shift(flipped, 100 * (expit(logits) - base.probability), logits[:, WHOLE])
 
 
-def _class_drift(readouts: Readouts, base: Resampled, change: FloatArray) -> FloatArray:
-    """(repeat, part, sample, layer): the mean change of samples of other folds that are predicted in its class."""
-    drift = np.zeros_like(change)
-    predicted = base.clean > 0
-    for repeat, fold in enumerate(readouts.folds):
-        for fold_number in np.unique(fold):
-            tested, others = fold == fold_number, fold != fold_number
-            for side in (True, False):
-                of_class = predicted[repeat][:, others] == side  # (part, sample, layer)
-                number = of_class.sum(axis=1)
-                total = np.where(of_class, change[repeat][:, others], 0).sum(axis=1)
-                mean = total / np.maximum(number, 1)  # (part, layer)
-                mine = predicted[repeat][:, tested] == side
-                drift[repeat][:, tested] += np.where(mine, mean[:, None, :], 0)
-    return drift
-
-
-def make_donors(clusters: IntArray, draws: int, seed: int) -> IntArray:
+def make_donors(clusters: IntArray, seed: int, draws: int = DONOR_DRAWS) -> IntArray:
     """(draw, sample): for each sample another one, of another cluster; each sample is the donor of one.
 
     Clusters stand in random order in a circle, and a donor is at least as many places on as the largest has samples.

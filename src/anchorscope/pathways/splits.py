@@ -1,12 +1,10 @@
 """Which samples are Q-Anchored and which A-Anchored, and what the knockout does to each group, in every resample.
 
 A sample is Q-Anchored where a condition flips the class that a probe predicts, A-Anchored where it does not. Samples
-are split at each layer (`layer`) or once, at an anchor layer (`anchor`), in three ways: by the whole probes, whose
-repeats vote; with halves (`layer_half`, `anchor_half`), where one half's probes label and the other half's probes
-measure; and by one and the same half (`layer_same`, `anchor_same`), which against the crossed halves sizes selection by
-probes of equal strength. With halves each repeat and direction is a draw of its own, and group means are taken per draw
-and then averaged: a vote over draws would bring the measuring half's noise back into the labels, because training sets
-of repeats overlap.
+are split at each layer (`layer`) or once, at an anchor layer (`anchor`), by the whole probes, whose repeats vote, or
+with halves (`layer_half`, `anchor_half`), where one half's probes label and the other half's probes measure. With
+halves each repeat and direction is a draw of its own, and group means are taken per draw and then averaged: a vote over
+draws would bring the measuring half's noise back into the labels, because training sets of repeats overlap.
 """
 
 from __future__ import annotations
@@ -14,20 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from anchorscope.pathways.intervals import FloatArray, average
-from anchorscope.pathways.shifts import MEASURES, WHOLE, BoolArray, IntArray, Resampled, Shift
+from anchorscope.pathways.record import Group
+from anchorscope.pathways.shifts import WHOLE, BoolArray, IntArray, Resampled, Shift
 
 STRATA = ("all", "predicted_correct", "predicted_wrong", "label_correct", "label_wrong")
-GROUPS = ("Q", "A", "all")
+GROUPS: tuple[Group, ...] = ("Q", "A", "all")
 HALVES = (1, 2)
-
-Way = Literal["whole", "crossed", "same"]
-"""Whose probes label and whose measure: the whole probes', one half's and the other's, or one half's both."""
-WAYS: dict[Way, str] = {"whole": "", "crossed": "_half", "same": "_same"}  # how a split's name ends
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class Labelling:
     predicted: BoolArray
     """(sample, layer or 1)"""
     delta: FloatArray
-    """(measure, sample, layer), towards the class predicted on the clean pass"""
+    """(sample, layer), towards the class predicted on the clean pass"""
 
     def members(self, strata: tuple[str, ...], labels: BoolArray) -> FloatArray:
         """Who is in which stratum and group, at an anchor layer: (stratum, group, sample) of 0 and 1."""
@@ -80,19 +75,19 @@ def whole_labellings(base: Resampled, shift: Shift, anchors: IntArray | None, re
         at = _at(anchor)
         flipped = 2 * shift.flipped[:, WHOLE, :, at].sum(axis=0) >= len(base.clean)
         predicted = base.probability[:, WHOLE, :, at].mean(axis=0) >= 0.5
-        delta = _signs(base.clean[repeat, WHOLE][:, at] > 0) * shift.delta[:, repeat, WHOLE]
+        delta = _signs(base.clean[repeat, WHOLE][:, at] > 0) * shift.delta[repeat, WHOLE]
         yield Labelling(rows, flipped, predicted, delta)
 
 
 def half_labellings(
-    base: Resampled, shift: Shift, anchors: IntArray | None, repeat: int, half: int, crossed: bool = True
+    base: Resampled, shift: Shift, anchors: IntArray | None, repeat: int, half: int
 ) -> Iterator[Labelling]:
-    """One draw: labels by the probes of one half, effects by the probes of the other, or of the same."""
-    other = sum(HALVES) - half if crossed else half
-    own = None if anchors is None else anchors[:, repeat, half - 1]
-    for anchor, rows in _by_anchor(own, len(base.resamples)):
+    """One draw: labels by the probes of one half, effects by the probes of the other."""
+    other = sum(HALVES) - half
+    by_resample = None if anchors is None else anchors[:, repeat, half - 1]
+    for anchor, rows in _by_anchor(by_resample, len(base.resamples)):
         predicted = base.clean[repeat, half][:, _at(anchor)] > 0
-        delta = _signs(predicted) * shift.delta[:, repeat, other]
+        delta = _signs(predicted) * shift.delta[repeat, other]
         yield Labelling(rows, shift.flipped[repeat, half][:, _at(anchor)], predicted, delta)
 
 
@@ -101,23 +96,23 @@ class Split:
     """The groups of one split, in every resample. Last axis: the layer, or 1 for shares at an anchor."""
 
     mean: FloatArray
-    """(measure, stratum, group, resample, layer)"""
+    """(stratum, group, resample, layer)"""
     share: FloatArray
     """(stratum, group, resample, layer or 1), weighted by 1 / sampling probability"""
     size: FloatArray
     """(stratum, group, layer or 1): samples in the data as they are, mean over draws"""
 
 
-def split(base: Resampled, shift: Shift, anchor: str | None, way: Way, strata: tuple[str, ...]) -> Split:
-    """Split by one condition's flips: at each layer (`anchor` None) or at an anchor layer, in one of three ways."""
-    chosen = base.anchors if way == "whole" else base.half_anchors
+def split(base: Resampled, shift: Shift, anchor: str | None, halves: bool, strata: tuple[str, ...]) -> Split:
+    """Split by one condition's flips, at each layer (`anchor` None) or at an anchor layer."""
+    chosen = base.half_anchors if halves else base.anchors
     anchors = None if anchor is None else chosen[anchor]
     total = _Total()
     for repeat in range(len(base.clean)):
-        if way == "whole":
-            draws = [whole_labellings(base, shift, anchors, repeat)]
+        if halves:
+            draws = [half_labellings(base, shift, anchors, repeat, half) for half in HALVES]
         else:
-            draws = [half_labellings(base, shift, anchors, repeat, half, way == "crossed") for half in HALVES]
+            draws = [whole_labellings(base, shift, anchors, repeat)]
         for labellings in draws:
             total.add(_one_draw(base, labellings, strata), base.resamples.repeats[:, repeat])
     return total.split()
@@ -131,7 +126,7 @@ class Sums(NamedTuple):
     inverse: FloatArray
     """Their 1 / sampling probability."""
     effect: FloatArray
-    """What the condition does to them, with an axis for the measure in front."""
+    """What the condition does to them."""
 
 
 def _one_draw(base: Resampled, labellings: Iterator[Labelling], strata: tuple[str, ...]) -> Sums:
@@ -152,11 +147,10 @@ def _one_draw(base: Resampled, labellings: Iterator[Labelling], strata: tuple[st
 
 def _sums_by_layer(base: Resampled, labelling: Labelling, strata: tuple[str, ...]) -> Sums:
     """For a label at every layer: right and wrong answers by predicted class and flip, in one product of matrices."""
-    # 1. what is summed up of each sample, side by side: 1, its 1 / probability, and its effects
+    # 1. what is summed up of each sample, side by side: 1, its 1 / probability, and its effect
     samples, layers = labelling.flipped.shape
-    columns = np.empty((samples, 2 + len(MEASURES), layers), np.float32)
-    columns[:, 0], columns[:, 1] = 1, base.inverse[:, None]
-    columns[:, 2:] = np.moveaxis(labelling.delta, 0, 1)
+    columns = np.empty((samples, 3, layers), np.float32)
+    columns[:, 0], columns[:, 1], columns[:, 2] = 1, base.inverse[:, None], labelling.delta
     # 2. each of them in the place of the sample's predicted class and flip, 0 in the others
     classes = labelling.predicted, ~labelling.predicted
     atoms = [one & flip for one in classes for flip in (labelling.flipped, ~labelling.flipped)]
@@ -173,7 +167,7 @@ def _sums_by_layer(base: Resampled, labelling: Labelling, strata: tuple[str, ...
         flipped, stayed = of[name]
         sums[:, place, 0], sums[:, place, 1] = flipped, stayed
         np.add(flipped, stayed, out=sums[:, place, 2])
-    return Sums(sums[0], sums[1], sums[2:])
+    return Sums(*sums)
 
 
 def _sums_at_anchor(base: Resampled, labelling: Labelling, strata: tuple[str, ...]) -> Sums:
@@ -185,9 +179,8 @@ def _sums_at_anchor(base: Resampled, labelling: Labelling, strata: tuple[str, ..
     members = labelling.members(strata, base.labels).reshape(-1, len(base.labels))  # (stratum × group, sample)
     code = 2 ** np.arange(len(members)) @ members  # (sample): in which of them it is, as the digits of a number
     _, first, atom = np.unique(code, return_index=True, return_inverse=True)
-    # 2. what is summed up of each sample, side by side: 1, its 1 / probability, and its effects
-    effects = np.moveaxis(labelling.delta, 1, 2)  # (measure, layer, sample)
-    columns = np.vstack([np.ones_like(base.inverse), base.inverse, *effects]).T  # (sample, column)
+    # 2. what is summed up of each sample, side by side: 1, its 1 / probability, and its effect at each layer
+    columns = np.vstack([np.ones_like(base.inverse), base.inverse, labelling.delta.T]).T  # (sample, column)
     # 3. summed up for each atom in every resample: samples of an atom side by side, so that each is a slice
     order = np.argsort(atom, kind="stable")
     ordered = base.across[order]  # (sample, resample)
@@ -199,8 +192,7 @@ def _sums_at_anchor(base: Resampled, labelling: Labelling, strata: tuple[str, ..
     # 4. and atoms to strata and groups
     of_atoms = members[:, first].reshape(len(strata), len(GROUPS), -1)
     sums = np.einsum("sga,acr->csgr", of_atoms, by_atom, optimize=True)  # (column, stratum, group, resample)
-    effect = sums[2:].reshape(len(MEASURES), -1, *sums.shape[1:])  # (measure, layer, stratum, group, resample)
-    return Sums(sums[0, :, :, None], sums[1, :, :, None], np.moveaxis(effect, 1, -2))
+    return Sums(sums[0, :, :, None], sums[1, :, :, None], np.moveaxis(sums[2:], 0, -2))
 
 
 class _Total:

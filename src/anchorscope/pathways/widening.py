@@ -28,7 +28,6 @@ from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, mean_au
 from anchorscope.pathways.record import Key
 from anchorscope.pathways.shifts import WHOLE, resampled, shift_of
 from anchorscope.pathways.splits import GROUPS, split
-from anchorscope.pathways.statistics import mean_delta
 
 if TYPE_CHECKING:
     from anchorscope.probes.readouts import Readouts
@@ -42,7 +41,7 @@ class Family(NamedTuple):
     """Numbers that are widened alike."""
 
     statistic: str
-    """auroc, delta_auroc_refit (with its condition), delta_p, delta_logit or share"""
+    """auroc, delta_auroc_refit (with its condition), delta_p or share"""
     split: str
     """none, whole or half"""
     group: str
@@ -56,7 +55,7 @@ class Family(NamedTuple):
             name += " beyond permuted"  # both sides are read by the same probes: what training adds is taken off
         if name == REFIT:
             name += f" of {key.condition}"  # two fits, of which one is that of the condition
-        split = "none" if key.split == "none" else "half" if key.split.endswith(("_half", "_same")) else "whole"
+        split = "none" if key.split == "none" else "half" if key.split.endswith("_half") else "whole"
         return cls(name, split, key.group)
 
 
@@ -136,14 +135,11 @@ def _values(
     for condition, scores in refit.items():
         own = mean_auroc(base.labels, scores, base.resamples, kernel=auroc)
         values[Family.of(Key(REFIT, condition))] = own - clean
-    for measure, means in zip(("delta_p", "delta_logit"), mean_delta(base, shift), strict=True):
-        values[Family(measure, "none", "all")] = means
-    for name, way in (("whole", "whole"), ("half", "crossed")):
-        groups = split(base, shift, None, way, ("all",))  # type: ignore[arg-type]
-        for m, measure in enumerate(("delta_p", "delta_logit")):
-            q, a = groups.mean[m, 0, 0], groups.mean[m, 0, 1]
-            for group, number in (("Q", q), ("A", a), ("Q-A", q - a)):
-                values[Family(measure, name, group)] = number
+    for name in ("whole", "half"):
+        groups = split(base, shift, None, name == "half", ("all",))
+        q, a = groups.mean[0, 0], groups.mean[0, 1]
+        for group, number in (("Q", q), ("A", a), ("Q-A", q - a)):
+            values[Family("delta_p", name, group)] = number
         for place, group in enumerate(GROUPS[:2]):
             values[Family("share", name, group)] = groups.share[0, place]
     return dict(values)

@@ -36,7 +36,6 @@ class Strength:
     grid: tuple[float, ...]
     """What was tried, ascending."""
     layers: tuple[int, ...]
-    """On which layers."""
     log_loss: FloatArray
     """(layer, grid): inner, prior 0.5, without a temperature; its mean over layers decides"""
     calibrated: FloatArray
@@ -149,7 +148,6 @@ class _TrainingSet(NamedTuple):
     """What the probes of one repeat, fold and part are fitted on."""
 
     rows: NDArray[np.intp]
-    """Its samples."""
     inner: NDArray[np.intp]
     """(its sample): the inner fold"""
     samples: int

@@ -38,16 +38,13 @@ class FittedProbes:
     """The probes of all layers, and what they read under each condition."""
 
     probes: list[LayerProbes]
-    """Of each layer."""
     strength: Strength
-    """The regularisation they share."""
     logits: NDArray[np.float32]
     """(condition, repeat, part, sample, layer)"""
     drift: NDArray[np.float32]
     """(condition, repeat, part, sample, layer)"""
 
     def save(self, cell: Cell, point: ReadPoint) -> None:
-        """Keep the probes."""
         record = {
             "site": point.site,
             "position": point.position,

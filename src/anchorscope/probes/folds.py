@@ -144,8 +144,7 @@ def deal(right: BoolArray, cluster: IntArray, bins: int, key: list[int]) -> NDAr
 
 def left_out(inner_fold: NDArray[np.intp]) -> BoolArray:
     """(inner, sample): what is fitted on when each inner fold is left out."""
-    left: BoolArray = inner_fold != np.arange(inner_fold.max() + 1)[:, None]
-    return left
+    return inner_fold != np.arange(inner_fold.max() + 1)[:, None]
 
 
 def _class_counts(right: BoolArray, cluster: IntArray) -> IntArray:

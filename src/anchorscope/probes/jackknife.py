@@ -18,7 +18,7 @@ from anchorscope.probes.logistic import FloatArray
 from anchorscope.probes.probe import LayerProbes
 from anchorscope.probes.readouts import read_out
 
-GROUPS = 20
+LEFT_OUT_GROUPS = 20
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)  # layers at which it is done: their spread is that of the others
 
 
@@ -27,7 +27,7 @@ def jackknife_layers(layers: int) -> list[int]:
     return sorted({round((layers - 1) * fraction) for fraction in FRACTIONS})
 
 
-def make_groups(labels: ArrayLike, clusters: ArrayLike, seed: int, groups: int = GROUPS) -> NDArray[np.int64]:
+def make_groups(labels: ArrayLike, clusters: ArrayLike, seed: int, groups: int = LEFT_OUT_GROUPS) -> NDArray[np.int64]:
     """(sample): the group with which it is left out; no cluster is split."""
     right, cluster = checked_labels(labels, clusters)
     return deal(right, cluster, groups, [seed, groups])[cluster]

@@ -18,8 +18,7 @@ HALVINGS = 24  # of the range of a temperature's logarithm: right to 4e-7
 def balanced(right: BoolArray) -> NDArray[np.float64]:
     """Weights (sample) that give both classes the same sum, prior 0.5; their mean is 1."""
     share = right.mean()
-    weights: NDArray[np.float64] = np.where(right, 0.5 / share, 0.5 / (1 - share))
-    return weights
+    return np.where(right, 0.5 / share, 0.5 / (1 - share))
 
 
 def balanced_log_loss(logits: FloatArray, right: BoolArray) -> float:

@@ -74,7 +74,6 @@ class Readouts:
 
     @property
     def layers(self) -> int:
-        """Layers of the model."""
         return int(self.logits.shape[-1])
 
 
@@ -113,8 +112,7 @@ def read_out_new(probes: LayerProbes, x: FloatArray) -> NDArray[np.float64]:
     """(repeat, part, sample): samples (sample, width) that no probe was fitted on, by the mean logit over folds."""
     _check_width(probes, x)
     weight = probes.weight.mean(axis=1, dtype=np.float64)  # (repeat, part, width)
-    out: NDArray[np.float64] = weight @ x.T.astype(np.float64) + probes.bias.mean(axis=1)[..., None]
-    return out
+    return weight @ x.T.astype(np.float64) + probes.bias.mean(axis=1)[..., None]
 
 
 def drift(probes: LayerProbes, clean: FloatArray, other: FloatArray, folds: Folds) -> NDArray[np.float64]:

@@ -1,22 +1,15 @@
-"""What one row of a `readouts` table is, and of a `map` table: out-of-fold logits of one sample."""
+"""What one row of a `readouts` table is, and of the tables like it: out-of-fold logits of one sample."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anchorscope.answers.record import SAMPLED
-from anchorscope.store.stage import StageDef, with_evidence, with_map
+from anchorscope.store.stage import StageDef, with_evidence
 from anchorscope.store.table import Kind
-from anchorscope.study import MapSpec
 from anchorscope.study.terms import MIRRORED
-from anchorscope.traces.record import Trace
-
-CLEAN = -1  # the cut layer of a pass without a cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +80,6 @@ class WithinReadout:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherPrompt:
-    """One row of a `prompts` table: one sample asked with other shots, read out by the same probes."""
-
-    id: str
-    """the question's id"""
-    prompt: int
-    """number of the alternative set of few-shot examples"""
-    logits: list[list[list[np.float32]]]
-    """(condition, repeat, layer): logits under the conditions clean and knockout"""
-
-
-@dataclass(frozen=True, slots=True)
 class Salient:
     """One row of a `saliency` table: attention times gradient between exact answer and exact question tokens."""
 
@@ -108,22 +89,6 @@ class Salient:
     """(layer): saliency for the read-out at the middle layer, for each layer up to that one"""
     of_loss: list[np.float32]
     """(layer): saliency for the answer's log-likelihood, as published"""
-
-
-@dataclass(frozen=True, slots=True)
-class MapReadout:
-    """One row of a `map` table: the out-of-fold logits of one sample, cut around one layer."""
-
-    id: str
-    """the question's id"""
-    condition: str
-    """condition of the pass: what is cut, or clean"""
-    cut: int
-    """the layer the cut is centred on; -1 for the clean pass"""
-    first: int
-    """first layer in which the cut holds, which is the first layer that is read"""
-    logits: list[list[list[np.float32]]]
-    """(repeat, part, layer): logits of the layers from `first` on"""
 
 
 MIRROR_READOUTS = ("mirror_clean", *MIRRORED)
@@ -138,19 +103,8 @@ def refit_name(condition: str) -> str:
 TEXT_ONLY = Kind("text_only", TextReadout)
 READOUTS = Kind("readouts", Readout)  # of a read point: READOUTS.at(point)
 LEFT_OUT = Kind("left_out", LeftOutReadout)  # likewise
-MAPS = Kind("map", MapReadout)  # likewise
 WITHIN = Kind("within", WithinReadout)  # likewise
-PROMPTS = Kind("prompts", OtherPrompt)  # likewise
 SALIENCY = Kind("saliency", Salient)  # likewise
-
-
-def mapped(rows: Sequence[Trace], spec: MapSpec, seed: int) -> NDArray[np.int64]:
-    """Which traced samples are mapped: the first right and wrong ones by a hash of seed and id, in their order."""
-    order = [hashlib.blake2b(f"{seed}/map/{row.id}".encode(), digest_size=8).digest() for row in rows]
-    chosen: list[int] = []
-    for label, most in ((True, spec.max_right), (False, spec.max_wrong)):
-        chosen += sorted((i for i, row in enumerate(rows) if row.correct == label), key=lambda i: order[i])[:most]
-    return np.array(sorted(chosen), dtype=np.int64)
 
 
 _SAMPLES = ("questions", "answers", "grades", "spans", "traces")
@@ -169,20 +123,12 @@ STAGES = (
         per_point=True, told_as="probes",
     ),
     StageDef(
-        "map", (MAPS,), "anchorscope.probes.stage:map_of", after=(*_SAMPLES, "readouts"), needs="weights",
-        per_point=True, wanted=with_map,
-    ),
-    StageDef(
         "sampled", (SAMPLED,), "anchorscope.probes.stage:sampled_of", after=("answers", "traces", "readouts"),
         needs="generation", repeatable=False, told_as="sampling", wanted=with_evidence,
     ),
     StageDef(
         "within", (WITHIN,), "anchorscope.probes.stage:within_of", after=("questions", "traces", "readouts", "sampled"),
         needs="weights", per_point=True, told_as="evidence", wanted=with_evidence,
-    ),
-    StageDef(
-        "prompts", (PROMPTS,), "anchorscope.probes.stage:prompts_of", after=(*_SAMPLES, "readouts"), needs="weights",
-        per_point=True, told_as="evidence", wanted=with_evidence,
     ),
     StageDef(
         "saliency", (SALIENCY,), "anchorscope.probes.stage:saliency_of", after=(*_SAMPLES, "readouts"),

@@ -39,7 +39,6 @@ class Recorded:
     rows: list[Trace]
     """The samples, in their order."""
     readouts: Readouts
-    """Of the conditions."""
     question_only: NDArray[np.float32]
     """(repeat, sample, layer), the probes fitted on all training questions"""
     text_only: NDArray[np.float32]
@@ -53,7 +52,6 @@ class Recorded:
 
 
 def read_readouts(store: Store, model: str, dataset: str, point: ReadPoint) -> Recorded:
-    """Read the read-outs back."""
     cell = store.results(model, dataset)
     rows = list(cell.table(TRACES))
     conditions = tuple(store.study.traces.conditions)
@@ -108,7 +106,6 @@ def _mass(cell: Cell) -> dict[str, dict[str, NDArray[np.float32]]]:
 
 
 def read_left_out(store: Store, model: str, dataset: str, point: ReadPoint) -> LeftOut:
-    """Read them back."""
     cell = store.results(model, dataset)
     names = [row.id for row in cell.table(TRACES)]
     place = {name: i for i, name in enumerate(names)}

@@ -117,8 +117,7 @@ class Shared:
         weight = near.weight[some] * self.spread
         begin = np.concatenate([weight, near.bias[some][:, None]], axis=1).astype(np.float32)
         inverse = torch.where(scale > 0, 1 / scale.clamp(min=1e-30), 0)
-        scaled: Tensor = torch.from_numpy(begin).to(self.device) * inverse
-        return scaled
+        return torch.from_numpy(begin).to(self.device) * inverse
 
     def _scales(self, training: BoolArray) -> Tensor:
         """(set, D): the inverse of a feature's spread in each training set, 0 for a constant one; the intercept's 1."""
@@ -164,8 +163,7 @@ def _factor(kernel: Tensor) -> Tensor:
         if not failed:
             break
         least = 10 * least
-    lower: Tensor = factor
-    return lower
+    return factor
 
 
 class _At(NamedTuple):
@@ -199,7 +197,6 @@ class _Problems:
     """(P, 1): the inverse of the curvature in all other directions"""
 
     def of(self, rows: Tensor) -> _Problems:
-        """Some of them."""
         own = (self.weight, self.penalty, self.scale, self.along, self.others)
         return _Problems(self.x, self.y, self.directions, *(tensor[rows] for tensor in own))
 

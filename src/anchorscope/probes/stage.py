@@ -17,12 +17,10 @@ from anchorscope.answers.answerer import Answerer
 from anchorscope.answers.record import Sampled
 from anchorscope.answers.sampled import sampled_stage
 from anchorscope.models.context import ModelContext
-from anchorscope.probes.again import prompts_stage, saliency_stage
 from anchorscope.probes.fit import fit_layer
 from anchorscope.probes.fitter import ProbeFitter, side_by_side
 from anchorscope.probes.folds import folds_of
-from anchorscope.probes.jackknife import GROUPS, jackknife_layer, jackknife_layers, make_groups
-from anchorscope.probes.layermap import map_stage
+from anchorscope.probes.jackknife import LEFT_OUT_GROUPS, jackknife_layer, jackknife_layers, make_groups
 from anchorscope.probes.probe import load_probes, probes_stem
 from anchorscope.probes.record import (
     LEFT_OUT,
@@ -30,16 +28,15 @@ from anchorscope.probes.record import (
     READOUTS,
     TEXT_ONLY,
     LeftOutReadout,
-    MapReadout,
-    OtherPrompt,
     Readout,
     Salient,
     TextReadout,
     WithinReadout,
     refit_name,
 )
+from anchorscope.probes.saliency_readouts import saliency_stage
 from anchorscope.probes.text_only import text_only
-from anchorscope.probes.within import asked_again, within_stage
+from anchorscope.probes.within_readouts import asked_again, within_stage
 from anchorscope.progress import Advance, Notice, nobody
 from anchorscope.store import Job, Sharded, Store, Whole
 from anchorscope.store.stage import Context
@@ -67,7 +64,9 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
         before = ReadPoint(point.site, QUESTION_ONLY)
         of_question = fitter(activations.reader(before), layers, ["clean"], parts=1)
         refitted = [condition for condition in conditions if condition in study.probes.refit]
-        own = [fitter.refit(activations.reader(point), layers, condition, of_answer.strength) for condition in refitted]
+        refits = [
+            fitter.refit(activations.reader(point), layers, condition, of_answer.strength) for condition in refitted
+        ]
         # 3. what is kept of them
         strength = of_answer.strength
         if strength.edge:
@@ -84,7 +83,11 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
             *_records(rows, further, of_answer.logits[passed:, :, :1]),
             *_records(rows, ["question_only"], of_question.logits, of_question.drift),
             *(_records(rows, MIRROR_READOUTS, mirrored(fitter)) if further else []),
-            *(row for c, logits in zip(refitted, own, strict=True) for row in _records(rows, [refit_name(c)], logits)),
+            *(
+                row
+                for c, logits in zip(refitted, refits, strict=True)
+                for row in _records(rows, [refit_name(c)], logits)
+            ),
         ]
 
     def mirrored(fitter: ProbeFitter) -> NDArray[np.float32]:
@@ -120,9 +123,9 @@ def left_out_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
             states = [activations.layer(condition, point, layer) for condition in conditions]
             read = [*jackknife_layer(states, labels, clusters, folds, strength, probes[layer], groups)]
             for condition in refitted:
-                own = activations.layer(condition, point, layer)
-                fitted = fit_layer(own, labels, clusters, folds, strength, seed=study.seed, parts=1)
-                read += [*jackknife_layer([own], labels, clusters, folds, strength, fitted, groups)]
+                refit_states = activations.layer(condition, point, layer)
+                fitted = fit_layer(refit_states, labels, clusters, folds, strength, seed=study.seed, parts=1)
+                read += [*jackknife_layer([refit_states], labels, clusters, folds, strength, fitted, groups)]
             advance(1)
             return read
 
@@ -137,7 +140,7 @@ def left_out_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
             for i, row in enumerate(rows)
         ]
 
-    inputs = {"readouts": cell.origin(READOUTS.at(point)), "groups": GROUPS, "refit": refitted}
+    inputs = {"readouts": cell.origin(READOUTS.at(point)), "groups": LEFT_OUT_GROUPS, "refit": refitted}
     title = f"{model}, {dataset}: leaving out, {point}"
 
     def steps() -> int:
@@ -183,27 +186,18 @@ def _records(
 
 
 def text_only_of(context: Context, job: Job) -> Whole[TextReadout]:
-    """The stage that a job asks for."""
     return text_only_stage(context.store, job.model, job.dataset)
 
 
 def readouts_of(context: Context, job: Job) -> Whole[Readout]:
-    """The stage that a job asks for."""
     return readouts_stage(context.store, job.model, job.dataset, job.read_point, context.notice)
 
 
 def left_out_of(context: Context, job: Job) -> Whole[LeftOutReadout]:
-    """The stage that a job asks for."""
     return left_out_stage(context.store, job.model, job.dataset, job.read_point)
 
 
-def map_of(context: ModelContext, job: Job) -> Sharded[MapReadout]:
-    """The stage that a job asks for."""
-    return map_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)
-
-
 def sampled_of(context: ModelContext, job: Job) -> Sharded[Sampled]:
-    """The stage that a job asks for."""
     evidence, cell = context.store.study.evidence, job.cell(context.store)
     assert evidence is not None
     questions = asked_again(list(cell.table(TRACES)), evidence.questions, context.store.study.seed)
@@ -211,15 +205,8 @@ def sampled_of(context: ModelContext, job: Job) -> Sharded[Sampled]:
 
 
 def within_of(context: ModelContext, job: Job) -> Sharded[WithinReadout]:
-    """The stage that a job asks for."""
     return within_stage(context.model(job.model), context.prompter(job.model), job.dataset, context.store)
 
 
-def prompts_of(context: ModelContext, job: Job) -> Sharded[OtherPrompt]:
-    """The stage that a job asks for."""
-    return prompts_stage(context.model(job.model), job.dataset, context.store)
-
-
 def saliency_of(context: ModelContext, job: Job) -> Sharded[Salient]:
-    """The stage that a job asks for."""
     return saliency_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)

@@ -158,10 +158,13 @@ PUBLISHED = ("popqa", "triviaqa", "hotpotqa", "nq")
 """The sets of the published chart, in its order."""
 
 
+SETS = Path(str(files("anchorscope.questions") / "sets"))
+
+
 def known_sets() -> dict[str, Path]:
-    """The sets that come with the package: name and definition file."""
-    folder = Path(str(files("anchorscope.questions") / "sets"))
-    return {name: folder / f"{name}.yaml" for name in (*PUBLISHED, "squad")}
+    """The sets that come with the package, those of the published chart first: name and definition file."""
+    found = {path.stem: path for path in sorted(SETS.glob("*.yaml"))}
+    return {name: found.pop(name) for name in PUBLISHED} | found
 
 
 def load_set(reference: str, base: Path) -> tuple[SetDefinition, Path]:

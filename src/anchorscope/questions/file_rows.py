@@ -29,7 +29,6 @@ class FileRows:
     """The rows of one local file."""
 
     path: Path
-    """The file."""
     columns: tuple[str, ...] | None = None
     """Columns that are read; only Parquet can skip the others."""
     needed: tuple[str, ...] = ()
@@ -42,7 +41,6 @@ class FileRows:
 
     @property
     def label(self) -> str:
-        """What errors call it."""
         return str(self.path)
 
     @property

@@ -33,7 +33,6 @@ class HubRows:
 
     @property
     def label(self) -> str:
-        """What errors call it."""
         return f"{self.source}/{self.source.split}"
 
     @cached_property

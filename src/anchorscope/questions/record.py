@@ -38,8 +38,7 @@ class Question:
     @property
     def other_context(self) -> str | None:
         """The passage that replaces the original one when passages are swapped, where the dataset gives it."""
-        other: str | None = json.loads(self.extra).get("other_context")
-        return other
+        return json.loads(self.extra).get("other_context")
 
     @property
     def memory_answers(self) -> list[str]:

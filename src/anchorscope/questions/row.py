@@ -103,12 +103,17 @@ def _text(row: Mapping[str, Any], where: FieldPath | None, required: bool = Fals
 def _as_text(value: Any, path: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)  # ids and years are often numbers
+    return check_text(value, path).strip()
+
+
+def check_text(value: Any, path: str) -> str:
+    """A text of a file, or a RowError that says what is wrong with it."""
     if not isinstance(value, str):
         raise RowError(f"'{path}' should be text, not {shown(value)}")
     if len(value) > MAX_TEXT:
         raise RowError(f"'{path}' is longer than {MAX_TEXT:,} characters")
     _check_unicode(value, path)
-    return value.strip()
+    return value
 
 
 def _check_unicode(value: str, path: str) -> None:

@@ -28,7 +28,6 @@ class Choice:
     available: int
     """Questions there were to choose from."""
     size: int
-    """Questions chosen."""
     cutoff: int
     """A question is chosen when its draw is at most this."""
     repeated: int | None

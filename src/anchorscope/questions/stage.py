@@ -126,6 +126,5 @@ def _examples(study: Study) -> list[Example]:
 
 
 def stage_of(context: Context, job: Job) -> Sharded[Question]:
-    """The stage that a job asks for."""
     spec = next(dataset for dataset in context.store.study.datasets if dataset.name == job.dataset)
     return questions_stage(spec, context.store, context.progress)

@@ -1,6 +1,6 @@
 """An example of the ΔP chart, drawn from a table that comes with the package. It needs no model and no network.
 
-The table holds the numbers behind the chart in results/small-models. checks/helpers/example.py writes it.
+The table holds the numbers behind the chart in results/small-models. docs/tools/example.py writes it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from anchorscope.evidence.chart_figures import DELTA_P
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import DELTA_P
 from anchorscope.report.csv import from_csv
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.figures import figure_with_panels
@@ -33,7 +33,6 @@ class ExampleFiles(NamedTuple):
     """What was written for a reader to open."""
 
     picture: Path
-    """The chart, as PNG."""
     description: Path
     """The chart in words, as Markdown."""
 

@@ -10,19 +10,16 @@ from matplotlib.figure import Figure
 
 from anchorscope.errors import AnchorscopeError, did_you_mean
 from anchorscope.evidence.ledger import kept_ledger, ledger
-from anchorscope.evidence.lines import lines_of, statistics_of
 from anchorscope.pathways.chart import Chart
-from anchorscope.pathways.lookup import ChartNumbers, collect, read_mapstats, read_pathways
+from anchorscope.pathways.lookup import ChartNumbers, collect, lines_of, read_statistics
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import CHARTS, WITH_PASSAGES, charts_of, evidence_charts
+from anchorscope.report.charts import all_charts, charts_of
 from anchorscope.report.csv import to_csv
 from anchorscope.report.draw.files import saved_as, write_contents
-from anchorscope.report.draw.heatmap import draw_maps
 from anchorscope.report.draw.ledger import draw_ledger
 from anchorscope.report.draw.lines import draw_chart, draw_on, drawn_rows, figure_under, rows_with_numbers, style
 from anchorscope.report.text.caption import caption_of
-from anchorscope.report.text.describe import alt_text, page
-from anchorscope.report.text.panels import DescribedPanel, panels_of
+from anchorscope.report.text.describe import DescribedPanel, alt_text, page, panels_of
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
 
@@ -32,14 +29,9 @@ def write_figures(store: Store, point: ReadPoint, folder: Path | None = None) ->
     study = store.study
     place = folder or store.root / "figures" / point.key
     models, datasets = [m.name for m in study.models], [d.name for d in study.datasets]
-    written = draw(read_pathways(store, point), models, datasets, place, point, charts=charts_of([study]))
-    if study.map is not None:
-        windows = {"single": "in one layer", "window": f"in a window of {study.map.width} layers around one layer"}
-        about = f"{windows[study.map.layers]}, for {'all later' if study.map.into == 'after' else 'the answer'} tokens"
-        written += draw_maps(list(read_mapstats(store, point)), models, datasets, place, point, about)
-    lines = lines_of(store, point)
-    if lines:
-        written += draw(statistics_of(lines, point), models, datasets, place, point, charts=evidence_charts())
+    written = draw(read_statistics(store, point), models, datasets, place, point, charts=charts_of([study]))
+    if study.evidence is not None:
+        lines = lines_of(store, point)
         written += draw_ledger(ledger(lines), lines, place)
     return written
 
@@ -51,13 +43,14 @@ def draw(
     folder: Path,
     point: ReadPoint = ReadPoint("mlp", "answer_last"),  # noqa: B008 — a value
     layers_of: Mapping[str, int] | None = None,
-    charts: Mapping[str, Chart] = CHARTS,
+    charts: Mapping[str, Chart] | None = None,
 ) -> list[Path]:
     """Draw every chart this run has numbers for into `folder`; models and datasets in the study's order.
 
     `layers_of` says how many layers a model has; without it, the range of its rows is shown. Returns what was
     written: `<chart>.png`, `.svg`, `.pdf`, `.csv` (the rows drawn, in full) and `.txt` (the caption).
     """
+    charts = all_charts() if charts is None else charts
     keys = {key for chart in charts.values() for key in chart.keys}
     numbers = collect(rows, keys, models, datasets, point)
     layers = {model: _layers(numbers, model) for model in models} | dict(layers_of or {})
@@ -67,7 +60,7 @@ def draw(
             continue
         with style():
             figure = draw_chart(chart, numbers, models, datasets, layers)
-            contents = saved_as(figure, alt_text(chart, panels_of(chart, numbers, models, datasets, figure)))
+            contents = saved_as(figure, alt_text(chart, panels_of(chart, numbers, models, datasets)))
         contents["csv"] = to_csv(row for _, row in drawn_rows(chart, numbers, models, datasets))
         contents["txt"] = caption_of(chart, numbers, models, datasets, point).encode()
         written += write_contents(folder, name, contents)
@@ -85,7 +78,8 @@ def described(store: Store, point: ReadPoint, name: str = "delta_p", alt: bool =
     """One chart of a run in words: a page of Markdown with what the ledger says, or the alt text of its files."""
     chart = _chart(name)
     models, datasets = [m.name for m in store.study.models], [d.name for d in store.study.datasets]
-    _, panels = figure_with_panels(chart, read_pathways(store, point), models, datasets, point)
+    numbers = collect(read_statistics(store, point), chart.keys, models, datasets, point)
+    panels = panels_of(chart, numbers, models, datasets)
     return alt_text(chart, panels) if alt else page(chart, panels, point, kept_ledger(store.root))
 
 
@@ -96,7 +90,7 @@ def figure_with_panels(
     numbers = collect(rows, chart.keys, models, datasets, point)
     with style():
         figure = draw_chart(chart, numbers, models, datasets, {model: _layers(numbers, model) for model in models})
-        return figure, panels_of(chart, numbers, models, datasets, figure)
+    return figure, panels_of(chart, numbers, models, datasets)
 
 
 def panel_on(
@@ -118,7 +112,7 @@ def panel_on(
 
 
 def _chart(name: str) -> Chart:
-    known = CHARTS | WITH_PASSAGES
+    known = all_charts()
     if name not in known:
         raise AnchorscopeError(f"there is no chart '{name}'; {did_you_mean(name, known)}")
     return known[name]

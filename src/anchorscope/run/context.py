@@ -95,8 +95,7 @@ class RunContext:
         model = self.model(name, needs)
         if kind not in self._kept:
             self._kept[kind] = kind(model, self.study)
-        kept: K = self._kept[kind]
-        return kept
+        return self._kept[kind]
 
     def right(self, question: Any, answer: Any) -> bool:
         """Whether an answer counts as right in an early look, which uses rules instead of a judge."""

@@ -69,5 +69,4 @@ class InProcess:
             self.timed(job.stage.title, perf_counter() - start - loaded)
 
     def close(self) -> None:
-        """Release the model."""
         self.context.let_go()

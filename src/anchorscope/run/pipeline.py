@@ -27,8 +27,7 @@ Done = Callable[[str, str, str], None]
 """Called with the stage, model and dataset of what is complete. For stages that run in a chain, it is the first."""
 
 
-def _tell_nobody(stage: str, model: str, dataset: str) -> None:
-    """Do nothing."""
+def _tell_nobody(stage: str, model: str, dataset: str) -> None: ...
 
 
 class Pipeline:
@@ -99,7 +98,8 @@ class Pipeline:
 
         Complete rounds are skipped, so that a finished run loads neither a model nor the libraries that compute. If
         something is missing that needs a model, the rounds before it are checked too, because a run must not be resumed
-        with different weights. Rounds that only read datasets are never skipped, because the files may have changed.
+        with different weights. Never skipped are rounds that only read datasets, because the files may have changed,
+        and rounds whose tables may grow.
         """
         complete: list[list[Flow]] = []
         for chains in rounds(stages):
@@ -111,7 +111,8 @@ class Pipeline:
                 if (flow := self._flow(self._possible(chain, stages, model, dataset), model, dataset, demand))
             ]
             first = chains[0][0]
-            if first.scope != "dataset" and all(map(self._complete, flows)):
+            grows = any(stage.grows for chain in chains for stage in chain)
+            if first.scope != "dataset" and not grows and all(map(self._complete, flows)):
                 complete.append(flows)
                 continue
             if first.needs != "nothing":

@@ -76,7 +76,6 @@ class RunProcess(NamedTuple):
     """The process that writes a run, or the last one, if it was killed."""
 
     alive: bool
-    """Whether it is running."""
     words: str
     """How far it is or was, in one line."""
 

@@ -1,7 +1,7 @@
 """The list of all stages, in order, for the pipeline, `status`, `Run.table`, the engines and the cost model.
 
 Packages declare their stages in their `record.py`, so a new stage is a `StageDef` there and changes nothing here.
-Stages of experiments (evidence/experiment.py) come before `evidence`, which reads them.
+Stages of experiments (evidence/experiment.py) come before `numbers`, which reads them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from anchorscope.answers.record import STAGES as ANSWERS
 from anchorscope.detectors.record import STAGES as DETECTORS
 from anchorscope.errors import StudyError, did_you_mean
 from anchorscope.evidence.record import EXPERIMENT_STAGES
-from anchorscope.evidence.record import STAGES as EVIDENCE
+from anchorscope.evidence.record import STAGES as NUMBERS
 from anchorscope.grades.record import STAGES as GRADES
-from anchorscope.pathways.record import STAGES as PATHWAYS
 from anchorscope.probes.record import STAGES as PROBES
 from anchorscope.questions.record import STAGES as QUESTIONS
 from anchorscope.spans.record import STAGES as SPANS
@@ -28,8 +27,8 @@ from anchorscope.traces.record import STAGES as TRACES
 def all_stages() -> tuple[StageDef, ...]:
     """Every stage. Each comes after those that it reads."""
     own = tuple(EXPERIMENT_STAGES)
-    evidence = [replace(stage, after=(*stage.after, *(experiment.name for experiment in own))) for stage in EVIDENCE]
-    return (*QUESTIONS, *ANSWERS, *GRADES, *SPANS, *TRACES, *PROBES, *PATHWAYS, *own, *evidence, *DETECTORS)
+    numbers = [replace(stage, after=(*stage.after, *(experiment.name for experiment in own))) for stage in NUMBERS]
+    return (*QUESTIONS, *ANSWERS, *GRADES, *SPANS, *TRACES, *PROBES, *own, *numbers, *DETECTORS)
 
 
 def stages_of(study: Study) -> list[StageDef]:

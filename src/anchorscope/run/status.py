@@ -27,17 +27,13 @@ class TableStatus:
     part: str
     """Folder of the table, relative to the run's."""
     table: str
-    """Name of the table."""
     rows: int
     """Number of rows in complete shards."""
     shards: int
     """Number of shards that the table will have, or 0 before it is created."""
     shards_done: int
-    """Number of complete shards."""
     damaged: list[str]
-    """Files that are damaged."""
     size: int
-    """Size in bytes."""
     aside: list[Aside]
     """Samples that were set aside because the model failed on them."""
     unchecked: int = 0
@@ -60,7 +56,6 @@ class RunStatus:
     """The status of a run."""
 
     study: Study
-    """Study of the run."""
     tables: list[TableStatus]
     """Every table that the study asks for or that exists."""
     notes: list[str]

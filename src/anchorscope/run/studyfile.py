@@ -15,11 +15,18 @@ from pydantic.fields import FieldInfo
 from anchorscope.errors import StudyError, did_you_mean
 from anchorscope.grades.grading import grader
 from anchorscope.questions.definition import NotThereError, load_set, local_file
-from anchorscope.study import DatasetSpec, ModelSpec, Study
+from anchorscope.study import DatasetSpec, ModelSpec, PromptSpec, Study
 from anchorscope.study.validation import validate
 from anchorscope.study.yamlfile import YamlFile, read_yaml
 
 WIDTH = 108
+SHORT: dict[type[BaseModel], tuple[str, ...]] = {
+    Study: ("name", "models", "datasets", "prompt", "evidence"),
+    ModelSpec: ("id", "dtype", "device"),
+    DatasetSpec: ("set", "sample"),
+    PromptSpec: ("style", "shots"),
+}
+"""The fields that `anchorscope init` writes without --all."""
 
 
 def known_studies() -> dict[str, Path]:
@@ -88,39 +95,41 @@ def _at(file: YamlFile, place: tuple[str | int, ...], text: str) -> str:
     return f"{file.path}:{line}: {text}" if line else text
 
 
-def commented(study: Study) -> str:
-    """The study as a YAML file in which every field is explained."""
-    lines = [
-        "# A study for anchorscope. Check it with:  anchorscope validate FILE",
-        "# A field after a '#' is not set. The comment above each field says what it does.",
-        *_fields(study, ""),
-    ]
-    return "\n".join(lines) + "\n"
+def commented(study: Study, every: bool = False) -> str:
+    """The study as a YAML file with comments: fields that matter or are set or, with `every`, all fields."""
+    lines = ["# A study for anchorscope. Check it with:  anchorscope validate FILE"]
+    if not every:
+        lines.append("# These are the fields that matter most. To see all of them, run: anchorscope init --all")
+    lines.append("# A field after a '#' is not set. The comment above each field says what it does.")
+    return "\n".join([*lines, *_fields(study, "", every)]) + "\n"
 
 
-def _fields(spec: BaseModel, indent: str, explain: bool = True) -> list[str]:
+def _fields(spec: BaseModel, indent: str, every: bool, explain: bool = True) -> list[str]:
     lines: list[str] = []
     for name, info in type(spec).model_fields.items():
         value = getattr(spec, name)
+        if not (every or name in SHORT.get(type(spec), ()) or value != info.default):
+            continue
         if explain:
             if not indent:
                 lines.append("")
             lines += textwrap.wrap(_doc(info), WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
-        lines += _entry(name, value, indent)
+        lines += _entry(name, value, indent, every)
     return lines
 
 
-def _entry(name: str, value: Any, indent: str) -> list[str]:
+def _entry(name: str, value: Any, indent: str, every: bool) -> list[str]:
     """`name: value`, on as many lines as it needs."""
     if value is None:
         return [f"{indent}# {name}:"]
     if isinstance(value, BaseModel):
-        return [f"{indent}{name}:", *_fields(value, indent + "  ")]
+        return [f"{indent}{name}:", *_fields(value, indent + "  ", every)]
     if isinstance(value, list) and value and isinstance(value[0], BaseModel):
         lines = [f"{indent}{name}:"]
         for position, item in enumerate(value):
             # the fields are explained once, at the first item
-            inner = _fields(item, indent + "    ", explain=position == 0 and isinstance(item, (ModelSpec, DatasetSpec)))
+            explain = position == 0 and isinstance(item, (ModelSpec, DatasetSpec))
+            inner = _fields(item, indent + "    ", every, explain)
             first = next(i for i, line in enumerate(inner) if not line.lstrip().startswith("#"))
             inner[first] = f"{indent}  - {inner[first].lstrip()}"
             lines += inner

@@ -38,11 +38,9 @@ class FileCheck:
     """What was found of one file."""
 
     path: Path
-    """The file."""
     state: Literal["verified", "no checksum", "damaged"]
     """Whether its checksum matches. A file without a checksum was read, which notices some kinds of damage."""
     size: int
-    """Size in bytes."""
     reason: str = ""
     """What is wrong with a damaged file."""
     delete: tuple[Path, ...] = ()

@@ -39,7 +39,6 @@ class ServeConfig:
 
     @classmethod
     def of(cls, additional: Any) -> ServeConfig:
-        """From vLLM's configuration."""
         own = additional.get(KEY) if isinstance(additional, dict) else None
         if not isinstance(own, dict) or not own.get("detectors"):
             raise DetectorError(
@@ -49,7 +48,6 @@ class ServeConfig:
         return cls(**own)
 
     def record(self) -> dict[str, Any]:
-        """As `--additional-config` has it."""
         return {KEY: asdict(self)}
 
     @property
@@ -62,7 +60,6 @@ class ServeConfig:
         return Counts(AuditLog(Path(self.audit)) if self.audit else None, self.audit_texts)
 
     def load(self) -> dict[str, Detector]:
-        """The detectors, by name."""
         return {name: Detector.load(path) for name, path in self.detectors.items()}
 
     @staticmethod

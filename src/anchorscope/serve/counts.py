@@ -10,10 +10,8 @@ import time
 from collections import Counter
 from typing import Any, Literal
 
-from anchorscope.detectors.record import Verdict
 from anchorscope.serve.audit import AuditLog
-from anchorscope.serve.judge import ReadAnswer
-from anchorscope.serve.reasons import code_of
+from anchorscope.spans.samples import Sample
 
 log = logging.getLogger("vllm.anchorscope")
 Incident = Literal["off", "refused", "unreadable", "verdict failed", "count failed", "reload failed"]
@@ -31,16 +29,16 @@ class Counts:
         self.reasons: Counter[str] = Counter()
         self.incidents: Counter[Incident] = Counter()
         self.seconds = 0.0
-        self.scores: dict[str, tuple[int, float, float]] = {}
+        self.scores: dict[str, tuple[int, float]] = {}
         self.started = time.time()
         self.audit = audit
         self._texts = texts
         self._metrics = _metrics()
 
-    def add(self, detector: str, version: str, request: str, answer: ReadAnswer, verdict: Verdict, took: float) -> None:
-        """Count a verdict, and log it. It never raises: what goes wrong here must not cost the verdict."""
+    def add(self, request: str, record: dict[str, Any], sample: Sample | None = None, took: float = 0.0) -> None:
+        """Count a verdict, and log it as it is served. It never raises: a failure here must not cost the verdict."""
         try:
-            self._add(detector, version, request, answer, verdict, took)
+            self._add(request, record, sample, took)
         except Exception:
             self.incidents["count failed"] += 1
             log.exception("anchorscope: a verdict could not be counted")
@@ -51,43 +49,28 @@ class Counts:
         if incident == "off" and self.audit is not None:
             self.audit.put({"time": round(time.time(), 3), "request": request, "decision": "off"})
 
-    def unjudged(self, request: str, reason: str) -> None:
-        """Count an answer of which nothing can be said, and that no detector was asked about."""
-        self.add(
-            "none", "", request, ReadAnswer(reason), Verdict("cannot say", reason, None, None, 0.0, None, None), 0.0
-        )
-
-    def _add(
-        self, detector: str, version: str, request: str, answer: ReadAnswer, verdict: Verdict, took: float
-    ) -> None:
-        self.verdicts[detector, verdict.decision] += 1
-        if verdict.reason:
-            self.reasons[code_of(verdict.reason)] += 1
+    def _add(self, request: str, record: dict[str, Any], sample: Sample | None, took: float) -> None:
+        detector, decision, score = record["detector"] or "none", record["decision"], record["score"]
+        self.verdicts[detector, decision] += 1
+        if record["code"]:
+            self.reasons[record["code"]] += 1
         self.seconds += took
-        if verdict.score is not None:
-            count, total, squares = self.scores.get(detector, (0, 0.0, 0.0))
-            self.scores[detector] = count + 1, total + verdict.score, squares + verdict.score**2
+        if score is not None:
+            count, total = self.scores.get(detector, (0, 0.0))
+            self.scores[detector] = count + 1, total + score
         if self._metrics is not None:
             decisions, seconds, scores = self._metrics
-            decisions.labels(detector, verdict.decision).inc()
+            decisions.labels(detector, decision).inc()
             seconds.observe(took)
-            if verdict.score is not None:
-                scores.labels(detector).observe(verdict.score)
+            if score is not None:
+                scores.labels(detector).observe(score)
         if self.audit is not None:
-            line: dict[str, Any] = {
-                "time": round(time.time(), 3),
-                "request": request,
-                "detector": detector,
-                "version": version,
-                "code": code_of(verdict.reason),
-                **{k: v for k, v in verdict.record().items() if k not in ("schema", "route")},
-            }
-            if self._texts and answer.sample is not None:
-                line |= {"question": answer.sample.question.question, "answer": answer.sample.answer.answer}
+            line = {"time": round(time.time(), 3), "request": request, **record}
+            if self._texts and sample is not None:
+                line |= {"question": sample.question.question, "answer": sample.answer.answer}
             self.audit.put(line)
 
     def close(self) -> None:
-        """End the log."""
         if self.audit is not None:
             self.audit.close()
 
@@ -97,7 +80,7 @@ class Counts:
         decisions: dict[str, dict[str, int]] = {}
         for (detector, decision), count in self.verdicts.items():
             decisions.setdefault(detector, {})[decision] = count
-        means = {name: total_ / count for name, (count, total_, _) in self.scores.items()}
+        means = {name: total_ / count for name, (count, total_) in self.scores.items()}
         return {
             "seconds_up": round(time.time() - self.started),
             "verdicts": decisions,

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
-from anchorscope.serve import reasons
+from anchorscope.detectors import reasons
 from anchorscope.serve.desk import Desk
 from anchorscope.serve.events import Event, EventSplitter
 from anchorscope.serve.responses import (

@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias, TypeVar
 
+from anchorscope.detectors.reasons import FAILED
+from anchorscope.detectors.record import Verdict
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.judge import LiveJudge, ReadAnswer
 from anchorscope.serve.plan import Column
-from anchorscope.serve.reasons import FAILED, code_of
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
 
 log = logging.getLogger("vllm.anchorscope")
@@ -28,7 +29,6 @@ class Desk(ABC):
     ids: bool
     """Whether token ids are needed."""
     logprobs: bool
-    """Whether log-probabilities are needed."""
 
     def __init__(self, counts: Counts) -> None:
         self.counts = counts
@@ -42,20 +42,20 @@ class Desk(ABC):
         """Forget a request that has ended."""
 
     @abstractmethod
-    async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
+    async def verdict(self, api_request: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdict on one choice, as the response has it."""
 
     def cannot_say(self, request: str, reason: str) -> dict[str, Any]:
         """A verdict without a detector, for an answer that none can be asked about. It does not raise."""
-        self.counts.unjudged(request, reason)
-        empty = dict.fromkeys(("p_wrong", "threshold", "base_rate", "score", "promise", "detector", "version"))
-        return {"decision": "cannot say", "reason": reason, "code": code_of(reason), **empty}
+        verdict = Verdict("cannot say", reason, None, None, None, None)
+        record = {**verdict.record(), "promise": None, "detector": None, "version": None}
+        self.counts.add(request, record)
+        return record
 
     @abstractmethod
-    def status(self) -> dict[str, Any]:
-        """The server's status."""
+    def status(self) -> dict[str, Any]: ...
 
-    async def told(
+    async def judge_with(
         self, judge: LiveJudge, request: str, read: Callable[[], ReadAnswer], rows: Rows | None = None
     ) -> dict[str, Any]:
         """The verdict as a client sees it. `read` finds the answer, `rows` waits for what the engine sends of it.
@@ -71,14 +71,15 @@ class Desk(ABC):
                 began = time.perf_counter()
                 values = await rows(answer)
                 waited = time.perf_counter() - began
-            verdict = await self._apart(judge.judged, answer, values)
+            verdict = await self._apart(judge.verdict, answer, values)
         except Exception:
             self.counts.note("verdict failed")
             log.exception("anchorscope: the detector %s failed", judge.name)
             verdict = judge.detector.cannot_say(FAILED)
         took = time.perf_counter() - start - waited
-        self.counts.add(judge.name, judge.version, request, answer, verdict, took)
-        return judge.told(verdict)
+        record = judge.record(verdict)
+        self.counts.add(request, record, answer.sample, took)
+        return record
 
     async def _apart(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function in the desk's thread, so that the server is not blocked."""

@@ -19,8 +19,6 @@ PASSED_ON = (b"event", b"id", b"retry")
 
 @dataclass
 class Event:
-    """One event."""
-
     data: bytes | None = None
     """The text of its `data` lines; None where it has none."""
     others: list[bytes] = field(default_factory=list)

@@ -13,13 +13,13 @@ import numpy as np
 
 from anchorscope.detectors.inputs import PROMPT_TOKENS, Inputs, States, confidence
 from anchorscope.detectors.reader import SEVERAL_LINES, unreadable
+from anchorscope.detectors.reasons import NO_LOGPROBS, NO_ROWS, NOT_READ, OTHER_PROMPT, OTHER_TEXT
 from anchorscope.detectors.record import Verdict
 from anchorscope.detectors.session import Detector, template_hash
 from anchorscope.errors import DetectorError
 from anchorscope.models.prompts import Prompter
 from anchorscope.questions.record import Question
 from anchorscope.serve.plan import Column, far_state, projected, wants_logprobs, wants_states
-from anchorscope.serve.reasons import NO_LOGPROBS, NO_ROWS, NOT_READ, OTHER_PROMPT, OTHER_TEXT, code_of
 from anchorscope.serve.wire import Row
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
@@ -34,7 +34,7 @@ class Completed(NamedTuple):
     prompt_ids: Sequence[int]
     """The tokens of the prompt."""
     ids: Sequence[int]
-    """The tokens that were made."""
+    """The tokens that were completed."""
     logprobs: Sequence[float]
     """Their log-probabilities, where they were asked for."""
     text: str | None = None
@@ -49,7 +49,6 @@ class ReadAnswer(NamedTuple):
     reason: str
     """Reason why nothing can be said; empty otherwise."""
     sample: Sample | None = None
-    """The sample."""
 
     @property
     def tokens(self) -> int:
@@ -62,11 +61,8 @@ class LiveJudge:
     """One detector at a server."""
 
     name: str
-    """What verdicts call it."""
     detector: Detector
-    """The detector."""
     tokenizer: Any
-    """The model's tokenizer."""
     version: str = ""
     """A hash of its files."""
     promised: bool = True
@@ -74,7 +70,6 @@ class LiveJudge:
 
     @classmethod
     def load(cls, name: str, path: str | Path, tokenizer: Any) -> LiveJudge:
-        """A saved detector."""
         files = [Path(f"{path}{ending}") for ending in (".json", ".safetensors")]
         detector = Detector.load(path)
         digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
@@ -106,7 +101,6 @@ class LiveJudge:
 
     @property
     def about(self) -> dict[str, Any]:
-        """For the server's status."""
         holds = self.promised and self.detector.threshold is not None
         return {"version": self.version, "promise_holds": holds, "card": str(self.detector.card)}
 
@@ -141,27 +135,27 @@ class LiveJudge:
         blank = self.tokenizer("\n\n", add_special_tokens=False).input_ids
         return sorted({*self._ends, *(token for token in (*newline, *blank) if self._is_end(token))} - {*ids})
 
-    def read(self, made: Completed) -> ReadAnswer:
+    def read(self, completed: Completed) -> ReadAnswer:
         """Find the answer: its tokens, and the last exact one."""
-        asked = self.prompter.read_back(made.prompt_ids)
-        if asked is None:
+        parts = self.prompter.read_back(completed.prompt_ids)
+        if parts is None:
             return ReadAnswer(OTHER_PROMPT)
-        question, context, prompt = asked
-        tokens = next((number for number, token in enumerate(made.ids) if self._is_end(token)), len(made.ids))
-        if made.text is not None and "\n" in made.text.strip():
+        question, context, prompt = parts
+        tokens = next((number for number, token in enumerate(completed.ids) if self._is_end(token)), len(completed.ids))
+        if completed.text is not None and "\n" in completed.text.strip():
             return ReadAnswer(SEVERAL_LINES)
-        if tokens == len(made.ids) and not made.last_read:
+        if tokens == len(completed.ids) and not completed.last_read:
             return ReadAnswer(NOT_READ)
-        ids = list(made.ids[:tokens])
+        ids = list(completed.ids[:tokens])
         text = self.tokenizer.decode(ids, skip_special_tokens=True).strip()
-        if made.text is not None and text != made.text.strip():
+        if completed.text is not None and text != completed.text.strip():
             return ReadAnswer(OTHER_TEXT)
-        sample = self.maker(Question.asked(question, [], context), text, ids, list(made.logprobs[:tokens]), prompt)
-        if self.logprobs and len(made.logprobs) < tokens:
+        sample = self.maker(Question.asked(question, [], context), text, ids, list(completed.logprobs[:tokens]), prompt)
+        if self.logprobs and len(completed.logprobs) < tokens:
             return ReadAnswer(NO_LOGPROBS)
         return ReadAnswer(unreadable(sample, self.detector.moments), sample)
 
-    def judged(self, answer: ReadAnswer, rows: Mapping[Column, Any] | None) -> Verdict:
+    def verdict(self, answer: ReadAnswer, rows: Mapping[Column, Any] | None) -> Verdict:
         """The verdict. `rows`, by column: (1 + token), the prompt's last token first; None where none arrived."""
         if answer.reason or answer.sample is None:
             return self.detector.cannot_say(answer.reason)
@@ -203,19 +197,11 @@ class LiveJudge:
         # a sum of logs of squares, as a number whose log square is their mean over layers
         return float(np.exp(0.5 * value / self.detector.about.layers)) if column.kind == "far" else value
 
-    def told(self, verdict: Verdict) -> dict[str, Any]:
-        """A verdict as responses have it."""
-        record = verdict.record()
+    def record(self, verdict: Verdict) -> dict[str, Any]:
+        """A verdict as responses and the audit log have it."""
         threshold = self.detector.threshold
         promise = str(threshold.promise) if threshold is not None and self.promised else None
-        kept = ("decision", "reason", "p_wrong", "threshold", "base_rate", "score")
-        return {
-            **{name: record[name] for name in kept},
-            "code": code_of(verdict.reason),
-            "promise": promise,
-            "detector": self.name,
-            "version": self.version,
-        }
+        return {**verdict.record(), "promise": promise, "detector": self.name, "version": self.version}
 
     def recalibrated(self, slope: float, offset: float) -> LiveJudge:
         """For an engine whose scores are a line of those at fitting: the promise is void until it is chosen again."""

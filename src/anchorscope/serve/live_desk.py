@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from anchorscope.detectors.reasons import NO_PROMPT_IDS, OTHER_MODEL
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.desk import Desk
 from anchorscope.serve.judge import Completed, LiveJudge, ReadAnswer, by_column
 from anchorscope.serve.plan import Column, plan_of
-from anchorscope.serve.reasons import NO_PROMPT_IDS, OTHER_MODEL
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
 from anchorscope.serve.wire import RowBook
 
@@ -46,36 +46,35 @@ class LiveDesk(Desk):
         self.book.expect(request)
 
     def forget(self, request: str) -> None:
-        """They are no longer."""
         self.book.forget(request)
 
-    async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
+    async def verdict(self, api_request: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdicts of all detectors: the first one's, with the others beside it."""
         try:
             self._look()
         except Exception:
             self.counts.note("reload failed")
             log.exception("anchorscope: looking for changed detectors failed")
-        told = [await self._one(judge, asked, request, index, choice) for judge in self.judges.values()]
-        return {**told[0], "others": told[1:]} if len(told) > 1 else told[0]
+        records = [await self._one(judge, api_request, request, index, choice) for judge in self.judges.values()]
+        return {**records[0], "others": records[1:]} if len(records) > 1 else records[0]
 
     async def _one(
-        self, judge: LiveJudge, asked: ApiRequest, request: str, index: int, choice: AnswerChoice
+        self, judge: LiveJudge, api_request: ApiRequest, request: str, index: int, choice: AnswerChoice
     ) -> dict[str, Any]:
         def read() -> ReadAnswer:
-            if why := asked.why_not or self._why_not(asked, choice):
+            if why := api_request.why_not or self._why_not(api_request, choice):
                 return ReadAnswer(why)
             return judge.read(Completed(choice.prompt_ids, choice.ids, choice.logprobs, choice.text, choice.last_read))
 
         async def rows(answer: ReadAnswer) -> dict[Column, Any] | None:
-            key = (index // asked.answers, index % asked.answers)
+            key = (index // api_request.answers, index % api_request.answers)
             tokens = [choice.prompt_ids[-1], *choice.ids[: answer.tokens]]
             found = await self.book.rows(request, key, len(choice.prompt_ids) - 1, tokens)
             return by_column(self.columns, found)
 
-        return await self.told(judge, request, read, rows)
+        return await self.judge_with(judge, request, read, rows)
 
-    def _why_not(self, asked: ApiRequest, choice: AnswerChoice) -> str:
+    def _why_not(self, api_request: ApiRequest, choice: AnswerChoice) -> str:
         if self.models and not {model for model, _ in choice.models} <= set(self.models):
             return OTHER_MODEL
         return choice.why_not or ("" if choice.prompt_ids else NO_PROMPT_IDS)
@@ -122,9 +121,14 @@ class LiveDesk(Desk):
 def _weights(name: str, judge: LiveJudge) -> tuple[object, ...]:
     """All of a detector that a server must not change while it runs."""
     detector = judge.detector
-    numbers = getattr(detector.fitted, "numbers", {}), getattr(detector.fitted, "bias", 0.0)
     plan = plan_of({name: detector}).fingerprint if judge.states else ""
-    return plan, *numbers, detector.about, [tuple(answer) for answer in detector.known_answers]
+    return (
+        plan,
+        detector.fitted.numbers,
+        detector.fitted.bias,
+        detector.about,
+        [tuple(answer) for answer in detector.known_answers],
+    )
 
 
 def _changed(path: str) -> int | None:

@@ -77,10 +77,10 @@ class Verdicts:
         desk = LiveDesk(judges, config.detectors, book, config.counts(), names)
         engine = GateEngine(state.engine_client, desk.logprobs)
         for name, judge in judges.items():
-            passed = await gate(judge, engine, book, desk.columns, str(vllm.model_config.dtype).removeprefix("torch."))
-            desk.judges[name] = passed.judge
-            desk.parity[name] = passed.record()
-            log.info("anchorscope: %s is ready: %s", name, passed)
+            parity = await gate(judge, engine, book, desk.columns, str(vllm.model_config.dtype).removeprefix("torch."))
+            desk.judges[name] = parity.judge
+            desk.parity[name] = parity.record()
+            log.info("anchorscope: %s is ready: %s", name, parity)
         self.inside, self.desk = Intercepted(self.app, desk, config.admission), desk
 
 

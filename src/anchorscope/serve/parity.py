@@ -31,31 +31,22 @@ SLOPES = (0.8, 1.25)
 
 
 class EngineAnswer(NamedTuple):
-    """What the engine answered."""
-
     ids: list[int]
-    """Its tokens."""
     logprobs: list[float]
-    """Their log-probabilities."""
     ended: bool
     """Whether it ended by itself."""
 
 
 class Answering(Protocol):
-    """An engine that answers."""
-
-    async def answer(self, request: str, ids: list[int], most: int, stops: list[int]) -> EngineAnswer:
-        """One greedy answer."""
+    async def answer(self, request: str, ids: list[int], most: int, stops: list[int]) -> EngineAnswer: ...
 
 
 @dataclass(frozen=True)
-class Passed:
+class Parity:
     """What the gate found of a detector that may be served."""
 
     judge: LiveJudge
-    """As it is served."""
     asked: int
-    """Known questions."""
     same: int
     """Questions that the engine answered with the same tokens."""
     largest: float
@@ -80,12 +71,11 @@ class Passed:
         return found
 
     def record(self) -> dict[str, Any]:
-        """As JSON."""
         names = ("asked", "same", "largest", "slope", "offset", "left", "changed")
         return {name: getattr(self, name) for name in names}
 
 
-async def gate(judge: LiveJudge, engine: Answering, book: RowBook, columns: Sequence[Column], dtype: str) -> Passed:
+async def gate(judge: LiveJudge, engine: Answering, book: RowBook, columns: Sequence[Column], dtype: str) -> Parity:
     """Let the engine answer the known questions, and refuse a detector that does not fit the engine."""
     known = judge.detector.known_answers
     if not known:
@@ -100,8 +90,8 @@ async def gate(judge: LiveJudge, engine: Answering, book: RowBook, columns: Sequ
         stops = judge.stops(answer.ids)
         book.expect(request)
         try:
-            made = await engine.answer(request, prompt.ids, LONGEST + 1, stops)
-            completed = Completed(prompt.ids, made.ids, made.logprobs, None, made.ended)
+            reply = await engine.answer(request, prompt.ids, LONGEST + 1, stops)
+            completed = Completed(prompt.ids, reply.ids, reply.logprobs, None, reply.ended)
             read = judge.read(completed)
             if read.reason or read.sample is None or list(read.sample.answer.answer_ids) != list(answer.ids):
                 continue
@@ -124,7 +114,7 @@ async def gate(judge: LiveJudge, engine: Answering, book: RowBook, columns: Sequ
             book.forget(request)
         before.append(at_fitting(judge, answer))
         now.append(score)
-    return weighed(judge, np.array(before), np.array(now), len(known), dtype)
+    return compare_scores(judge, np.array(before), np.array(now), len(known), dtype)
 
 
 def at_fitting(judge: LiveJudge, answer: KnownAnswer) -> float:
@@ -133,7 +123,9 @@ def at_fitting(judge: LiveJudge, answer: KnownAnswer) -> float:
     return factor * answer.score + offset
 
 
-def weighed(judge: LiveJudge, before: NDArray[np.float64], now: NDArray[np.float64], asked: int, dtype: str) -> Passed:
+def compare_scores(
+    judge: LiveJudge, before: NDArray[np.float64], now: NDArray[np.float64], asked: int, dtype: str
+) -> Parity:
     """From scores at fitting and scores of the engine, of the same answers, to a detector that may be served."""
     fitted = str(judge.detector.about.model["dtype"])
     name, model = judge.name, judge.detector.about.name
@@ -146,7 +138,7 @@ def weighed(judge: LiveJudge, before: NDArray[np.float64], now: NDArray[np.float
     spread = float(before.std()) or 1.0
     largest = float(np.abs(now - before).max()) / spread
     if largest <= ROUNDING:
-        return Passed(judge, asked, len(before), largest)
+        return Parity(judge, asked, len(before), largest)
     slope, offset = (float(value) for value in np.polyfit(now, before, 1))
     left = float((slope * now + offset - before).std()) / spread
     limit = judge.detector.score_threshold
@@ -159,4 +151,4 @@ def weighed(judge: LiveJudge, before: NDArray[np.float64], now: NDArray[np.float
             "misread",
             f"Serve {model} in {fitted}, or fit a detector for this model.",
         )
-    return Passed(judge.recalibrated(slope, offset), asked, len(before), largest, slope, offset, left, changed)
+    return Parity(judge.recalibrated(slope, offset), asked, len(before), largest, slope, offset, left, changed)

@@ -37,7 +37,6 @@ class Column(NamedTuple):
     kind: Kind
     """read: what states add to the logit; far: how far they lie from the training states."""
     state: StateName
-    """The states."""
 
     def __str__(self) -> str:
         return f"{self.detector}|{self.kind}|{self.state}"
@@ -74,11 +73,8 @@ class WorkerPlan:
     """What is computed of every token, for one detector or several."""
 
     sites: Mapping[str, SiteColumns]
-    """By site."""
     layers: int
-    """Layers of the model."""
     width: int
-    """Width of its states."""
 
     @property
     def columns(self) -> list[Column]:

@@ -15,16 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anchorscope.detectors.reader import SEVERAL_LINES, unreadable
-from anchorscope.errors import AnchorscopeError, DetectorError
-from anchorscope.questions.record import Question
-from anchorscope.serve.counts import Counts
-from anchorscope.serve.departure import Message, Send
-from anchorscope.serve.desk import Desk
-from anchorscope.serve.forward import EndpointLimits, Forwarder
-from anchorscope.serve.intercept import Admission, App, Intercepted, Receive, Scope
-from anchorscope.serve.judge import LiveJudge, ReadAnswer
-from anchorscope.serve.parity import at_fitting, weighed
-from anchorscope.serve.reasons import (
+from anchorscope.detectors.reasons import (
     CANNOT_BE_JUDGED,
     LONG_PROMPT,
     NO_LOGPROBS,
@@ -34,6 +25,15 @@ from anchorscope.serve.reasons import (
     OTHER_TEXT,
     SUSPENDED,
 )
+from anchorscope.errors import AnchorscopeError, DetectorError
+from anchorscope.questions.record import Question
+from anchorscope.serve.counts import Counts
+from anchorscope.serve.departure import Message, Send
+from anchorscope.serve.desk import Desk
+from anchorscope.serve.forward import EndpointLimits, Forwarder
+from anchorscope.serve.intercept import Admission, App, Intercepted, Receive, Scope
+from anchorscope.serve.judge import LiveJudge, ReadAnswer
+from anchorscope.serve.parity import at_fitting, compare_scores
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
 
 log = logging.getLogger("vllm.anchorscope")
@@ -64,25 +64,27 @@ class TextDesk(Desk):
         self.doubted = False
         """Whether the endpoint should be compared with the known answers again."""
 
-    async def verdict(self, asked: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
+    async def verdict(self, api_request: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdict on one choice."""
-        return await self.told(self.judge, request, lambda: self.read(asked, index // asked.answers, choice))
+        return await self.judge_with(
+            self.judge, request, lambda: self.read(api_request, index // api_request.answers, choice)
+        )
 
-    def read(self, asked: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
+    def read(self, api_request: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
         """Find the answer and the log-probabilities of its tokens."""
-        if why := asked.why_not or choice.why_not or self._why_not(asked, choice):
+        if why := api_request.why_not or choice.why_not or self._why_not(api_request, choice):
             return ReadAnswer(why)
-        return self.found(asked, prompt, choice)
+        return self.find(api_request, prompt, choice)
 
-    def found(self, asked: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
-        """Likewise, whoever answered."""
-        characters = _characters(asked.data.get("messages" if asked.chat else "prompt"))
+    def find(self, api_request: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
+        """Find the answer, whoever gave it."""
+        characters = _characters(api_request.data.get("messages" if api_request.chat else "prompt"))
         if characters > MOST_PER_TOKEN * self.judge.detector.moments.longest_prompt:
             return ReadAnswer(f"{LONG_PROMPT}: {characters} characters")
-        prompted = self.judge.prompter.read_back(self.prompt_ids(asked, prompt))
-        if prompted is None:
+        parts = self.judge.prompter.read_back(self.prompt_ids(api_request, prompt))
+        if parts is None:
             return ReadAnswer(OTHER_PROMPT)
-        question, context, laid = prompted
+        question, context, prompt_parts = parts
         text = choice.text.strip()
         if "\n" in text:
             return ReadAnswer(SEVERAL_LINES)
@@ -93,7 +95,9 @@ class TextDesk(Desk):
         tokens = self._answer_tokens(choice, text)
         if tokens is None:
             return ReadAnswer(OTHER_TEXT)
-        sample = self.judge.maker(Question.asked(question, [], context), text, None, choice.logprobs[:tokens], laid)
+        sample = self.judge.maker(
+            Question.asked(question, [], context), text, None, choice.logprobs[:tokens], prompt_parts
+        )
         return ReadAnswer(unreadable(sample, self.judge.detector.moments), sample)
 
     @staticmethod
@@ -109,33 +113,33 @@ class TextDesk(Desk):
                     break
         return found
 
-    def _why_not(self, asked: ApiRequest, choice: AnswerChoice) -> str:
+    def _why_not(self, api_request: ApiRequest, choice: AnswerChoice) -> str:
         if self.suspended:
             return SUSPENDED
         if not choice.models <= self.models:
             self.doubted = True  # a new fingerprint may be the same model
             return OTHER_MODEL
-        if asked.data.get("stream") and asked.answers > 1 and asked.prompts > 1:
+        if api_request.data.get("stream") and api_request.answers > 1 and api_request.prompts > 1:
             # an endpoint that ignores n would number its answers otherwise, and only the end of the stream would tell
             return f"{CANNOT_BE_JUDGED}: several answers to several prompts in one stream"
-        other = [name for name in RENDERED if asked.data.get(name) not in (None, [], {}, "")]
+        other = [name for name in RENDERED if api_request.data.get(name) not in (None, [], {}, "")]
         return f"{OTHER_PROMPT}: {', '.join(other)}" if other else ""
 
-    def prompt_ids(self, asked: ApiRequest, number: int) -> list[int]:
+    def prompt_ids(self, api_request: ApiRequest, number: int) -> list[int]:
         """The tokens of a prompt, as the model's tokenizer has them, made once per request."""
-        if number not in asked.prompt_ids:
-            asked.prompt_ids[number] = self._prompt_ids(asked, number)
-        return asked.prompt_ids[number]
+        if number not in api_request.prompt_ids:
+            api_request.prompt_ids[number] = self._prompt_ids(api_request, number)
+        return api_request.prompt_ids[number]
 
-    def _prompt_ids(self, asked: ApiRequest, number: int) -> list[int]:
+    def _prompt_ids(self, api_request: ApiRequest, number: int) -> list[int]:
         tokenizer = self.judge.tokenizer
-        if asked.chat:
-            messages = asked.data.get("messages")
+        if api_request.chat:
+            messages = api_request.data.get("messages")
             if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
                 return []
-            made = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-            return list(tokenizer(made, add_special_tokens=False).input_ids)
-        prompts = asked.data.get("prompt")
+            text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            return list(tokenizer(text, add_special_tokens=False).input_ids)
+        prompts = api_request.data.get("prompt")
         if isinstance(prompts, str):
             prompts = [prompts]
         if not isinstance(prompts, list) or not prompts:
@@ -258,15 +262,15 @@ class Proxy:
             names = self.names or [str(listed.json()["data"][0]["id"])]
             for name in names:
                 for answer in known:
-                    asked = self._known(answer.question, name)
-                    path = "/v1/chat/completions" if asked.chat else "/v1/completions"
-                    body = json.dumps(asked.with_more(False, True)).encode()
+                    api_request = self._known(answer.question, name)
+                    path = "/v1/chat/completions" if api_request.chat else "/v1/completions"
+                    body = json.dumps(api_request.with_more(False, True)).encode()
                     response = await self.forward.send(self.forward.request("POST", path, headers, content=body))
                     response.raise_for_status()
-                    made, choice = response.json(), AnswerChoice()
-                    asked.take(made, made["choices"][0], choice)
+                    reply, choice = response.json(), AnswerChoice()
+                    api_request.take(reply, reply["choices"][0], choice)
                     models |= choice.models
-                    read = ReadAnswer(choice.why_not) if choice.why_not else self.desk.found(asked, 0, choice)
+                    read = ReadAnswer(choice.why_not) if choice.why_not else self.desk.find(api_request, 0, choice)
                     why.add(read.reason)
                     same = read.sample is not None and list(read.sample.answer.answer_ids) == list(answer.ids)
                     if same and not read.reason and read.sample is not None:
@@ -280,10 +284,10 @@ class Proxy:
         if not before and NO_LOGPROBS in why:
             raise DetectorError(NO_LOGPROBS, "Choose an endpoint that returns logprobs, or serve the model with vLLM.")
         dtype, count = str(judge.detector.about.model["dtype"]), len(known) * len(names)
-        passed = weighed(judge, np.array(before), np.array(now), count, dtype)
-        self.desk.judge, self.desk.parity = passed.judge, {judge.name: passed.record()}
+        parity = compare_scores(judge, np.array(before), np.array(now), count, dtype)
+        self.desk.judge, self.desk.parity = parity.judge, {judge.name: parity.record()}
         self.desk.models, self.desk.suspended = models, False
-        log.info("anchorscope: %s is ready: %s", judge.name, passed)
+        log.info("anchorscope: %s is ready: %s", judge.name, parity)
 
     def _known(self, question: str, model: str) -> ApiRequest:
         """A known question as a request of a client."""

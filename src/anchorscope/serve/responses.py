@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from anchorscope.serve import reasons
+from anchorscope.detectors import reasons
 
 FIELD = "anchorscope"
 HEADER = b"x-anchorscope"
@@ -31,15 +31,11 @@ class AnswerChoice:
     prompt_ids: list[int] = field(default_factory=list)
     """The tokens of its prompt."""
     ids: list[int] = field(default_factory=list)
-    """Its tokens."""
     logprobs: list[float] = field(default_factory=list)
-    """Their log-probabilities."""
     tokens: list[str] = field(default_factory=list)
     """Their texts, where log-probabilities came with them."""
     text: str = ""
-    """What the client sees."""
     finish: str | None = None
-    """Why it ended."""
     stopped_at: Any = None
     """The stop string or token that ended it."""
     models: set[tuple[str | None, str | None]] = field(default_factory=set)
@@ -74,7 +70,6 @@ class ApiRequest:
 
     @property
     def prompts(self) -> int:
-        """The number of prompts."""
         prompt = self.data.get("prompt")
         several = not self.chat and isinstance(prompt, list) and prompt and type(prompt[0]) is not int
         return len(prompt) if several and isinstance(prompt, list) else 1

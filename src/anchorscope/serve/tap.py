@@ -50,7 +50,6 @@ class StepBatch(NamedTuple):
     """The tokens of one forward pass, in its order. The adapter builds it."""
 
     requests: Sequence[str]
-    """Ids of the requests."""
     starts: Sequence[int]
     """Position of each request's first token of this pass, in the request's text."""
     counts: Sequence[int]
@@ -65,11 +64,9 @@ class Part(NamedTuple):
     """Consecutive rows of one request."""
 
     request: str
-    """Id of the request."""
     begin: int
     """Position of the first row in the request's text."""
     rows: int
-    """Number of rows."""
 
 
 @dataclass

@@ -57,8 +57,7 @@ def encode(fingerprint: str, stage: int, stages: int, step: int, parts: Sequence
 
     named = [tuple(part) for part in parts]
     record = (VERSION, fingerprint, stage, stages, step, rows.shape[1], named, rows.tobytes())
-    data: bytes = msgspec.msgpack.encode(record)
-    return data
+    return msgspec.msgpack.encode(record)
 
 
 class Sender:
@@ -119,7 +118,6 @@ class _Expected:
     rows: dict[tuple[int, int], dict[int, dict[int, HeldRow]]] = field(default_factory=dict)
     """Rows by (prompt, answer), then by position, then by pipeline stage."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when something arrives."""
     end: float | None = None
     """Time at which waiting ends, the same for all answers of a request."""
 

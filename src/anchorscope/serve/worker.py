@@ -74,9 +74,3 @@ class DetectorWorker(_Worker):  # type: ignore[misc]
         except Exception:
             logger.exception("anchorscope: reading this step failed, so its answers get no verdict")
         return output
-
-    def anchorscope_status(self) -> dict[str, Any]:
-        """What the worker has sent, for the server's status."""
-        sender = self.anchorscope_sender
-        counts = {"rows": sender.rows, "dropped": sender.dropped} if sender is not None else {}
-        return {**counts, "requests": len(self.anchorscope_tap.requests), "runner": type(self.model_runner).__module__}

@@ -21,9 +21,7 @@ class Sample:
     """A question, its answer, grade and spans."""
 
     question: Question
-    """What was asked."""
     answer: Answer
-    """What was answered."""
     grade: Graded
     """What is known of the answer."""
     spans: Spans

@@ -46,5 +46,4 @@ def _spans(questions: Sequence[Question], answers: Sequence[Answer], maker: Samp
 
 
 def stage_of(context: ModelContext, job: Job) -> Sharded[Spans]:
-    """The stage that a job asks for."""
     return spans_stage(context.model(job.model, "tokenizer"), job.dataset, context.store)

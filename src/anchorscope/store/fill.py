@@ -41,7 +41,6 @@ def fill(stage: Sharded[R], progress: Progress = silent, later: Sequence[Table[A
 
 
 def fill_shard(stage: Sharded[R], shard: int, later: Sequence[Table[Any]] = ()) -> None:
-    """Make one shard."""
     by_table = stage.rows(shard)
     aside, beside = stage.aside.pop(shard, []), stage.beside.pop(shard, {})
     for table in later:
@@ -58,13 +57,14 @@ def _outdate(table: Table[Any], shard: int, plan: Plan) -> None:
 
 def make(stage: Whole[R], progress: Progress = silent) -> Table[R]:
     """Make a whole table, unless it is there already."""
-    if stage.renewed:
-        stage.cell.forget_outdated(stage.kind, stage.inputs)
-    finished = stage.cell.finished(stage.kind, stage.inputs)
+    outdated = stage.renewed and stage.cell.outdated(stage.kind, stage.inputs)
+    finished = None if outdated else stage.cell.finished(stage.kind, stage.inputs)
     if finished is not None:
         return finished
     with progress(stage.title, stage.steps() if stage.steps else None) as advance:
         rows = stage.compute(advance)
+    if outdated:
+        stage.cell.forget(stage.kind)
     return _write(stage.cell, stage.kind, stage.inputs, rows, stage.shard_rows)
 
 

@@ -47,7 +47,6 @@ class Guard(Generic[T]):
     """Carries out the work of a shard, sparing the run the samples on which it fails."""
 
     table: Table[Any]
-    """Which table's shards."""
     name: Callable[[T], str]
     """The id of a sample's question."""
 

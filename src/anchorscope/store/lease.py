@@ -63,7 +63,6 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Let go of it."""
         self._ended.set()
         _held.pop(str(self.root), None)
         with self._renewing, contextlib.suppress(OSError):

@@ -55,8 +55,7 @@ class Remote(PosixPath):
         """When it was last written, by the clock of the store."""
         system, name = self._reached
         with _as_os_errors(self):
-            when: datetime = system.modified(name)
-        return when
+            return system.modified(name)
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
         """Whether there is an object, or a folder with something in it."""
@@ -147,7 +146,6 @@ class Remote(PosixPath):
                 raise
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the object."""
         system, name = self._reached
         try:
             with _as_os_errors(self):

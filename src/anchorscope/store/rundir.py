@@ -90,9 +90,7 @@ class Store:
     """One run: everything a study has produced so far."""
 
     root: Path
-    """Its folder, runs/<study>."""
     study: Study
-    """What was asked."""
 
     @classmethod
     @contextlib.contextmanager
@@ -183,7 +181,6 @@ class Cell:
     """A folder of tables with its manifest: one dataset's questions, or one model on one dataset."""
 
     folder: Path
-    """Where the tables are."""
 
     def manifest(self) -> dict[str, Any]:
         """What the folder holds, and from what it was made."""
@@ -205,8 +202,7 @@ class Cell:
 
     def entry(self, kind: Kind[R]) -> dict[str, Any] | None:
         """What the manifest says of a table: its plan, inputs and facts; None before it was begun."""
-        entry: dict[str, Any] | None = self.manifest()["tables"].get(kind.name)
-        return entry
+        return self.manifest()["tables"].get(kind.name)
 
     def table(self, kind: Kind[R]) -> Table[R]:
         """A table that was begun."""
@@ -281,11 +277,15 @@ class Cell:
         text = json.dumps(with_checksum(manifest), indent=2, ensure_ascii=False)
         write_text(self.folder / "manifest.json", text + "\n")
 
-    def forget_outdated(self, kind: Kind[R], inputs: dict[str, Any]) -> None:
-        """Remove a table that was made from other inputs, so that it is made anew."""
+    def outdated(self, kind: Kind[R], inputs: dict[str, Any]) -> bool:
+        """Whether a table was made from other inputs, or with other columns."""
         entry = self.entry(kind)
-        if entry is None or not _differing(entry, _described(kind, Plan(entry["rows"], entry["shard_rows"]), inputs)):
-            return
+        if entry is None:
+            return False
+        return bool(_differing(entry, _described(kind, Plan(entry["rows"], entry["shard_rows"]), inputs)))
+
+    def forget(self, kind: Kind[R]) -> None:
+        """Remove a table that will be made anew."""
         self.table(kind).clear()
         manifest = self.manifest()
         del manifest["tables"][kind.name]
@@ -313,8 +313,7 @@ def _described(kind: Kind[Any], plan: Plan, inputs: dict[str, Any]) -> dict[str,
     """What a manifest says of a table, as it will be read back."""
     columns = {field.name: str(field.type) for field in schema_of(kind.record)}
     entry = {"rows": plan.rows, "shard_rows": plan.shard_rows, "inputs": inputs, "columns": columns}
-    described: dict[str, Any] = json.loads(json.dumps(entry))
-    return described
+    return json.loads(json.dumps(entry))
 
 
 def _origin(inputs: dict[str, Any]) -> str:

@@ -46,17 +46,11 @@ def with_evidence(study: Study) -> bool:
     return study.evidence is not None
 
 
-def with_map(study: Study) -> bool:
-    """Studies with a `map` want the stage."""
-    return study.map is not None
-
-
 class Context(Protocol):
     """What every stage is made with. Stages that need a model take a `ModelContext` (models/context.py)."""
 
     @property
-    def store(self) -> Store:
-        """The run."""
+    def store(self) -> Store: ...
 
     @property
     def progress(self) -> Progress:
@@ -81,7 +75,6 @@ class StageDef:
     after: tuple[str, ...] = ()
     """The stages whose tables it reads. They come before it, and where they change, its tables are outdated."""
     needs: Needs = "nothing"
-    """What it computes with."""
     scope: Scope = "cell"
     """What one of its tables is about."""
     whole: bool = False
@@ -94,6 +87,8 @@ class StageDef:
     """A stage whose shards have the same rows: a shard can go through both before the next shard is begun."""
     repeatable: bool = True
     """Whether a shard that is made again has the same bytes. Where it may not, what was made of it is outdated."""
+    grows: bool = False
+    """Whether a finished table may get further rows, such as those of a new experiment. It is then always checked."""
     told_as: str = ""
     """The name under which its time is told; empty: its own."""
     wanted: Callable[[Study], bool] = always
@@ -114,8 +109,7 @@ class StageDef:
         if not isinstance(self.make, str):
             return self.make(context, job)
         module, function = self.make.split(":")
-        stage: Stage = getattr(import_module(module), function)(context, job)
-        return stage
+        return getattr(import_module(module), function)(context, job)
 
     def kinds(self, study: Study) -> list[Kind[Any]]:
         """Its tables in one cell: one of each kind, or one of each kind for every read point."""
@@ -131,7 +125,6 @@ class Job:
     """One stage of one dataset, or of one model on it."""
 
     stage: StageDef
-    """What is made."""
     dataset: str
     """The name of the dataset."""
     model: str = ""
@@ -152,7 +145,6 @@ class Job:
         return self.point
 
     def cell(self, store: Store) -> Cell:
-        """Where its tables are."""
         if self.stage.scope == "run":
             return store.together()
         return store.results(self.model, self.dataset) if self.model else store.questions(self.dataset)
@@ -167,7 +159,6 @@ class Sharded(Generic[R]):
     """A stage whose shards can be made one by one, in any order, anywhere."""
 
     title: str
-    """What progress calls it."""
     tables: tuple[Table[R], ...]
     """What it fills, side by side; all have the same plan."""
     rows: Callable[[int], Sequence[Sequence[R]]]
@@ -198,21 +189,18 @@ class Whole(Generic[R]):
     """A stage that needs all samples at once: probes, and numbers with intervals."""
 
     title: str
-    """What progress calls it."""
     cell: Cell
-    """Where its table goes."""
     kind: Kind[R]
-    """What it makes."""
     inputs: dict[str, Any]
     """What the table is a function of."""
     compute: Callable[[Advance], Sequence[R]]
-    """All rows."""
     steps: Callable[[], int] | None = None
     """The number of steps that progress counts; None where there is nothing to count."""
     shard_rows: int | None = None
     """Rows per shard; None: one shard holds all."""
     renewed: bool = False
-    """Whether a table that was made from other inputs is made anew; else it is refused."""
+    """Whether a table that was made from other inputs is made anew; else it is refused. `compute` may take rows over
+    from it."""
 
 
 @dataclass(frozen=True)

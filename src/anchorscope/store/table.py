@@ -139,13 +139,11 @@ class Plan:
     """How many rows a table will have, and how they are dealt to shards. A pure function of its inputs."""
 
     rows: int
-    """In all shards together."""
     shard_rows: int
     """In each shard but the last, which may have fewer."""
 
     @property
     def shards(self) -> int:
-        """Number of shards."""
         return -(-self.rows // self.shard_rows)
 
     def rows_of(self, shard: int) -> range:
@@ -158,9 +156,7 @@ class Table(Generic[R]):
     """The shards of one table in one folder."""
 
     folder: Path
-    """Where they are."""
     record: type[R]
-    """What one row is."""
     plan: Plan
     """How rows are dealt to shards."""
 

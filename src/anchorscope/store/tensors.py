@@ -35,7 +35,6 @@ class Piece(NamedTuple):
     dtype: str
     """F32, F16, BF16 or F64."""
     shape: tuple[int, ...]
-    """Of what is there."""
     start: int
     """Its first byte in the file."""
 

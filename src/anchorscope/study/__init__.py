@@ -12,11 +12,11 @@ from anchorscope.study.asking import (
     PromptSpec,
     Sites,
 )
-from anchorscope.study.measuring import EvidenceSpec, MapSpec, ProbeSpec, SpansSpec, TraceSpec
+from anchorscope.study.measuring import EvidenceSpec, ProbeSpec, SpansSpec, TraceSpec
 from anchorscope.study.running import EngineSpec
 from anchorscope.study.study import Study
 
 __all__ = [
-    "AnswersSpec", "DatasetSpec", "EngineSpec", "EvidenceSpec", "Example", "GradesSpec", "JudgeSpec", "MapSpec",
+    "AnswersSpec", "DatasetSpec", "EngineSpec", "EvidenceSpec", "Example", "GradesSpec", "JudgeSpec",
     "ModelSpec", "ProbeSpec", "PromptSpec", "Sites", "SpansSpec", "Study", "TraceSpec",
 ]  # fmt: skip

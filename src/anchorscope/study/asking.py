@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, FiniteFloat, StringConstraints, field_validator, model_validator
 
@@ -142,7 +142,7 @@ class ModelSpec(Spec):
     """Attention implementation of transformers. Both accept the mask of the knockout; sdpa is faster and more exact.
     auto is sdpa where the model type has it, else eager (Gemma 2)."""
     sites: Sites | None = None
-    """Module paths of a model type that `anchorscope models` does not list. `anchorscope doctor` checks them."""
+    """Module paths of a model type that `anchorscope list models` does not list. `anchorscope doctor` checks them."""
     prompt: PromptSpec | None = None
     """Prompt for this model alone. Default: the study's prompt."""
 
@@ -179,7 +179,7 @@ class DatasetSpec(Spec):
     """A question set, and the number of questions drawn from it."""
 
     set: Place
-    """Name of a question set (popqa, triviaqa, hotpotqa, nq or squad), or path of your own YAML definition
+    """Name of a question set (`anchorscope list sets`), or path of your own YAML definition
     (docs/questions.md)."""
     name: Name = ""
     """Name of the dataset in figures and folders. Default: the set's name, or the file name of the definition."""
@@ -259,6 +259,8 @@ Reply with one word: RIGHT, WRONG, or UNCLEAR if it cannot be told."""
 class JudgeSpec(Spec):
     """A language model that grades answers, behind an OpenAI-compatible endpoint."""
 
+    REMOVED: ClassVar = {"price": ((None,), "it was removed in version 0.3.0; --dry-run counts tokens. Remove it")}
+
     base_url: Annotated[Place, StringConstraints(pattern=r"^https?://[^\s@]+$")]
     """Base URL of the endpoint, as for OpenAI's clients, for example http://localhost:8000/v1."""
     model: Text
@@ -275,8 +277,6 @@ class JudgeSpec(Spec):
     """Number of seconds to wait for a reply."""
     tries: Annotated[int, Field(ge=1)] = 6
     """Number of times that a request is sent before the run stops. Grades given until then are kept."""
-    price: Annotated[list[Annotated[FiniteFloat, Field(ge=0)]], Field(min_length=2, max_length=2)] | None = None
-    """Price of a million tokens, in and out, for the estimate of --dry-run, for example [0.15, 0.60]."""
 
     @model_validator(mode="after")
     def _consistent(self) -> JudgeSpec:
@@ -301,7 +301,7 @@ class GradesSpec(Spec):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """The settings that grades depend on. A judge's address, number of tries and price are left out."""
+        """The settings that grades depend on. A judge's address and number of tries are left out."""
         record = self.model_dump(mode="json")
         if self.judge is not None:
             record["judge"] = {"model": self.judge.model, "prompt": self.judge.prompt}

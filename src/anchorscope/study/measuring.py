@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field, FiniteFloat, model_validator
 
@@ -81,35 +81,6 @@ class TraceSpec(Spec):
         return [ReadPoint(site, position) for site in self.sites for position in self.positions]
 
 
-class MapSpec(Spec):
-    """The layer × layer map, which cuts in some layers and reads in every layer from there on."""
-
-    RENAMED: ClassVar = {"correct": "max_right", "wrong": "max_wrong"}
-
-    layers: Literal["single", "window"] = "window"
-    """Layers in which attention is cut: one layer (single), or `width` layers around one (window). Other layers can
-    often compensate for a single one."""
-    width: Annotated[int, Field(ge=1)] = 5
-    """Number of layers in a window."""
-    into: Into = "after"
-    """Tokens that can no longer attend to the cut tokens: all later ones (after), or those of the answer (answer)."""
-    conditions: Annotated[
-        list[Literal["knockout", "control_question", "control_random", "matched_question", "matched_random"]],
-        Field(min_length=1),
-    ] = ["knockout", "control_question"]
-    """List of conditions, each on a map of its own: the knockout, and controls."""
-    max_right: Annotated[int, Field(ge=1)] = 300
-    """Maximum number of traced samples with a right answer."""
-    max_wrong: Annotated[int, Field(ge=1)] = 300
-    """Maximum number of traced samples with a wrong answer."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> MapSpec:
-        if self.conditions[0] != "knockout" or len(set(self.conditions)) < len(self.conditions):
-            raise ValueError("conditions must begin with knockout and name each condition once")
-        return self
-
-
 class ProbeSpec(Spec):
     """The linear probes that read from activations whether an answer is right, one per layer."""
 
@@ -137,23 +108,23 @@ class ProbeSpec(Spec):
 class EvidenceSpec(Spec):
     """The experiments that need no flip and no groups, on which the ledger of claims rests (docs/evidence.md)."""
 
-    RENAMED: ClassVar = {"samples": "saliency_samples", "prompts": "other_prompts"}
+    RENAMED: ClassVar = {"samples": "saliency_samples"}
+    temperature: ClassVar = 1.0  # at which the answers are sampled
+    distinct: ClassVar = 4  # distinct right answers, and distinct wrong ones, that are read per question at most
+    REMOVED: ClassVar = {
+        "temperature": ((temperature,), f"it was removed in version 0.3.0 and is always {temperature}; remove it"),
+        "distinct": ((distinct,), f"it was removed in version 0.3.0 and is always {distinct}; remove it"),
+        "other_prompts": ((0, 1, 2), "asking with other examples was removed in version 0.3.0; remove it"),
+    }
 
     questions: Annotated[int, Field(ge=1)] = 800
     """Maximum number of traced questions, drawn by a hash, that are answered several times."""
     answers: Annotated[int, Field(ge=2)] = 16
     """Number of answers sampled for each of these questions."""
-    temperature: Annotated[FiniteFloat, Field(gt=0)] = 1.0
-    """Temperature at which these answers are sampled."""
-    distinct: Annotated[int, Field(ge=1)] = 4
-    """Maximum number of distinct right answers, and of distinct wrong answers, read per question."""
     donors: Annotated[int, Field(ge=2, le=4)] = 3
     """Number of other questions whose exact tokens replace a sample's own, one after the other."""
-    other_prompts: Annotated[int, Field(ge=0, le=2)] = 2
-    """Number of other sets of few-shot examples under which samples are labelled again."""
     saliency_samples: Annotated[int, Field(ge=0)] = 400
-    """Number of traced samples, drawn by a hash, whose saliency is measured and which are asked with other few-shot
-    examples. 0 leaves both out."""
+    """Number of traced samples, drawn by a hash, whose saliency is measured. 0 leaves it out."""
 
     @property
     def patched(self) -> list[Further]:

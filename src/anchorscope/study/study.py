@@ -9,18 +9,26 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from anchorscope.study.asking import AnswersSpec, DatasetSpec, GradesSpec, ModelSpec, PromptSpec
-from anchorscope.study.measuring import EvidenceSpec, MapSpec, ProbeSpec, SpansSpec, TraceSpec
+from anchorscope.study.measuring import EvidenceSpec, ProbeSpec, SpansSpec, TraceSpec
 from anchorscope.study.running import EngineSpec
 from anchorscope.study.terms import Name, Spec
 
 
 class Study(Spec):
     """The models, the questions that they answer, and how their hidden states are measured."""
+
+    REMOVED: ClassVar = {
+        "map": (
+            (None,),
+            "layer × layer maps were removed in version 0.3.0. Delete this entry; in the study.yaml of a run too, "
+            "whose other results then open as before. To make a map, use version 0.2.0",
+        )
+    }
 
     name: Name
     """Name of the study, and of the run's folder runs/<name>."""
@@ -42,8 +50,6 @@ class Study(Spec):
     """Forward passes under each condition, and what is read from them."""
     probes: ProbeSpec = ProbeSpec()
     """Probes that read from activations whether an answer is right."""
-    map: MapSpec | None = None
-    """Layer × layer map. `map: {}` makes one with the default settings; without it there is none."""
     evidence: EvidenceSpec | None = None
     """Experiments that need no flip, and the ledger of claims. `evidence: {}` makes them with the default settings;
     without it there are none."""
@@ -58,13 +64,12 @@ class Study(Spec):
 
     @model_validator(mode="after")
     def _controls_are_found(self) -> Study:
-        for where, conditions in (("traces", self.traces.conditions), ("map", self.map.conditions if self.map else [])):
-            for control in ("question", "random", "prefix"):
-                cut = {f"control_{control}", f"matched_{control}"} & set(conditions)
-                if cut and f"control_{control}" not in self.spans.controls:
-                    raise ValueError(
-                        f"{where}.conditions has {min(cut)}, but spans.controls has no control_{control}; add it there"
-                    )
+        for control in ("question", "random", "prefix"):
+            cut = {f"control_{control}", f"matched_{control}"} & set(self.traces.conditions)
+            if cut and f"control_{control}" not in self.spans.controls:
+                raise ValueError(
+                    f"traces.conditions has {min(cut)}, but spans.controls has no control_{control}; add it there"
+                )
         return self
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError, model_validator
 
 from anchorscope.errors import without_key
 
@@ -52,14 +52,90 @@ LayerRule = Literal["cumulative", "window", "single"]
 """In which layers attention is cut: all up to the one that is read, a window around a layer, or a single layer."""
 
 SITES: tuple[Site, ...] = get_args(Site)
-CONDITIONS: tuple[Condition, ...] = get_args(Condition)
-PASSAGE: tuple[Condition, ...] = CONDITIONS[CONDITIONS.index("knockout_context") :]
+
+
+class ConditionDef(NamedTuple):
+    """All that is to be known of a condition. Their order carries no meaning beyond that of columns and legends."""
+
+    name: Condition
+    """Name in studies and tables."""
+    words: str
+    """What its pass changes, in the words of pages and legends."""
+    cuts: SpanName | None = None
+    """Tokens that it cuts; None where it has a stream of its own."""
+    default: bool = False
+    """Whether a study makes it that does not name its conditions."""
+    passage: bool = False
+    """Whether it needs a passage."""
+    support: bool = False
+    """Whether the answer's log-probability is measured too, if the study has evidence."""
+    several: bool = False
+    """Whether it is read for several answers to one question too, if the study has evidence."""
+    null: str = ""
+    """Name of its permutation null, in which each sample receives the shift of a different sample; empty: none."""
+    look: tuple[str, str] | None = None
+    """Colour and dash of its line on the page of one sample; None where the page does not carry it."""
+
+
+CONDITION_DEFS = (
+    ConditionDef("clean", "clean pass", default=True, support=True, several=True, look=("#3f7fbf", "-")),
+    ConditionDef(
+        "knockout", "question's exact tokens cut", "exact_question", default=True, support=True, several=True,
+        null="permuted", look=("#c8442f", "-"),
+    ),
+    ConditionDef(
+        "control_question", "other question tokens cut", "control_question", default=True, support=True, several=True,
+        look=("#8a8f98", "--"),
+    ),
+    ConditionDef("control_random", "nearby tokens cut", "control_random", default=True, look=("#b08d57", ":")),
+    ConditionDef(
+        "matched_question", "as many exact tokens cut as other question tokens", "matched_question", default=True,
+        support=True, several=True,
+    ),
+    ConditionDef("matched_random", "as many exact tokens cut as nearby tokens", "matched_random", default=True),
+    ConditionDef("answer_only", "without the question", default=True, several=True, look=("#8e6bb0", "--")),
+    ConditionDef("control_prefix", "words of the examples cut", "control_prefix", look=("#7a9b76", ":")),
+    ConditionDef(
+        "knockout_context", "passage cut", "context", passage=True, support=True, null="permuted_context",
+        look=("#0f8a78", "-."),
+    ),
+    ConditionDef(
+        "knockout_both", "passage and question's exact tokens cut", "context_and_question", passage=True, support=True,
+        look=("#5b6b7a", ":"),
+    ),
+    ConditionDef("knockout_evidence", "sentences with an answer cut", "evidence", passage=True, support=True),
+    ConditionDef(
+        "matched_evidence", "as many tokens of sentences with an answer cut as of others", "matched_evidence",
+        passage=True, support=True,
+    ),
+    ConditionDef(
+        "control_evidence", "tokens of other sentences cut", "control_evidence", passage=True, support=True,
+    ),
+    ConditionDef(
+        "swapped_context", "another passage in its place", passage=True, support=True, null="permuted_swap",
+    ),
+)  # fmt: skip
+"""One entry per condition. A new one is an entry here, its name in `Condition`, and a paragraph of documentation."""
+CONDITIONS: tuple[Condition, ...] = tuple(each.name for each in CONDITION_DEFS)
+DEFAULT_CONDITIONS = tuple(each.name for each in CONDITION_DEFS if each.default)
+PASSAGE: tuple[Condition, ...] = tuple(each.name for each in CONDITION_DEFS if each.passage)
 """Conditions that need a passage."""
-DEFAULT_CONDITIONS = CONDITIONS[: CONDITIONS.index("control_prefix")]  # the others take shots, or passages
+NULLS: dict[str, Condition] = {each.null: each.name for each in CONDITION_DEFS if each.null}
+"""Permutation nulls, which need no pass, and the condition whose shifts each of them deals anew."""
 QUESTION_ONLY: Position = "prompt_last"
 """The position before any answer exists. It is always read in the clean pass, for the question-only baseline."""
-SUPPORTED: tuple[Condition, ...] = ("clean", "knockout", "matched_question", "control_question", *PASSAGE)
+
+
+def _before_controls(names: list[Condition]) -> tuple[Condition, ...]:
+    """Names in the order of tables that earlier versions wrote: each `matched_…` directly before its control."""
+    places = {name: CONDITIONS.index(name.replace("matched_", "control_")) for name in names}
+    return tuple(sorted(names, key=lambda name: (places[name], name.startswith("control_"))))
+
+
+SUPPORTED = _before_controls([each.name for each in CONDITION_DEFS if each.support])
 """Conditions under which the answer's log-probability is measured, if the study has them."""
+SEVERAL = _before_controls([each.name for each in CONDITION_DEFS if each.several])
+"""Conditions that are read for several answers to one question too."""
 MIRRORED: tuple[Further, ...] = ("mirror_question", "mirror_answer", "mirror_both")
 MIRROR: Position = "after_answer"
 """The position that the mirror reads, which comes after both the question and the answer."""
@@ -134,6 +210,15 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
     RENAMED: ClassVar[dict[str, str]] = {}
     """Old names of fields, and the new names that the error suggests for them."""
+    REMOVED: ClassVar[dict[str, tuple[tuple[Any, ...], str]]] = {}
+    """Fields that were removed: the values with which a run of version 0.2.0 opens, and the error for any other."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {name: v for name, v in data.items() if name not in cls.REMOVED or v not in cls.REMOVED[name][0]}
 
     if not TYPE_CHECKING:  # checkers see the fields as arguments
 

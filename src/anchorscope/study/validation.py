@@ -81,6 +81,8 @@ def _message(kind: type[BaseModel], loc: Loc, items: list[Any]) -> str:
         parent, key = _model_at(kind, loc[:-1]), str(loc[-1])
         if renamed := getattr(parent, "RENAMED", {}).get(key):
             return f"'{key}' is now called '{renamed}'"
+        if removed := getattr(parent, "REMOVED", {}).get(key):
+            return f"{field}: {removed[1]}"
         return f"unknown key '{printable(key)}'; {did_you_mean(key, parent.model_fields if parent else ())}"
     if item["type"] == "invalid_key":
         return f"{_dotted(loc[:-1])}: {shown(loc[-1])} cannot be a key (1,000 is written 1000)"

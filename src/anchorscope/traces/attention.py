@@ -124,7 +124,7 @@ class _Rows:
         count = layout.counts[layer]
         key = (layout.cut_in(layer), count, window, by_head, like.dtype, like.device, group)
         if key not in self._masks:
-            if len(self._masks) == MASKS:  # a map has one for each layer: let the old ones go
+            if len(self._masks) == MASKS:  # cuts at several layers have one for each: let the old ones go
                 self._masks.clear()
             joined = [number for number, block in enumerate(layout.blocks) if block.rows(count)]
             self._masks[key] = [self._mask(number, layer, like, heads, group) for number in joined]
@@ -169,8 +169,7 @@ def _attend(
 def _code(module: torch.nn.Module, implementation: str) -> Callable[..., Any]:
     """The attention code of that name; the one called eager is the model's own."""
     eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
-    attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager)
-    return attend
+    return ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager)
 
 
 def _additive(seen: NDArray[np.bool_], dtype: torch.dtype) -> torch.Tensor:

@@ -23,13 +23,11 @@ class Keys:
     """What may join one sample to others, each in a form in which equal things are equal."""
 
     question: str
-    """The question."""
     subject: str | None
     """Whom or what it is about."""
     accepted: str
     """Its first accepted answer."""
     given: str
-    """What was answered."""
 
 
 @dataclass(frozen=True)

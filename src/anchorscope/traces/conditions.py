@@ -5,23 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anchorscope.spans.record import Spans
-from anchorscope.study.terms import CONDITIONS, Condition, Into, Position, SpanName
+from anchorscope.study.terms import CONDITION_DEFS, CONDITIONS, Condition, Into, Position
 from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.layout import Stream, clean_stream, cut_stream
 
-CUTS: dict[Condition, SpanName] = {
-    "knockout": "exact_question",
-    "control_question": "control_question",
-    "control_random": "control_random",
-    "control_prefix": "control_prefix",
-    "matched_question": "matched_question",
-    "matched_random": "matched_random",
-    "knockout_context": "context",
-    "knockout_both": "context_and_question",
-    "knockout_evidence": "evidence",
-    "matched_evidence": "matched_evidence",
-    "control_evidence": "control_evidence",
-}
+CUTS = {each.name: each.cuts for each in CONDITION_DEFS if each.cuts}
 """The span each condition cuts."""
 
 

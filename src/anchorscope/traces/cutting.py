@@ -26,8 +26,7 @@ from anchorscope.traces.tracer import Read, Tracer
 
 Heads = Iterable[int] | Mapping[int, Iterable[int]]
 """Heads for which a cut holds: in all its layers, or by layer."""
-SPAN_NAMES: tuple[str, ...] = (*get_args(SpanName), "exact_answer")
-"""What `open_model` opens."""
+SPAN_NAMES: tuple[str, ...] = get_args(SpanName)
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ class CutPrompt:
     def moved(self, site: Site = "resid") -> torch.Tensor:
         """(layer, read): how far the cut moves each state, relative to its length."""
         clean, cut = self.clean.states[site], self.cut.states[site]
-        distance: torch.Tensor = (cut - clean).norm(dim=-1) / clean.norm(dim=-1)
-        return distance
+        return (cut - clean).norm(dim=-1) / clean.norm(dim=-1)
 
     def _marked(self, cut: tuple[str, str], read: tuple[str, str], escape: bool = False) -> str:
         parts = []
@@ -219,5 +217,4 @@ def _place(laid: Put, position: int | Position) -> int:
         raise ModelError(
             "read: a plain prompt has no named positions", "Give the index of a token, or an Asked as the prompt."
         )
-    place: int = getattr(laid.spans, position)
-    return place
+    return getattr(laid.spans, position)

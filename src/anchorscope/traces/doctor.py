@@ -96,17 +96,14 @@ class Doctor:
 
     @cached_property
     def answers(self) -> list[list[int]]:
-        """Their answers' tokens."""
         return [list(self.model.tokenizer(f" {answer}", add_special_tokens=False).input_ids) for _, answer in CASES]
 
     @cached_property
     def ids(self) -> list[list[int]]:
-        """Prompts and answers."""
         return [[*prompt.ids, *answer] for prompt, answer in zip(self.prompts, self.answers, strict=True)]
 
     @cached_property
     def spans(self) -> list[Spans]:
-        """Their spans."""
         return [
             SampleMaker(self.prompter).spans(Question.asked(question, [answer]), prompt, ids, answer)
             for (question, answer), prompt, ids in zip(CASES, self.prompts, self.answers, strict=True)

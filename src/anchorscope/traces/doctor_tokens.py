@@ -115,8 +115,7 @@ def _logprobs(model: Model, ids: Sequence[int]) -> torch.Tensor:
     """(token - 1,): the log-probability of each token after the first, given those before it."""
     given = torch.tensor([list(ids)], device=model.device)
     logits = model.network(given, use_cache=False).logits[0, :-1]
-    likely: torch.Tensor = logits.double().log_softmax(-1).gather(1, given[0, 1:, None].to(logits.device))[:, 0].cpu()
-    return likely
+    return logits.double().log_softmax(-1).gather(1, given[0, 1:, None].to(logits.device))[:, 0].cpu()
 
 
 def _rows(model: Model) -> int:

@@ -27,7 +27,6 @@ class _Lender(NamedTuple):
     """What of a sample donors are chosen by, and what it lends."""
 
     id: str
-    """Of its question."""
     rank: bytes
     """Where it stands in the draw."""
     like: tuple[str, int]
@@ -37,15 +36,11 @@ class _Lender(NamedTuple):
     apart: frozenset[str]
     """Its question, subject and accepted answers: a donor shares none of them."""
     given: str
-    """Its answer."""
     places: tuple[int, ...]
     """Of its exact question tokens."""
     exact: tuple[int, ...]
-    """Which tokens these are."""
     control_places: tuple[int, ...]
-    """Of the others."""
     control: tuple[int, ...]
-    """Which tokens those are."""
 
 
 class Donors(NamedTuple):

@@ -7,8 +7,8 @@ A condition differs from the clean pass only from its first cut query on. So a s
 
 A stream's queries see the clean keys before its start, its own keys after it, and nothing of other streams. Every
 distinct (token, condition) is computed once; nothing is approximated. A stream whose cut begins at a later layer (a
-window, a single layer) joins at that layer with copies of the clean states, which until then are its own: so the
-variants of a layer × layer map are in the same pass, each from its layer on.
+window, a single layer) joins at that layer with copies of the clean states, which until then are its own: so
+cuts at several layers are in the same pass, each from its layer on.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ class Layout:
         """The slot of a place under a stream: its own, or before its start the clean one."""
         if place < self.samples[sample][stream].start:
             stream = 0
-        mine = self.samples[sample][stream]
-        if not mine.start <= place < mine.end:
+        computed = self.samples[sample][stream]
+        if not computed.start <= place < computed.end:
             raise ValueError(f"place {place} is not among the computed tokens of stream {stream}")
-        return self.firsts[sample][stream] + place - mine.start
+        return self.firsts[sample][stream] + place - computed.start
 
     def visible(self, block: int, layer: int, window: int | None = None, head: int | None = None) -> NDArray[np.bool_]:
         """Which keys of its row each query of a block sees at a layer (by a head where cuts differ): (R, Q, K)."""
@@ -150,8 +150,8 @@ class Layout:
         for i, s in self.cut_in(layer):
             stream = self.samples[i][s]
             if stream.cuts(layer, head):
-                rows, columns, kept = self._edges(block, i, s)
-                seen[rows, columns] &= kept
+                rows, columns, still_seen = self._edges(block, i, s)
+                seen[rows, columns] &= still_seen
         return seen
 
     def _edges(
@@ -164,13 +164,13 @@ class Layout:
         """
         stream, first = self.samples[sample][number], self.firsts[sample][number]
         stands = self._stands[first : first + len(stream.ids)]
-        mine = stands[:, 0] == block
-        rows, columns = stands[mine, 1], stands[mine, 2]
+        in_block = stands[:, 0] == block
+        rows, columns = stands[in_block, 1], stands[in_block, 2]
         places = self._keys[block][1][rows]
         if not len(rows):
             return rows, columns, np.empty(places.shape, dtype=np.bool_)
         blind = stream.cut.blind_from(max(stream.end, int(places.max()) + 1))
-        return rows, columns, np.arange(stream.start, stream.end)[mine, None] < blind[places]
+        return rows, columns, np.arange(stream.start, stream.end)[in_block, None] < blind[places]
 
     @cached_property
     def _stands(self) -> NDArray[np.int64]:
@@ -284,7 +284,6 @@ class _RowPart(NamedTuple):
     joins: int
     """The layer from which on the first of them attend."""
     queries: Slots
-    """Their slots."""
     keys: Slots
     """The slots that they see, their own among them."""
 

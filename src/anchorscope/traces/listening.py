@@ -57,7 +57,6 @@ class Listening(Heard):
         return self._states[row]
 
     def start(self, rows: Sequence[int]) -> None:
-        """A batch begins."""
         if not self._states.keys().isdisjoint(rows):
             raise ValueError("a Listening reads one call of a generator; make a new one for the next call")
         self._batch = _HeardBatch(rows)
@@ -73,7 +72,6 @@ class Listening(Heard):
         batch.step(slots)
 
     def end(self) -> None:
-        """The batch is answered."""
         self._states.update(self._begun().complete(tuple(self._modules)))
         self._batch = None
 

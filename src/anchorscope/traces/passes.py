@@ -36,9 +36,7 @@ class Patch(NamedTuple):
     """Other tokens in the place of some of a sample's own."""
 
     places: tuple[int, ...]
-    """Where."""
     ids: tuple[int, ...]
-    """Which tokens."""
 
 
 class Kept(NamedTuple):
@@ -47,7 +45,6 @@ class Kept(NamedTuple):
     stream: int
     """The number of its stream in a sample."""
     name: Condition | Further
-    """The condition."""
     position: ReadPosition
     """At which token, or the mean over the answer's."""
 
@@ -68,9 +65,7 @@ class Passes:
     shared_ids: Sequence[int]
     """The tokens that all samples begin with."""
     layers: int
-    """Of the model."""
     evidence: EvidenceSpec | None = None
-    """What evidence asks for."""
     closing: int = 0
     """The token behind an answer."""
     bos: int = 0

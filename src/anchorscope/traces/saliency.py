@@ -137,7 +137,6 @@ class _SampleText:
     start: int
     """The place of the first late token."""
     place: int
-    """Where the probe reads."""
     questions: list[int]
     """The places of the exact question tokens: the keys."""
     answers: list[int]
@@ -254,8 +253,7 @@ class _Early:
         self.kept.append((_in_rows(key, self._slots), _in_rows(value, self._slots)))
         if len(self.kept) > self._last:
             raise _Enough  # nobody needs what this layer makes of them
-        attended: tuple[torch.Tensor, None] = ALL_ATTENTION_FUNCTIONS[ROWS](module, query, key, value, *args, **given)
-        return attended
+        return ALL_ATTENTION_FUNCTIONS[ROWS](module, query, key, value, *args, **given)
 
 
 @torch.no_grad()

@@ -159,10 +159,8 @@ def _passes(
 
 
 def traces_of(context: ModelContext, job: Job) -> Sharded[Trace]:
-    """The stage that a job asks for."""
     return traces_stage(context.model(job.model), context.prompter(job.model), job.dataset, context.store)
 
 
 def mass_of(context: ModelContext, job: Job) -> Whole[Mass]:
-    """The stage that a job asks for."""
     return mass_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)

@@ -1,1 +1,1 @@
-"""Pictures: lines, heat maps, the ledger, detectors, one sample; and how they are saved."""
+"""Pictures: lines, the ledger, detectors, one sample; and how they are saved."""

@@ -171,7 +171,6 @@ def gain_of(rows: Sequence[Comparison]) -> str:
 
 
 def in_words(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
-    """What the picture shows."""
     gain = gain_of(rows)
     over = {
         "w_minus_logprob": "its mean W within a question minus that of the best form of log-probability or length",

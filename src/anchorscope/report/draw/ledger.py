@@ -14,8 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from anchorscope.evidence.ledger import ANSWERS
-from anchorscope.evidence.lines import LineName, Lines
 from anchorscope.evidence.record import ClaimVerdict
+from anchorscope.evidence.transfer import AUROC
+from anchorscope.pathways.lookup import Lines
+from anchorscope.pathways.record import Key
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.lines import INK, WIDTH, style
 from anchorscope.report.draw.palette import pretty
@@ -133,9 +135,9 @@ def _transfer(found: Mapping[str, Mapping[str, Lines]]) -> Figure | None:
         values = np.full((len(sets), len(sets)), np.nan)
         for j, read_on in enumerate(sets):
             for i, fitted_on in enumerate(sets):
-                name = LineName("transfer", "auroc", "own" if i == j else fitted_on)
-                if name in found[model][read_on]:
-                    values[i, j] = found[model][read_on][name].value[0]
+                key = Key(AUROC, "own" if i == j else fitted_on)
+                if key in found[model][read_on]:
+                    values[i, j] = found[model][read_on][key].value[0]
         axes = figure.add_subplot(1, max(2, len(models)), place + 1)
         axes.imshow(values, vmin=0.5, vmax=1.0, cmap="Blues")
         for i, j in np.ndindex(*values.shape):

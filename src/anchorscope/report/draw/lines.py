@@ -74,9 +74,7 @@ class Panel:
     axes: Axes
     """What it is drawn on."""
     row: Row
-    """What it shows."""
     model: str
-    """Of which model."""
     number: int
     """Of the row in the chart."""
     foot: bool

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from anchorscope.errors import printable
+from anchorscope.questions.definition import PUBLISHED, known_sets, load_set
 
-NAMES = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ", "squad": "SQuAD"}
-
+FIXED_COLOURS = (*PUBLISHED, "squad")  # sets whose colours are the same in every chart; others take what is free
 # blue, green, purple, pink; then cyan, navy, lime, lilac
 Q_COLOURS = ("#125ea8", "#45a846", "#43186e", "#f09ac6", "#4fc3d9", "#10204f", "#a5cf3d", "#a58ae0")
 # orange, red, brown, gray; then gold, maroon, tan, charcoal
@@ -43,11 +45,11 @@ class Look:
 
 
 def looks(datasets: Sequence[str]) -> dict[str, Look]:
-    """A look for each dataset: the four published sets have theirs, others take what is free, in order."""
-    published = {name: slot for slot, name in enumerate(NAMES)}
-    taken = {published[name] for name in datasets if name in published}
-    free = (slot for slot in range(len(datasets) + len(NAMES)) if slot not in taken)
-    slots = {name: published[name] if name in published else next(free) for name in datasets}
+    """A look for each dataset: some sets have theirs, others take what is free, in order."""
+    fixed = {name: slot for slot, name in enumerate(FIXED_COLOURS)}
+    taken = {fixed[name] for name in datasets if name in fixed}
+    free = (slot for slot in range(len(datasets) + len(fixed)) if slot not in taken)
+    slots = {name: fixed[name] if name in fixed else next(free) for name in datasets}
     return {
         name: Look(
             pretty(name),
@@ -61,9 +63,11 @@ def looks(datasets: Sequence[str]) -> dict[str, Look]:
     }
 
 
+@cache
 def pretty(name: str) -> str:
-    """A dataset's name as charts show it: long ones lose their middle."""
-    return NAMES.get(name) or shorten(name, LONGEST_NAME)
+    """A dataset's name as charts show it, which is the title of a set; long ones lose their middle."""
+    title = load_set(name, Path())[0].title if name in known_sets() else ""
+    return shorten(title or name, LONGEST_NAME)
 
 
 def shorten(name: str, limit: int) -> str:

@@ -33,9 +33,7 @@ class TracedSample:
     """One sample under every condition. Print it, draw it, or leave it as the last line of a notebook cell."""
 
     question: str
-    """The question, as asked."""
     answer: str
-    """The answer, as given."""
     tokens: list[str]
     """The tokens after the shared prefix, as text."""
     first: int
@@ -55,7 +53,6 @@ class TracedSample:
 
     @property
     def measure(self) -> str:
-        """What the curves are."""
         return "P(correct)" if self.probed else "distance from the clean state"
 
     def lines(self) -> dict[str, tuple[Condition, NDArray[np.float64]]]:

@@ -6,39 +6,25 @@ paper and screen show the same lines, and the switches of the page choose among 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from anchorscope.errors import StoreError
-from anchorscope.evidence.lines import lines_of, statistics_of
+from anchorscope.evidence.tables import SWITCHES
 from anchorscope.pathways.chart import Chart
-from anchorscope.pathways.lookup import measured, read_mapstats
-from anchorscope.pathways.record import PATHWAYS, Key, Statistic
-from anchorscope.report.charts import CHARTS, OVERVIEW, TABS, WITH_PASSAGES, charts_of, evidence_charts
+from anchorscope.pathways.lookup import measured, read_lines
+from anchorscope.pathways.record import Key
+from anchorscope.report.charts import OVERVIEW, TABS, charts_of
 from anchorscope.report.draw.palette import MARKERS, looks
 from anchorscope.report.page.pack import Pack, whole
 from anchorscope.report.text.caption import POSITIONS, SITES
-from anchorscope.store import Store, Table
+from anchorscope.report.text.summary import KEYS as SENTENCES
+from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
 
-SPLITS = ("layer", "anchor", "layer_half", "anchor_half")
-SPLIT_CONDITIONS = (
-    "knockout", "permuted", "knockout-permuted", "control_question", "matched_question",
-    "matched_question-control_question", "knockout_context", "permuted_context", "knockout_context-permuted_context",
-    "knockout_both",
-)  # fmt: skip
-"""What a page can show by groups, beside what its charts draw."""
-UNSPLIT = (
-    "auroc", "delta_auroc", "auroc_question_only", "auroc_text_only", "auroc_within_relation", "auroc_refit",
-    "delta_auroc_refit", "mass",
-)  # fmt: skip
-ANCHORS = ("none", "best", "half")
-COLUMNS = ("statistic", "condition", "split", "anchor", "correction", "group", "stratum")
-NUMBERS = ("layer", "value", "low", "high", "n")
 POINTS = 100.0  # ΔP is kept to a hundredth of a point
 SHARES = 10_000.0  # AUROC and its like to a ten thousandth
 
@@ -86,28 +72,14 @@ def datasets_of(stores: Sequence[Store]) -> list[str]:
 def points_of(stores: Sequence[Store]) -> list[ReadPoint]:
     """Where something was read and has numbers, in the runs' order."""
     points = list(dict.fromkeys(point for store in stores for point in store.study.traces.points))
-    there = [point for point in points if any(any(measured(store, PATHWAYS, point)) for store in stores)]
+    there = [point for point in points if any(any(measured(store, point)) for store in stores)]
     if not there:
         raise StoreError(
-            f"{stores[0].root} has no pathways yet, so a report would be empty",
-            "Finish the run with: anchorscope run STUDY. If it is finished, no dataset had enough right answers: set a "
-            "larger `sample` in the study and run it again.",
+            f"{stores[0].root} has no numbers yet, so a report would be empty",
+            "Run: anchorscope run STUDY. It makes only what is missing, also in a run of version 0.2.0. If that was "
+            "done, no dataset had enough right answers: set a larger `sample` in the study.",
         )
     return there
-
-
-def wanted(key: Key) -> bool:
-    """Whether the page has a use for a number."""
-    if key in _DRAWN:
-        return True
-    if key.anchor not in ANCHORS:
-        return False
-    if key.split == "none":
-        return key.statistic in (*UNSPLIT, "delta_p")
-    return key.statistic == "delta_p" and key.split in SPLITS and key.condition in SPLIT_CONDITIONS
-
-
-_DRAWN = {key for chart in (CHARTS | WITH_PASSAGES).values() for key in chart.keys}
 
 
 class PageCurve(NamedTuple):
@@ -154,61 +126,26 @@ def pack_curves(pack: Pack, curves: Sequence[PageCurve]) -> dict[str, Any]:
 
 def scale_of(key: Key) -> float:
     """By which a number of this key is multiplied where it is kept as a whole one."""
-    return POINTS if key.statistic in ("delta_p", "delta_logit", "anchor_layer") else SHARES
+    return POINTS if key.statistic in ("delta_p", "anchor_layer") else SHARES
 
 
 def _curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[PageCurve]:
     shown, datasets = shown_of(stores), datasets_of(stores)
     places = {(one.run, one.model): place for place, one in enumerate(shown)}
+    keys = {*SWITCHES, *SENTENCES.values(), *(key for chart in _charts(stores) for key in chart.keys)}
     for at, point in enumerate(points):
         for run, store in enumerate(stores):
-            for origin, cell in measured(store, PATHWAYS, point):
+            for origin, cell in measured(store, point):
                 where = (at, places[run, origin.model], datasets.index(origin.dataset))
-                for key, first, numbers in _of_table(cell.table(PATHWAYS.at(point))):
-                    yield PageCurve(*where, key, first, numbers)
-            for (model, dataset, key), numbers in _by_key(statistics_of(lines_of(store, point), point)).items():
-                yield PageCurve(at, places[run, model], datasets.index(dataset), key, 0, numbers)
-
-
-def _by_key(rows: Iterable[Statistic]) -> dict[tuple[str, str, Key], NDArray[np.float64]]:
-    """Rows of evidence, which have a value for every layer from 0 on."""
-    drawn = {key for chart in evidence_charts().values() for key in chart.keys}
-    curves: dict[tuple[str, str, Key], list[list[float]]] = {}
-    for row in rows:
-        if row.key in drawn:
-            numbers = [np.nan if number is None else number for number in (row.value, row.low, row.high)]
-            curves.setdefault((row.model, row.dataset, row.key), []).append([*numbers, row.n])
-    return {key: np.array(layers, np.float64).T for key, layers in curves.items()}
-
-
-def _of_table(table: Table[Statistic]) -> Iterator[tuple[Key, int, NDArray[np.float64]]]:
-    """The curves of one table that the page has a use for: by columns, since most rows are not wanted."""
-    # 1. the key of each row as one number: its columns' dictionaries, digit by digit
-    rows = pa.Table.from_batches(table.batches([*COLUMNS, *NUMBERS])).combine_chunks()
-    coded = [rows.column(name).chunk(0).dictionary_encode() for name in COLUMNS]
-    values, digits = [c.dictionary.to_pylist() for c in coded], [c.indices.to_numpy() for c in coded]
-    code = np.zeros(len(rows), np.int64)
-    for named, digit in zip(values, digits, strict=True):
-        code = code * len(named) + digit
-    _, first, which = np.unique(code, return_index=True, return_inverse=True)
-    # 2. which of these keys are wanted
-    keys = [Key(*(named[digit[row]] for named, digit in zip(values, digits, strict=True))) for row in first]
-    kept = np.array([wanted(key) for key in keys])[which]
-    # 3. their rows, key by key and layer by layer
-    numbers = np.stack([rows.column(name).to_numpy() for name in NUMBERS]).astype(np.float64)[:, kept]
-    which = which[kept]
-    order = np.lexsort((numbers[0], which))
-    numbers, which = numbers[:, order], which[order]
-    for place in np.unique(which):
-        part = numbers[:, slice(*np.searchsorted(which, [place, place + 1]))]
-        if (np.diff(part[0]) == 0).any():
-            raise ValueError(f"two rows of one layer for {keys[place]}")
-        yield keys[place], int(part[0, 0]), part[1:]
+                for key, line in read_lines(cell, point, replicates=False).items():
+                    if key in keys:
+                        numbers = np.vstack([line.numbers[:3], line.sizes])
+                        yield PageCurve(*where, key, 0 if line.by_layer else -1, numbers)
 
 
 def _charts(stores: Sequence[Store]) -> list[Chart]:
     """Every chart that the runs can have."""
-    return [*charts_of([store.study for store in stores]).values(), *evidence_charts().values()]
+    return list(charts_of([store.study for store in stores]).values())
 
 
 def tabs_for_page(stores: Sequence[Store]) -> list[tuple[str, str]]:
@@ -246,30 +183,6 @@ def _chart(chart: Chart) -> dict[str, Any]:
             for row in chart.rows
         ],
     }
-
-
-def pack_maps(pack: Pack, stores: Sequence[Store], points: Sequence[ReadPoint]) -> list[dict[str, Any]]:
-    """The layer × layer maps: ΔAUROC where cut and where read, all answers."""
-    shown, datasets, maps = shown_of(stores), datasets_of(stores), []
-    for at, point in enumerate(points):
-        for model, one in enumerate(shown):
-            if one.store.study.map is None:
-                continue
-            rows = [r for r in read_mapstats(one.store, point) if r.model == one.model and r.statistic == "delta_auroc"]
-            for name, condition in dict.fromkeys((r.dataset, r.condition) for r in rows if r.group == "all"):
-                mine = [r for r in rows if (r.dataset, r.condition, r.group) == (name, condition, "all")]
-                size = 1 + max(max(r.layer, r.cut) for r in mine)
-                grid = np.full((3, size, size), np.nan)
-                for r in mine:
-                    numbers = [np.nan if number is None else number for number in (r.value, r.low, r.high)]
-                    grid[:, r.cut, r.layer] = numbers
-                maps.append(
-                    {
-                        "point": at, "model": model, "set": datasets.index(name), "condition": condition,
-                        "layers": size, "numbers": pack.scaled(grid, SHARES),
-                    }
-                )  # fmt: skip
-    return maps
 
 
 def looks_for_page(datasets: Sequence[str]) -> list[dict[str, Any]]:

@@ -90,5 +90,4 @@ class SharedTexts:
 
     @property
     def all(self) -> list[str]:
-        """By number."""
         return list(self._places)

@@ -28,7 +28,6 @@ from anchorscope.report.page.chart_data import (
     datasets_of,
     looks_for_page,
     pack_curves,
-    pack_maps,
     points_for_page,
     points_of,
     read_curves,
@@ -45,8 +44,8 @@ from anchorscope.store.rundir import versions
 from anchorscope.study.terms import MIN_GROUP
 
 SCRIPTS = (
-    "packed", "state", "pen", "charts", "overview", "ledger", "samples", "measures", "filters", "explorer", "detail",
-    "detectors", "compare", "main",
+    "packed", "state", "pen", "charts", "overview", "ledger", "samples", "filters", "explorer", "detail", "detectors",
+    "main",
 )  # fmt: skip
 """The page's own code, in this order."""
 
@@ -56,11 +55,9 @@ class Detection:
     """Scores and comparisons of detectors, for the runs on which they were compared."""
 
     scores: Scores
-    """Scores of every sample."""
     comparisons: Mapping[int, Sequence[Comparison]]
     """Comparison table of each run."""
     titles: Mapping[str, str]
-    """Title of each detector."""
 
 
 def page(stores: Sequence[Store], detection: Detection, with_text: Collection[str]) -> str:
@@ -125,7 +122,6 @@ def _about(stores: Sequence[Store], detection: Detection, pack: Pack, with_text:
         "charts": charts_for_page(stores),
         "tabs": tabs_for_page(stores),
         "curves": pack_curves(pack, curves),
-        "maps": pack_maps(pack, stores, points),
         "samples": pack_samples(pack, stores, points, detection.scores, with_text),
         "verdicts": [row for run, store in enumerate(stores) for row in _verdicts(store, run)],
         "detectors": _detectors(detection),

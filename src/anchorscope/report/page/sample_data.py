@@ -51,13 +51,10 @@ class Columns:
     """The columns of all samples, filled cell by cell."""
 
     text: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Texts by name."""
     number: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """Numbers by name."""
     marks: dict[str, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
     """Lists of whole numbers by name: where something begins and ends in a text."""
     words: SharedTexts = field(default_factory=SharedTexts)
-    """Texts that rows share."""
 
 
 def pack_samples(
@@ -69,7 +66,7 @@ def pack_samples(
 ) -> dict[str, Any]:
     """Put all samples into the pack; what the page needs to find them. `with_text`: datasets whose texts are shown."""
     columns, cells, start = Columns(), [], 0
-    kept = _conditions(stores, points)
+    conditions = _conditions(stores, points)
     for model, one, dataset, rows in _traced(stores, points):
         cell = {
             "run": one.run,
@@ -78,7 +75,7 @@ def pack_samples(
             "start": start,
             "count": len(rows),
             "text": dataset in with_text,
-            "points": [_pack_point(pack, one, dataset, point, kept) for point in points],
+            "points": [_pack_point(pack, one, dataset, point, conditions) for point in points],
         }
         _fill(columns, one, dataset, rows, scores.get((one.run, one.model, dataset), {}), dataset in with_text)
         cells.append(cell)
@@ -89,7 +86,7 @@ def pack_samples(
         "cells": cells,
         "columns": _pack_columns(pack, columns),
         "words": columns.words.all,
-        "conditions": list(kept),
+        "conditions": list(conditions),
         "detectors": detectors,
         "scores": [pack.scaled(_column_of(columns.number[f"score {name}"], start), LOGIT) for name in detectors],
     }
@@ -118,14 +115,14 @@ def _conditions(stores: Sequence[Store], points: Sequence[ReadPoint]) -> tuple[s
 
 
 def _pack_point(
-    pack: Pack, one: PageModel, dataset: str, point: ReadPoint, kept: Sequence[str]
+    pack: Pack, one: PageModel, dataset: str, point: ReadPoint, conditions: Sequence[str]
 ) -> dict[str, Any] | None:
     """The read-outs of one cell at one read point, and who is in which group."""
     if one.store.results(one.model, dataset).entry(READOUTS.at(point)) is None:
         return None
     recorded = read_readouts(one.store, one.model, dataset, point)
     groups = members(recorded.readouts, SORTED_BY)
-    mean = _mean_logits(recorded, groups, kept)
+    mean = _mean_logits(recorded, groups, conditions)
     return {
         "layers": recorded.readouts.layers,
         "anchor": groups.anchor_layer,
@@ -137,13 +134,13 @@ def _pack_point(
     }
 
 
-def _mean_logits(recorded: Recorded, found: Members, kept: Sequence[str]) -> dict[str, NDArray[np.int16]]:
+def _mean_logits(recorded: Recorded, found: Members, conditions: Sequence[str]) -> dict[str, NDArray[np.int16]]:
     """By condition, (sample, layer): the logit of P, mean over repeats, in thousandths; its sign is never lost."""
     read = recorded.readouts
     mean = {
         name: expit(read.logits[index, :, 0].astype(np.float64)).mean(axis=0)
         for index, name in enumerate(read.conditions)
-        if name in kept
+        if name in conditions
     }
     mean["clean"] = found.probability.astype(np.float64)
     packed = {}
@@ -166,7 +163,6 @@ def _fill(
     sampled = _sampled(one, dataset)
     right = np.array([row.correct for row in rows])
     errors = kinds_of_error([row.answer for row in rows], right, [row.kind for row in rows])
-    offset = 1 + max(columns.number["cluster"], default=-1)
     for row, error in zip(rows, errors, strict=True):
         sample = samples[row.id]
         columns.text["id"].append(row.id)
@@ -185,15 +181,14 @@ def _fill(
         columns.number["right"].append(row.correct)
         columns.number["popularity"].append(np.nan if row.popularity is None else row.popularity)
         columns.number["probability"].append(row.probability)
-        columns.number["cluster"].append(offset + row.cluster)
         columns.number["logprob"].append(sum(row.logprobs))
         columns.number["tokens"].append(len(row.logprobs))
         columns.number["cut"].append(row.cut_tokens)
         _fill_sampled(columns, sampled.get(row.id, []), with_text)
     for name, by_id in scores.items():
-        mine = columns.number[f"score {name}"]
-        mine += [np.nan] * (len(columns.number["right"]) - len(rows) - len(mine))
-        mine += [by_id.get(row.id, np.nan) for row in rows]
+        scored = columns.number[f"score {name}"]
+        scored += [np.nan] * (len(columns.number["right"]) - len(rows) - len(scored))
+        scored += [by_id.get(row.id, np.nan) for row in rows]
 
 
 def second_rule(by: str) -> str:
@@ -239,10 +234,10 @@ def _fill_texts(columns: Columns, row: Trace, sample: Sample) -> None:
     columns.marks["question"].append(_as_javascript(row.question, sample.spans.exact_question_text))
     columns.marks["answer"].append(_as_javascript(row.answer, sample.spans.exact_answer_text))
     passage = sample.answer.context or ""
-    held = holding(passage, [*sample.question.answers, row.answer[slice(*sample.spans.exact_answer_text)]])
+    spans = holding(passage, [*sample.question.answers, row.answer[slice(*sample.spans.exact_answer_text)]])
     columns.text["context"].append(passage)
     columns.marks["context"].append(
-        _as_javascript(passage, [place for span in held if span[1] < LONGEST for place in span])
+        _as_javascript(passage, [place for span in spans if span[1] < LONGEST for place in span])
     )
     alias = (sample.grade.alias_start, sample.grade.alias_end)
     columns.marks["found"].append(_as_javascript(row.answer, [place for place in alias if place is not None]))
@@ -272,7 +267,7 @@ def _as_javascript(text: str, places: Sequence[int]) -> list[int]:
 _TYPES: dict[str, Any] = {
     "by": np.uint16, "kind": np.uint16, "error": np.uint16, "relation": np.uint16, "second": np.uint16,
     "second_says": np.uint8, "right": np.uint8, "popularity": np.float32, "probability": np.float32,
-    "cluster": np.uint32, "logprob": np.float32, "tokens": np.uint16, "cut": np.uint16, "sampled_right": np.uint8,
+    "logprob": np.float32, "tokens": np.uint16, "cut": np.uint16, "sampled_right": np.uint8,
     "sampled_times": np.uint16, "sampled_logprob": np.float32, "sampled_end": np.uint32,
 }  # fmt: skip
 _PRIVATE = ("question", "answer", "accepted", "alias", "context")  # texts of a sample; not everyone's to pass on

@@ -61,12 +61,6 @@ function drawCount() {
     );
   if (["drift_class", "drift_control"].includes(state.correction) && state.group)
     said.push("Here samples are sorted without this correction, because the page does not hold it for each sample.");
-  if (state.joint) {
-    const [a, b, kind] = state.joint.split(",");
-    said.push(
-      `Questions that were traced for both ${about.models[a].name} and ${about.models[b].name}: ${{ both: "both right", first: "only the first right", second: "only the second right", neither: "both wrong" }[kind]}.`,
-    );
-  }
   if (state.range) {
     const [from, to] = state.range.split(",").map(Number);
     said.push(`P(wrong) is between ${number(100 * from, 0)} and ${number(100 * to, 0)} %.`);
@@ -240,51 +234,40 @@ function openPoint(spec) {
   });
 }
 
+// the samples shown, by model and dataset; numbers with intervals are Python's alone
 function drawSlice() {
   const body = make("tbody"),
-    told = (digits) => (x) => [number(x.value, digits), make("small", {}, interval(x.low, x.high, digits))],
-    number3 = told(3),
-    points = told(1);
-  for (const { cell, ...m } of measuredCells()) {
-    body.append(
-      make(
-        "tr",
-        {},
-        make("th", { scope: "row" }, `${about.models[cell.model].name}, ${setTitle(cell.set)}`),
-        ...[
-          counted(m.n),
-          counted(m.right),
-          points(m.accuracy),
-          String(m.layer),
-          number3(m.auroc),
-          number3(m.cut),
-          number3(m.lost),
-          counted(m.q),
-          points(m.deltaQ),
-          points(m.deltaA),
-        ].map((content) => make("td", { class: "right" }, content)),
-      ),
-    );
+    rowsOf = new Map();
+  for (const row of shown) {
+    if (!rowsOf.has(cellOf[row])) rowsOf.set(cellOf[row], []);
+    rowsOf.get(cellOf[row]).push(row);
   }
-  const head = [
-    "",
-    "n",
-    "right",
-    "accuracy %",
-    "layer",
-    "AUROC clean",
-    "AUROC cut",
-    "ΔAUROC",
-    "in Q",
-    "ΔP of Q",
-    "ΔP of A",
-  ];
+  for (const [c, rows] of rowsOf) {
+    const cell = cells[c],
+      inGroup = (group) => rows.filter((row) => groupOf(cell, row) === group);
+    const mean = (some, value) =>
+      number(some.length < about.min_group ? null : some.reduce((sum, row) => sum + value(row), 0) / some.length, 1);
+    const shift = (row) => deltaOf(cell, row),
+      clean = (row) => 100 * sigmoid(logitOf(cell, "clean", row, layerFor(cell)));
+    const numbers = [
+      counted(rows.length),
+      counted(rows.filter((row) => samples.right[row]).length),
+      String(layerFor(cell)),
+      mean(rows, clean),
+      counted(inGroup("Q").length),
+      mean(inGroup("Q"), shift),
+      mean(inGroup("A"), shift),
+    ].map((text) => make("td", { class: "right" }, text));
+    const title = `${about.models[cell.model].name}, ${setTitle(cell.set)}`;
+    body.append(make("tr", {}, make("th", { scope: "row" }, title), ...numbers));
+  }
+  const head = ["n", "right", "layer", "P right (%)", "in Q", "ΔP of Q", "ΔP of A"].map((h) => headOf(h, true));
   byId("slice").replaceChildren(
-    tableOf("Measures of this slice", head.map((h) => (h ? headOf(h, true) : make("td"))), body),
+    tableOf("Counts and means of these samples", [make("td"), ...head], body),
     make(
       "p",
       { class: "caption" },
-      `The page computes these numbers from the mean read-outs of the samples shown. The 95 % intervals come from ${RESAMPLES} resamples of clusters and are not widened for the variance of training. If you chose the slice because of how it looked, its interval is too narrow: take it as a hint. Accuracy is weighted to all answers. Groups below ${about.min_group} samples get no number.`,
+      `Counts and plain means of the samples shown. They have no intervals, because a slice that is chosen by its looks has no honest one. Fewer than ${about.min_group} samples get no mean.`,
     ),
   );
 }

@@ -23,29 +23,9 @@ function makeReady() {
   later(some);
 }
 
-function jointTest() {
-  if (!state.joint) return null;
-  const [a, b, kind] = state.joint.split(",");
-  const right = new Map();
-  cells.forEach((cell) => {
-    if (String(cell.model) === a || String(cell.model) === b)
-      for (let row = cell.start; row < cell.start + cell.count; row++)
-        right.set(`${cell.model}/${cell.set}/${samples.idText(row)}`, samples.right[row]);
-  });
-  return (cell, row) => {
-    if (String(cell.model) !== a && String(cell.model) !== b) return false;
-    const key = `/${cell.set}/${samples.idText(row)}`,
-      one = right.get(a + key),
-      two = right.get(b + key);
-    if (one === undefined || two === undefined) return false;
-    return kind === (one ? (two ? "both" : "first") : two ? "second" : "neither");
-  };
-}
-
 // which samples are shown, in their order
 function applyFilters() {
-  const words = state.search.toLowerCase().split(/\s+/).filter(Boolean),
-    joint = jointTest();
+  const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
   const [from, to] = state.range ? state.range.split(",").map(Number) : [];
   const kept = new Uint32Array(samples.rows);
   let count = 0;
@@ -69,7 +49,6 @@ function applyFilters() {
         const p = scoreOf(row);
         if (p === null || p < from || p > to) continue;
       }
-      if (joint && !joint(cell, row)) continue;
       if (words.length) {
         const text = searched(row);
         if (!words.every((word) => text.includes(word))) continue;

@@ -3,17 +3,15 @@
 const PARTS = [
   ["overview", "Overview"],
   ...about.tabs,
-  ["maps", "Maps"],
   ["detectors", "Detectors"],
-  ["compare", "Compare"],
   ["explorer", "Samples"],
   ["about", "About"],
-].filter(([name]) => name !== "compare" || about.models.length > 1);
+];
 
 const isPart = (name) => PARTS.some((part) => part[0] === name);
 function makeSections() {
   for (const [name] of about.tabs)
-    byId("tab-maps").before(
+    byId("tab-detectors").before(
       make("section", { id: `tab-${name}`, role: "tabpanel", "aria-labelledby": `t-${name}`, hidden: true }),
     );
 }
@@ -63,9 +61,7 @@ const STALE = new Set(PARTS.map(([name]) => name)); // parts to be drawn when th
 const DRAWN_BY = {
   overview: ["site", "position", "split", "correction", "stratum", "beside", "bands", "hide"],
   ...Object.fromEntries(about.tabs.map(([name]) => [name, ["site", "position", "bands", "hide"]])),
-  maps: ["site", "position", "cut"],
   detectors: ["detector", "measured", "model"],
-  compare: ["model", "other", "site", "position"],
   about: [],
 };
 function drawPart(name) {
@@ -73,9 +69,7 @@ function drawPart(name) {
   if (name === "overview") {
     drawOverview();
   } else if (about.tabs.some((tab) => tab[0] === name)) drawTab(name);
-  else if (name === "maps") drawMaps();
   else if (name === "detectors") drawDetectors();
-  else if (name === "compare") drawCompare();
   else if (name === "explorer") {
     drawFilters();
     refreshExplorer(null);
@@ -258,5 +252,4 @@ window.anchorscope = {
   openPoint,
   showSamples,
   change,
-  measuredSlice: () => measuredCells().map(({ cell, ...m }) => ({ model: cell.model, set: cell.set, ...m })),
 };

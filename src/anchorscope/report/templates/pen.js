@@ -1,8 +1,7 @@
-// The page's pen: line charts and heat maps as SVG, with a tip for the nearest point, by mouse, finger or keys.
+// The page's pen: line charts as SVG, with a tip for the nearest point, by mouse, finger or keys.
 //
-// A figure is rows of panels: {title, panels: [panel]}. A panel of lines: {title, label, below, x: [first, last], y: [low,
-// high], level, marks: [{x, colour}], lines: [{name, colour, dash, width, sign, open, points: [{x, y, low, high, tip, data}]}]}; a panel of a heat
-// map: {title, label, below, heat: {size, most, value(row, column), tip(row, column), data(row, column)}}.
+// A figure is rows of panels: {title, panels: [panel]}. A panel: {title, label, below, x: [first, last], y: [low,
+// high], level, marks: [{x, colour}], lines: [{name, colour, dash, width, sign, open, points: [{x, y, low, high, tip, data}]}]}.
 
 const LEFT = 52,
   RIGHT = 10,
@@ -112,8 +111,8 @@ function drawFigure(place, rows, { columns, height = 250, alt = "", open = null 
 
 function drawPanel(panel, width, height, open) {
   const inner = { x0: LEFT, x1: width - RIGHT, y0: TOP, y1: height - BELOW };
-  const [left, right] = panel.heat ? [-0.5, panel.heat.size - 0.5] : panel.x,
-    [low, high] = panel.heat ? [-0.5, panel.heat.size - 0.5] : panel.y;
+  const [left, right] = panel.x,
+    [low, high] = panel.y;
   const x = (value) => inner.x0 + ((value - left) / (right - left || 1)) * (inner.x1 - inner.x0),
     y = (value) => inner.y1 - ((value - low) / (high - low || 1)) * (inner.y1 - inner.y0);
   const picture = svg("svg", {
@@ -165,7 +164,7 @@ function drawPanel(panel, width, height, open) {
       }),
     );
   // 2. what is drawn
-  const points = panel.heat ? drawHeat(picture, panel.heat, x, y) : drawLines(picture, panel.lines, x, y);
+  const points = drawLines(picture, panel.lines, x, y);
   // 3. the nearest point
   const ring = svg("circle", { r: 6, class: "ring", visibility: "hidden" });
   picture.append(ring);
@@ -279,36 +278,6 @@ function drawLines(picture, lines, x, y) {
     line.points.forEach((p) => points.push({ px: x(p.x), py: y(p.y), tip: p.tip, data: p.data, line: l }));
   });
   picture.append(bands, strokes, signs);
-  return points;
-}
-
-function drawHeat(picture, heat, x, y) {
-  const canvas = document.createElement("canvas"),
-    points = [];
-  canvas.width = canvas.height = heat.size;
-  const paint = canvas.getContext("2d"),
-    middle = dark() ? [35, 38, 46] : [247, 247, 244];
-  for (let row = 0; row < heat.size; row++)
-    for (let c = 0; c < heat.size; c++) {
-      const value = heat.value(row, c);
-      if (value === null) continue;
-      const share = Math.min(1, Math.abs(value) / (heat.most || 1)),
-        end = value < 0 ? [29, 79, 145] : [166, 53, 43];
-      paint.fillStyle = `rgb(${middle.map((m, i) => Math.round(m + (end[i] - m) * share)).join(",")})`;
-      paint.fillRect(c, heat.size - 1 - row, 1, 1);
-      points.push({ px: x(c), py: y(row), tip: heat.tip(row, c), data: heat.data?.(row, c), line: row });
-    }
-  picture.append(
-    svg("image", {
-      href: canvas.toDataURL(),
-      x: x(-0.5),
-      y: y(heat.size - 0.5),
-      width: x(heat.size - 0.5) - x(-0.5),
-      height: y(-0.5) - y(heat.size - 0.5),
-      preserveAspectRatio: "none",
-      class: "heat",
-    }),
-  );
   return points;
 }
 

@@ -19,7 +19,6 @@ function readSamples() {
     "right",
     "popularity",
     "probability",
-    "cluster",
     "logprob",
     "tokens",
     "cut",

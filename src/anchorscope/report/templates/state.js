@@ -11,7 +11,6 @@ const FILTERS = {
   kind: "",
   disputed: "",
   sampled: "",
-  joint: "",
   range: "",
   search: "",
   sort: "",
@@ -42,8 +41,6 @@ const DEFAULTS = {
   detector: "",
   row: "",
   pins: "",
-  other: "",
-  cut: "knockout",
   measured: "",
 };
 const state = { ...DEFAULTS };

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from anchorscope.pathways.chart import LETTERS, Chart, Curve
 from anchorscope.pathways.lookup import ChartNumbers, collect, too_few
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import CHARTS
+from anchorscope.report.charts import all_charts
 from anchorscope.report.draw.lines import drawn_rows, rows_with_numbers
 from anchorscope.report.draw.palette import pretty
 from anchorscope.study.terms import MIN_GROUP, Position, ReadPoint, Site
@@ -19,7 +19,7 @@ POSITIONS: dict[Position, str] = {
     "prompt_last": "the last token before the answer",
     "after_answer": "the first token after the answer",
 }
-GROUPS = {"Q": "Q-Anchored", "A": "A-Anchored", "all": "all answers", "Q-A": "Q minus A"}
+GROUP_NAMES = {"Q": "Q-Anchored", "A": "A-Anchored", "all": "all answers", "Q-A": "Q minus A"}
 
 
 def caption(
@@ -30,7 +30,7 @@ def caption(
     point: ReadPoint = ReadPoint("mlp", "answer_last"),  # noqa: B008 — a value
 ) -> str:
     """The caption of the chart `name`: what it shows, what lines and bands mean, and how many samples they rest on."""
-    chart = CHARTS[name]
+    chart = all_charts()[name]
     return caption_of(chart, collect(rows, chart.keys, models, datasets, point), models, datasets, point)
 
 
@@ -53,7 +53,7 @@ def _sizes(drawn: Sequence[tuple[Curve, Statistic]]) -> str:
     sizes: dict[str, list[int]] = {}
     for curve, row in drawn:
         if row.value is not None:
-            group = "C-Anchored" if curve.kind == "C" and row.group == "Q" else GROUPS[row.group]
+            group = "C-Anchored" if curve.kind == "C" and row.group == "Q" else GROUP_NAMES[row.group]
             sizes.setdefault(group, []).append(row.n)
     parts = [f"{_range(min(n), max(n))} for {group}" for group, n in sizes.items()]
     return f"Number of samples behind a point (mean over draws): {', '.join(parts)}." if parts else ""

@@ -1,19 +1,4 @@
-"""One line of a chart in words: its beginning, its course and its end; and how numbers and lists are written.
-
-The rules, so that every word can be checked. A line's first and last value are those of the first and last layer where
-it has one. `least` is the least span of the row's y axis: 10 points of ΔP, 0.1 of AUROC.
-
-- A line is *flat* when its highest and its lowest value are less than `least` apart (FLAT).
-- Otherwise it goes to the extreme that is farther from its first value: it *falls* to the lowest, or *rises* to the
-  highest.
-- From the extreme it may come back: the *turn* is the farthest that it comes. It goes *again* when, from the turn to
-  its last value, it loses at least half of that, and at least half of `least` (MOVE).
-- Otherwise it comes back when its last value is at least MOVE away from the extreme; if not, it *stays* there.
-- It comes back *fully* when it gets within MOVE of its first value, *beyond its first value* when it goes farther, else
-  by more or by less than half of the way.
-- Two values are *clearly apart* when their 95 % bands do not overlap. The bands are those that hold for all layers at
-  once, because extremes are chosen by their value; where the table has none, the interval of the layer itself.
-"""
+"""One line of a chart in words, and how numbers and lists are written. All numbers are those of the table's rows."""
 
 from __future__ import annotations
 
@@ -21,15 +6,13 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import NamedTuple, TypeVar
 
 from anchorscope.pathways.chart import Curve, Row
 from anchorscope.pathways.record import Statistic
 from anchorscope.report.draw.palette import A_COLOURS, C_COLOURS, MARKERS, Q_COLOURS, Look
 from anchorscope.study.terms import MIN_GROUP
 
-FLAT = 1.0  # of a row's least span
-MOVE = 0.5  # likewise
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _COLOURS = (
     "blue green purple pink cyan navy lime lilac orange red brown gray gold maroon tan charcoal "
@@ -43,10 +26,6 @@ _SIGNS = (
 SIGNS = dict(zip(MARKERS, _SIGNS.split(", "), strict=True))
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dash-dotted"}
 
-Role = Literal["first", "lowest", "highest", "last"]
-"""One of the values that describe a line."""
-ROLES: tuple[Role, ...] = get_args(Role)
-Ends = tuple[float, float]
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -54,56 +33,10 @@ V = TypeVar("V")
 class Point(NamedTuple):
     """A value of a line."""
 
-    layer: int
-    """Where it was read."""
     value: float
-    """The number."""
-    interval: Ends | None
-    """Its 95 % interval."""
-    band: Ends | None
-    """What decides whether it is clearly apart from another."""
+    layer: int
+    interval: tuple[float, float] | None
     n: int
-    """Samples behind it."""
-
-    @classmethod
-    def of(cls, row: Statistic) -> Point:
-        """From a row of the table that has a value."""
-        assert row.value is not None
-        interval = None if row.low is None or row.high is None else (row.low, row.high)
-        band = interval if row.band_low is None or row.band_high is None else (row.band_low, row.band_high)
-        return cls(row.layer, row.value, interval, band, row.n)
-
-
-class MoveWords(NamedTuple):
-    """The words for a line that goes down, or up."""
-
-    goes: str
-    """To its extreme."""
-    away: str
-    """That move."""
-    returns: str
-    """From its extreme."""
-    back: str
-    """That move."""
-    there: str
-    """Where the extreme is."""
-    reached: str
-    """What it did at the turn."""
-
-
-DOWN = MoveWords("falls", "fall", "recovers", "recovery", "low", "recovered to")
-UP = MoveWords("rises", "rise", "falls back", "return", "high", "fallen back to")
-
-
-class LineShape(NamedTuple):
-    """How a line goes, by the rules above."""
-
-    words: str
-    """Such as `falls and recovers by less than half`."""
-    unclear: Sequence[str] = ()
-    """The moves that the bands leave open."""
-    turn: tuple[str, Point] | None = None
-    """Where it goes again, and what it did there."""
 
 
 @dataclass(frozen=True)
@@ -111,42 +44,27 @@ class DescribedLine:
     """One line of one panel: a curve for one dataset."""
 
     row: Row
-    """Of which row of the chart."""
     curve: Curve
-    """Which of the row's curves."""
     look: Look
-    """How its dataset is drawn, and called."""
     rows: Sequence[Statistic]
     """Its rows of the table, ascending by layer; none if it was not measured."""
 
     @cached_property
     def points(self) -> list[Point]:
-        """Where it has a value."""
-        return [Point.of(row) for row in self.rows if row.value is not None]
+        """The layers where it has a value."""
+        return [
+            Point(row.value, row.layer, None if row.low is None or row.high is None else (row.low, row.high), row.n)
+            for row in self.rows
+            if row.value is not None
+        ]
 
     @property
-    def first(self) -> Point:
-        """At the lowest layer that has a value."""
-        return self.points[0]
-
-    @property
-    def last(self) -> Point:
-        """At the highest layer that has a value."""
-        return self.points[-1]
-
-    @cached_property
-    def lowest(self) -> Point:
-        """Of equal ones, the first."""
-        return min(self.points, key=lambda point: point.value)
-
-    @cached_property
-    def highest(self) -> Point:
-        """Of equal ones, the first."""
-        return max(self.points, key=lambda point: point.value)
+    def middle(self) -> Point:
+        """The value at the middle of the layers that have one."""
+        return self.points[len(self.points) // 2]
 
     @property
     def dataset(self) -> str:
-        """As charts call it."""
         return self.look.name
 
     @property
@@ -161,92 +79,56 @@ class DescribedLine:
         hollow = "hollow " if self.curve.style == "--" else ""
         return f"{DASHES[self.curve.style]} {colour} line, {hollow}{SIGNS[self.look.marker]}"
 
+    @property
+    def level(self) -> str:
+        """The value that means no effect, or chance."""
+        return plain(f"{self.row.level:g}")
+
+    def excludes_level(self, point: Point) -> bool:
+        return point.interval is not None and not point.interval[0] <= self.row.level <= point.interval[1]
+
     def number(self, value: float) -> str:
-        """A value, rounded as the row's unit needs it."""
-        return number(value, self.row)
+        """A value with a minus that is read out: points with one decimal, others with three."""
+        return plain(f"{value:.{1 if self.row.least >= 1 else 3}f}")
 
-    def with_interval(self, point: Point) -> str:
-        """A value, and its interval in brackets."""
+    def told(self, point: Point) -> str:
+        """A value, its interval and its layer."""
         ends = f" ({' to '.join(map(self.number, point.interval))})" if point.interval else ""
-        return self.number(point.value) + ends
-
-    @cached_property
-    def shape(self) -> LineShape:
-        """How it goes."""
-        if len(self.points) == 1:
-            return LineShape("a single point")
-        if self.highest.value - self.lowest.value < FLAT * self.row.least:
-            return LineShape("flat")
-        first, last, move = self.first, self.last, MOVE * self.row.least
-        falls = first.value - self.lowest.value >= self.highest.value - first.value
-        way, extreme, most = (DOWN, self.lowest, max) if falls else (UP, self.highest, min)
-        turn: Point = most(self.points[self.points.index(extreme) :], key=lambda point: point.value)
-        moves = {way.away: apart(first, extreme)}
-        if abs(turn.value - last.value) >= max(move, abs(turn.value - extreme.value) / 2):
-            words = f"{way.goes}, {way.returns} {self._how_far(extreme, turn)} and {way.goes} again"
-            moves |= {way.back: apart(extreme, turn), f"second {way.away}": apart(turn, last)}
-        elif abs(extreme.value - last.value) >= move:
-            words = f"{way.goes} and {way.returns} {self._how_far(extreme, last)}"
-            moves |= {way.back: apart(extreme, last)}
-        else:
-            words = way.goes if extreme == last else f"{way.goes} and stays {way.there}"
-        again = (way.reached, turn) if words.endswith("again") else None
-        return LineShape(words, [name for name, clear in moves.items() if not clear], again)
-
-    def _how_far(self, extreme: Point, end: Point) -> str:
-        """How much of the way to the extreme it comes back."""
-        away, back = abs(self.first.value - extreme.value), abs(end.value - extreme.value)
-        if abs(back - away) < MOVE * self.row.least:
-            return "fully"
-        return "beyond its first value" if back > away else f"by {'more' if back > away / 2 else 'less'} than half"
+        return f"{self.number(point.value)}{ends} at layer {point.layer}"
 
     def sentences(self) -> str:
-        """Its shape; its first, lowest, highest and last value in the order of layers; the samples behind them."""
+        """Lowest and highest value, the values at its start, middle and end, its intervals, and its samples."""
         if not self.rows:
             return f"{self.name}: not measured in this run."
+        gaps = [row for row in self.rows if row.value is None]
+        few = "Too few samples for a value" if all(row.n < MIN_GROUP for row in gaps) else "No value"
         if not self.points:
-            most = max(row.n for row in self.rows)
-            why = f"too few samples (at most {most:,})" if most < MIN_GROUP else "no value at any layer"
-            return f"{self.name}: no line, {why}."
-        shape, roles = self.shape, grouped((value_of(self, role), role) for role in ROLES)
-        told = {point: " and ".join(names) for point, names in roles.items()}
-        if shape.turn and shape.turn[1] not in told:
-            told[shape.turn[1]] = shape.turn[0]
-        if len(self.points) == 1:
-            told = {self.first: "only value"}
-        values = [f"{told[point]} {self.with_interval(point)} at layer {point.layer}" for point in sorted(told)]
-        unclear = f"; not clear: {listed(shape.unclear)}" if shape.unclear else ""
-        sizes = [point.n for point in self.points]
-        behind = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
-        gaps = [row.layer for row in self.rows if row.value is None]
-        few = all(row.n < MIN_GROUP for row in self.rows if row.value is None)
-        gap = f" {'Too few samples for a' if few else 'No'} value at {layers(gaps)}." if gaps else ""
-        text = "; ".join(values)
-        return f"{self.name}: {shape.words}{unclear}. {text[0].upper()}{text[1:]}. {behind} samples per layer.{gap}"
-
-
-def value_of(line: DescribedLine, role: Role) -> Point:
-    """One of the values that describe a line."""
-    point: Point = getattr(line, role)
-    return point
-
-
-def apart(one: Point, other: Point) -> bool:
-    """Whether two values are clearly apart; without bands that cannot be said."""
-    if one.band is None or other.band is None:
-        return False
-    return one.band[1] < other.band[0] or other.band[1] < one.band[0]
+            return f"{self.name}: no line. {few} at any layer."
+        points = self.points
+        lowest, highest = (end(points, key=lambda point: point.value) for end in (min, max))
+        parts = [
+            f"{self.name}: lowest {self.told(lowest)}, highest {self.told(highest)}.",
+            f"It starts at {self.told(points[0])}, halfway it is {self.told(self.middle)}, and it ends at "
+            f"{self.told(points[-1])}.",
+        ]
+        if len(points) == 1:
+            parts = [f"{self.name}: only one value, {self.told(lowest)}."]
+        apart = [point.layer for point in points if self.excludes_level(point)]
+        if any(point.interval for point in points):
+            every = len(apart) in (0, len(points))
+            where = "every layer" if every else layers(apart)
+            parts.append(f"Its interval {'excludes' if apart else 'includes'} {self.level} at {where}.")
+        sizes = sorted({point.n for point in points})
+        parts.append(f"{' to '.join(f'{n:,}' for n in dict.fromkeys((sizes[0], sizes[-1])))} samples per layer.")
+        if gaps:
+            parts.append(f"{few} at {layers(row.layer for row in gaps)}.")
+        return " ".join(parts)
 
 
 def bundle_name(curve: Curve) -> str:
     """What the lines of a curve are together: their group where they show ΔP of one, else their stroke."""
     group = curve.key.group == curve.kind and curve.key.condition == "knockout"
     return f"{curve.kind}-Anchored" if group else DASHES[curve.style]
-
-
-def number(value: float, row: Row) -> str:
-    """A value of a row, with a minus that is read out: points with one decimal, others with three."""
-    return plain(f"{value:.{1 if row.least >= 1 else 3}f}")
 
 
 def plain(written: str) -> str:

@@ -12,21 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.evidence.record import ClaimVerdict
+from anchorscope.evidence.tables import GAPS, LOSSES
 from anchorscope.pathways.headline import Number
 from anchorscope.pathways.record import Key
 from anchorscope.report.text.lines import counted, plain
 
 _FLIP = Key("delta_p", "knockout", "layer")
-_GAP = Key("delta_p", "knockout", "anchor_half", "half", group="Q-A")
-_LOSS = Key("delta_auroc", "knockout")
-_KEYS = {
+KEYS = {
     "Q": _FLIP._replace(group="Q"),
     "A": _FLIP._replace(group="A"),
-    "gap": _GAP,
-    "gap permuted": _GAP._replace(condition="permuted"),
-    "gap beyond": _GAP._replace(condition="knockout-permuted"),
-    "loss": _LOSS,
-    "loss beyond": _LOSS._replace(condition="knockout-permuted"),
+    "gap": GAPS["knockout"],
+    "gap permuted": GAPS["permutation null"],
+    "gap beyond": GAPS["difference"],
+    "loss": LOSSES["knockout"],
+    "loss beyond": LOSSES["difference"],
 }
 
 
@@ -37,8 +36,8 @@ def sentences(
 
     Each curve is a key and its numbers, (value, low, high, …; layer). `verdicts`: those of its ledger, if any.
     """
-    lines: dict[str, list[list[Number]]] = {name: [] for name in _KEYS}
-    names = {key: name for name, key in _KEYS.items()}
+    lines: dict[str, list[list[Number]]] = {name: [] for name in KEYS}
+    names = {key: name for name, key in KEYS.items()}
     for key, numbers in curves:
         if key in names:
             lines[names[key]].append([Number(value, low, high, None) for value, low, high in numbers[:3].T])

@@ -59,7 +59,6 @@ class RayEngine:
         self._working = 0.0
 
     def run(self, flows: Sequence[Flow], ended: Ended, spared: Spared = ()) -> dict[Flow, AnchorscopeError]:
-        """Run flows in parallel."""
         if not flows:
             return {}
         self._start()
@@ -87,8 +86,7 @@ class RayEngine:
 
         if self._tally is None:
             return {}
-        counts: dict[str, int] = ray.get(self._tally.counts.remote(), timeout=5)
-        return counts
+        return ray.get(self._tally.counts.remote(), timeout=5)
 
     def close(self) -> None:
         """Stop the cluster if it was started here."""
@@ -249,8 +247,7 @@ class RayEngine:
             return {}
         find: Any = ray.remote(num_cpus=self.spec.cpus_per_replica, num_gpus=self._gpus())(_fast_dtypes)
         with self.progress("finding the fastest dtype", None):
-            dtypes: dict[str, str] = ray.get(find.remote(unknown))
-        return dtypes
+            return ray.get(find.remote(unknown))
 
     def _gpus(self) -> float:
         import ray

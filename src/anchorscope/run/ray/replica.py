@@ -33,7 +33,6 @@ class Task:
     """The work given to a replica: one shard of jobs that have the same shards, or a whole job."""
 
     flow: int
-    """Number of its flow."""
     shard: int
     """Number of the shard, or 0 for a whole job."""
 
@@ -43,9 +42,7 @@ class Report:
     """The result of a task."""
 
     flow: int
-    """Number of its flow."""
     shard: int
-    """Number of the shard."""
     rows: int = 0
     """Number of samples that are done."""
     seconds: float = 0.0
@@ -55,7 +52,6 @@ class Report:
     ended: float = 0.0
     """Time at which it was done, in seconds since 1970."""
     notices: list[str] = field(default_factory=list)
-    """Warnings for the user."""
     error: AnchorscopeError | None = None
     """Error that stopped the task, or None."""
 

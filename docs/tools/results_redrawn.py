@@ -1,0 +1,50 @@
+"""Draw the pictures in results/ again from the tables beside them.
+
+    python docs/tools/results_redrawn.py            every results/*/ with a delta_p.csv, in place, and results/published
+    python docs/tools/results_redrawn.py FOLDER …   only these folders
+
+No run and no model is needed. tests/docs/test_redraw.py holds the pictures to their tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from published_figures import read_described, write_published
+from redraw import FIRST, redraw, statistics_of, studies_in
+
+RESULTS = Path(__file__).parents[2] / "results"
+DESCRIBED = RESULTS / "published" / "described.csv"
+# what a reader must know beside a model's name
+QUANTISED = dict.fromkeys(("SmolLM2-135M", "Gemma-3-270m", "Qwen2.5-Coder-0.5B", "Qwen2.5-Coder-1.5B"), "4-bit")
+
+
+def redraw_published() -> list[Path]:
+    """Draw what the descriptions say of the published figures above our lines."""
+    ours = [row for folder in studies_in(RESULTS) for row in statistics_of(folder / f"{FIRST}.csv")]
+    return write_published(read_described(DESCRIBED), ours, DESCRIBED.parent, QUANTISED)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw, and print how many files each folder got."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    which = "Draw only the figures of FOLDER (default: all folders of results/, and results/published)."
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help=which)
+    other = "Draw into DIR instead, also as SVG and PDF and with captions."
+    parser.add_argument("--all-formats", type=Path, metavar="DIR", help=other)
+    options = parser.parse_args(arguments)
+    folders: list[Path] = options.folders or studies_in(RESULTS)
+    place: Path | None = options.all_formats
+    written = {
+        str(folder): len(redraw(folder, place / folder.name if place else None, place is not None))
+        for folder in folders
+    }
+    if not options.folders and not place:
+        written[str(DESCRIBED.parent)] = len(redraw_published())
+    print(written)
+
+
+if __name__ == "__main__":
+    main()
