@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from anchorscope.detectors.catalogue import REMOVED, catalogue, entry_of
-from anchorscope.detectors.detector import FittedDetector, Parts
+from anchorscope.detectors.detector import FittedDetector, RouteParts
 from anchorscope.detectors.inputs import PROMPT_TOKENS, Inputs, States, confidence
 from anchorscope.errors import DetectorError, StudyError
 from serving import HEARD, LAYERS, WIDTH, detector_of
@@ -94,7 +94,7 @@ def test_a_record_that_makes_no_sense_is_refused(path: tuple[Any, ...], value: A
 
 
 def test_parts_must_be_those_of_the_fits(tmp_path: Path):
-    parts = Parts(HEARD[0], HEARD[0]._replace(condition="knockout"), [(0.1, 0.2)])
+    parts = RouteParts(HEARD[0], HEARD[0]._replace(condition="knockout"), [(0.1, 0.2)])
     replace(detector_of(HEARD[:1]), parts=parts).save(tmp_path / "good")
     assert FittedDetector.load(tmp_path / "good").parts == parts
     replace(detector_of(HEARD[:1]), parts=replace(parts, means=[(0.1, 0.2)] * 2)).save(tmp_path / "more")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.errors import ProbeError
-from anchorscope.store import Cell, Forward, Kind, Plan, Sharded, Whole
-from anchorscope.store.fill import fill, make
+from anchorscope.errors import ProbeError, StoreError
+from anchorscope.store import Cell, Forward, Kind, Parts, Plan, Sharded, Whole
+from anchorscope.store.fill import carry_out, fill, make
 
 
 @dataclass(frozen=True)
@@ -135,3 +135,40 @@ def test_a_stream_is_read_once_in_order_and_again_for_what_lies_behind():
     assert rows(1) == [4, 5, 6, 7]
     assert len(starts) == 2
     assert Forward(Plan(12, 4), start)(2) == [8, 9]  # shorter than planned: the stage must notice
+
+
+def test_only_missing_parts_are_made_and_others_are_not_touched(tmp_path: Path):
+    cell, made = Cell(tmp_path), []
+
+    def parts(names: str, **inputs) -> Parts[Row]:
+        def compute(missing, advance):
+            made.append([kind.name for kind in missing])
+            return {kind: [Row(len(made))] for kind in missing}
+
+        return Parts("parts", cell, {NUMBERS.part(name): inputs for name in names}, compute, lambda: 1)
+
+    carry_out(parts("ab"))
+    before = cell.table(NUMBERS.part("b")).path(0).read_bytes()
+    carry_out(parts("bc"))
+    carry_out(parts("abc"))
+    assert made == [["numbers-a", "numbers-b"], ["numbers-c"]]
+    assert cell.table(NUMBERS.part("b")).path(0).read_bytes() == before
+    with pytest.raises(StoreError, match="created from different inputs"):
+        carry_out(parts("ab", seed=1))
+
+
+def test_a_summary_is_made_anew_when_its_inputs_change(tmp_path: Path):
+    cell, made = Cell(tmp_path), []
+
+    def summary(rows: int, **inputs) -> Whole[Row]:
+        def compute(advance):
+            made.append(inputs)
+            return [Row(i) for i in range(rows)]
+
+        return Whole("summary", cell, NUMBERS, inputs, compute, shard_rows=2, renewed=True)
+
+    for rows, of in ((5, "a"), (5, "a"), (2, "b")):
+        make(summary(rows, of=of))
+        assert [row.number for row in cell.table(NUMBERS)] == list(range(rows))
+    assert made == [{"of": "a"}, {"of": "b"}]
+    assert len(list((tmp_path / "numbers").iterdir())) == 1

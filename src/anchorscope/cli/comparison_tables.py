@@ -59,8 +59,8 @@ def print_errors(rows: Sequence[Comparison], titles: Mapping[str, str], chosen: 
             table.add_row(titles[name], *(f"{100 * means[name, what]:.1f} %" for what in ERRORS.values()))
         which = "" if chosen else " (detector with the highest AUROC)"
         passed = f"the {100 * PASSED:.0f} % of answers that pass"
-        told = f"errors among {passed}{which}, if {shares} % of all answers are wrong"
-        out.print(f"\n[bold]{clean(model)}[/bold], {told}")
+        title = f"errors among {passed}{which}, if {shares} % of all answers are wrong"
+        out.print(f"\n[bold]{clean(model)}[/bold], {title}")
         out.print(table)
 
 

@@ -223,8 +223,8 @@ def compare(
         from anchorscope.cli.comparison_tables import print_comparison, print_errors
         from anchorscope.report.draw.detectors import write_comparison
     plan = EvalPlan(repeats, tuple(detector or ()), light, store.study.seed)
-    with resumable(), Store.writing(store.root, study) as held:
-        rows = compare_run(held, plan, models, sets, progress, notice, ray_address)
+    with resumable(), Store.writing(store.root, study) as writable:
+        rows = compare_run(writable, plan, models, sets, progress, notice, ray_address)
     folder = save or store.root / "detectors"
     entries = catalogue(store.study.traces.sites[0])
     write_comparison(rows, entries, folder)
@@ -336,12 +336,12 @@ def _chosen(run: Path, models: list[str] | None, sets: list[str] | None) -> tupl
 
     store = Store.open(run)
     chosen: list[list[str]] = []
-    for what, asked, known in (
+    for what, given, known in (
         ("model", models, [spec.name for spec in store.study.models]),
         ("dataset", sets, [spec.name for spec in store.study.datasets]),
     ):
-        for name in asked or ():
+        for name in given or ():
             if name not in known:
                 raise DetectorError(f"this run has no {what} '{name}'", did_you_mean(name, known))
-        chosen.append(list(asked or known))
+        chosen.append(list(given or known))
     return store, chosen[0], chosen[1]

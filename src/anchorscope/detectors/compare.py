@@ -93,14 +93,14 @@ def measure(
     AUROC and W are compared in twenty times as many resamples: p-values of many comparisons can then be small.
     """
     repeats = len(next(iter(scores.values())))
-    every = resample(samples.clusters, repeats, MANY * resamples, seed)
-    drawn = Resamples(every.samples[: 1 + resamples], every.repeats[: 1 + resamples])
-    wrong, kernel = ~samples.right, Auroc(samples.right, every.samples)
+    many = resample(samples.clusters, repeats, MANY * resamples, seed)
+    drawn = Resamples(many.samples[: 1 + resamples], many.repeats[: 1 + resamples])
+    wrong, kernel = ~samples.right, Auroc(samples.right, many.samples)
     natural: Floats = drawn.samples * (1 / np.asarray(samples.probability, np.float64))[None]
     auroc: dict[str, Floats] = {}
     more: dict[tuple[str, str], Floats] = {}
     for name, logits in scores.items():
-        auroc[name] = mean_auroc(samples.right, logits[:, :, None], every, kernel=kernel)[:, 0]
+        auroc[name] = mean_auroc(samples.right, logits[:, :, None], many, kernel=kernel)[:, 0]
         score = -logits.mean(axis=0)
         p_wrong = expit(score + logit(samples.base_rate))
         more[name, "fpr_at_95_tpr"] = metrics.fpr_at_tpr(score, wrong, drawn.samples, 0.95)
@@ -111,13 +111,13 @@ def measure(
             strata = np.array([relation or "" for relation in relations])
             within = within_strata(samples.right, logits[:, :, None], strata, drawn.samples, drawn.repeats)
             more[name, "auroc_within_relation"] = within[:, 0].astype(np.float64)
-    asked = [name for name in auroc if entries[name].side == "question"]
+    of_question = [name for name in auroc if entries[name].side == "question"]
     simple = [name for name in auroc if name in BASELINES]
-    best, baseline = (max(names, key=lambda name: auroc[name][0], default=None) for names in (asked, simple))
-    told: dict[str, dict[str, Floats]] = {}
+    best, baseline = (max(names, key=lambda name: auroc[name][0], default=None) for names in (of_question, simple))
+    within_question: dict[str, dict[str, Floats]] = {}
     if several is not None:
-        told = dict(zip(WITHIN, within_measures(several, every, seed), strict=True))
-    return CellMeasures(model, dataset, len(wrong), auroc, more, best, baseline, told, widened or Widening())
+        within_question = dict(zip(WITHIN, within_measures(several, many, seed), strict=True))
+    return CellMeasures(model, dataset, len(wrong), auroc, more, best, baseline, within_question, widened or Widening())
 
 
 def compared(cells: Sequence[CellMeasures]) -> list[Comparison]:
@@ -143,11 +143,13 @@ def compared(cells: Sequence[CellMeasures]) -> list[Comparison]:
 
 def _means(where: tuple[str, str], cells: Sequence[CellMeasures]) -> list[Comparison]:
     """The mean over cells, of detectors that all of them have; within a question, over the cells that have it."""
-    told = [cell for cell in cells if cell.within.get("w")]
+    with_pairs = [cell for cell in cells if cell.within.get("w")]
     rows = _rows(where, "auroc", _mean([cell.auroc for cell in cells]), mean_widening(_widened(cells)).auroc)
-    rows += _rows(where, "w", _mean([cell.within["w"] for cell in told]), mean_widening(_widened(told)).auroc)
+    rows += _rows(
+        where, "w", _mean([cell.within["w"] for cell in with_pairs]), mean_widening(_widened(with_pairs)).auroc
+    )
     for what in DIFFERENCES:
-        members = told if what in WITHIN else cells
+        members = with_pairs if what in WITHIN else cells
         widened = mean_widening(_widened(members)).difference
         rows += _differences(where, what, _mean([cell.differences(what) for cell in members]), widened)
     return rows

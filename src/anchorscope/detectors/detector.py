@@ -90,12 +90,12 @@ class Card:
 
     def __str__(self) -> str:
         value, low, high = self.auroc
-        asked = self.question_auroc
+        question = self.question_auroc
         lines = [
             f"{self.title} ({self.detector}), fitted on {', '.join(self.datasets)}: {self.right:,} right and "
             f"{self.wrong:,} wrong answers",
-            f"AUROC out of fold is {value:.3f} ({low:.3f} to {high:.3f}), and {asked[0]:.3f} ({asked[1]:.3f} to "
-            f"{asked[2]:.3f}) for a probe that sees only the question",
+            f"AUROC out of fold is {value:.3f} ({low:.3f} to {high:.3f}), and {question[0]:.3f} ({question[1]:.3f} to "
+            f"{question[2]:.3f}) for a probe that sees only the question",
             f"{100 * self.base_rate:.1f} % of answers are wrong (base rate); ECE {self.calibration['ece']:.3f}, Brier "
             f"score {self.calibration['brier']:.3f}",
             "Not for: " + "; ".join(self.not_for),
@@ -104,7 +104,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Parts:
+class RouteParts:
     """How the logit of a linear detector is split into the question's part and the answer's part."""
 
     clean: StateName
@@ -142,7 +142,7 @@ class FittedDetector:
     """Share of wrong answers that probabilities assume."""
     threshold: Threshold | None = None
     """Promise, and the threshold that keeps it."""
-    parts: Parts | None = None
+    parts: RouteParts | None = None
     """Split of the logit into routes, or None if the detector reads states of more than one read point."""
     shift: tuple[float, float] = (1.0, 0.0)
     """Factor and offset of the logit, which are 1 and 0 until the detector is recalibrated."""
@@ -182,18 +182,19 @@ class FittedDetector:
     @property
     def promise_in_words(self) -> list[str]:
         """The promise, the threshold that keeps it, and what passes there; empty where there is none."""
-        kept = self.threshold
-        if kept is None or kept.value is None:
+        threshold = self.threshold
+        if threshold is None or threshold.value is None:
             return []
         sentences = [
-            f"Promise: {kept.promise}. An answer is flagged when p_wrong is above {self.p_wrong(kept.value):.3f}.",
-            kept.promise.drawn,
+            f"Promise: {threshold.promise}. An answer is flagged when p_wrong is above "
+            f"{self.p_wrong(threshold.value):.3f}.",
+            threshold.promise.drawn,
         ]
-        if kept.passed is not None and kept.errors is not None:
-            share, low, high = (100 * number for number in kept.errors)
+        if threshold.passed is not None and threshold.errors is not None:
+            share, low, high = (100 * number for number in threshold.errors)
             sentences.append(
-                f"Where {100 * self.base_rate:.0f} % of answers are wrong, {100 * kept.passed:.0f} % of answers pass, "
-                f"and {share:.0f} % of those that pass are wrong ({low:.0f} to {high:.0f} %)."
+                f"Where {100 * self.base_rate:.0f} % of answers are wrong, {100 * threshold.passed:.0f} % of answers "
+                f"pass, and {share:.0f} % of those that pass are wrong ({low:.0f} to {high:.0f} %)."
             )
         return sentences
 
@@ -206,8 +207,8 @@ class FittedDetector:
                 "This detector is not shown to be better than chance: the interval of its AUROC is not above 0.5. A "
                 "promise limits errors for guesses too, so it does not make the detector useful. Label more answers."
             )
-        kept = self.threshold
-        if kept is None and not 0.2 <= self.base_rate <= 0.8:
+        threshold = self.threshold
+        if threshold is None and not 0.2 <= self.base_rate <= 0.8:
             most = "flagged" if self.base_rate > 0.5 else "passed"
             cautions.append(
                 "No threshold was chosen, so an answer is flagged when it is more likely wrong than right. Where "
@@ -215,9 +216,9 @@ class FittedDetector:
                 'promise, for example --at-most "10% false alarms", or give the share of wrong answers in use with '
                 "--base-rate."
             )
-        elif kept is not None and kept.value is None:
-            cautions.append(f"No threshold keeps the promise. {kept.reason}")
-        elif kept is not None and kept.errors is not None and kept.errors[0] > 0.5:
+        elif threshold is not None and threshold.value is None:
+            cautions.append(f"No threshold keeps the promise. {threshold.reason}")
+        elif threshold is not None and threshold.errors is not None and threshold.errors[0] > 0.5:
             cautions.append(
                 "More than half of the answers that pass are wrong, so a pass does not mean a right answer. Promise "
                 'fewer errors instead (--at-most "10% errors among passed"), or give the share of wrong answers in use '
@@ -292,14 +293,14 @@ class FittedDetector:
         if self.parts is None or not inputs.has([self.parts.knockout]):
             return None
         fits = (self.fitted, *self.fitted.variants)
-        told = []
+        by_fit = []
         for fit, means in zip(fits, self.parts.means, strict=True):
-            own = parts_of(fit, inputs, self.parts.clean, self.parts.knockout)
-            told.append([-self.shift[0] * (part - mean) for part, mean in zip(own, means, strict=True)])
-        every = np.array(told)  # (fit, question or answer, sample)
-        return [_route(every[:, :, place]) for place in range(len(inputs))]
+            parts = parts_of(fit, inputs, self.parts.clean, self.parts.knockout)
+            by_fit.append([-self.shift[0] * (part - mean) for part, mean in zip(parts, means, strict=True)])
+        contributions = np.array(by_fit)  # (fit, question or answer, sample)
+        return [_route(contributions[:, :, place]) for place in range(len(inputs))]
 
-    # --- kept
+    # --- files
 
     def save(self, path: str | Path) -> Path:
         """Save the tensors as PATH.safetensors and everything else, with checksums, as PATH.json, both without code."""
@@ -322,7 +323,7 @@ class FittedDetector:
             "held_out": {"seed": self.held_out.seed} if self.held_out is not None else None,
             "known_answers": [list(answer) for answer in self.known_answers],
         }
-        return write_pair(stem, record, save({name: np.ascontiguousarray(own) for name, own in tensors.items()}))
+        return write_pair(stem, record, save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}))
 
     @classmethod
     def load(cls: type[D], path: str | Path) -> D:
@@ -336,14 +337,14 @@ class FittedDetector:
             _refuse_removed(stem, record)
             check_record(record)
             parts = tensors_of(content)
-            told, split, chosen_on = record["threshold"], record["parts"], record.get("held_out")
+            threshold, split, chosen_on = record["threshold"], record["parts"], record.get("held_out")
             detector = cls(
                 Linear.load(parts["fitted"], record["fitted"]),
                 About(**record["about"]),
                 Card(**record["card"]),
                 Moments.load(parts["moments"], record["moments"]),
                 record["base_rate"],
-                _threshold(told) if told else None,
+                _threshold(threshold) if threshold else None,
                 _parts(split) if split else None,
                 (record["shift"][0], record["shift"][1]),
                 parts["witness"],
@@ -381,23 +382,22 @@ def _check_shapes(detector: FittedDetector) -> None:
             raise ValueError(f"its weights of {name} have the shape {weight.shape}")
     if set(moments.mean) != set(states_among(detector.needs)):
         raise ValueError("it has no mean of the states that it reads")
-    if any(own.shape != (about.layers, about.width) for own in detector.witness.values()):
+    if any(states.shape != (about.layers, about.width) for states in detector.witness.values()):
         raise ValueError("its states of a fixed text have another shape than the model's")
     if detector.parts is not None:
-        ends = {detector.parts.clean, detector.parts.knockout}
         if len(detector.parts.means) != len(fits):
             raise ValueError("its parts are not those of its fits")
-        if any(not fit.states or not set(fit.states) <= ends for fit in fits):
+        if any(set(fit.states) != {detector.parts.clean} for fit in fits):
             raise ValueError("its parts name states that it does not read")
 
 
-def _parts_record(parts: Parts) -> dict[str, Any]:
+def _parts_record(parts: RouteParts) -> dict[str, Any]:
     return {"clean": str(parts.clean), "knockout": str(parts.knockout), "means": parts.means}
 
 
-def _parts(record: Mapping[str, Any]) -> Parts:
+def _parts(record: Mapping[str, Any]) -> RouteParts:
     clean, knockout = (StateName.parse(record[name]) for name in ("clean", "knockout"))
-    return Parts(clean, knockout, [(question, answer) for question, answer in record["means"]])
+    return RouteParts(clean, knockout, [(question, answer) for question, answer in record["means"]])
 
 
 def _told(threshold: Threshold | None) -> dict[str, Any] | None:
@@ -413,24 +413,18 @@ def _threshold(record: Mapping[str, Any]) -> Threshold:
 def parts_of(fit: Linear, inputs: Inputs, clean: StateName, knockout: StateName) -> tuple[Floats, Floats]:
     """(sample) each: the contribution of the attention to the question, and the contribution without it.
 
-    A linear detector computes w·clean + v·knockout + b = w·(clean − knockout) + (w + v)·knockout + b.
+    A linear detector computes w·clean + b = w·(clean − knockout) + w·knockout + b.
     """
-    own = fit.states.get(clean)
-    cut = fit.states.get(knockout)
-    shape = next(weight for weight in (own, cut) if weight is not None)
-    w = own if own is not None else np.zeros_like(shape)
-    v = cut if cut is not None else np.zeros_like(shape)
-    moved = Linear.by_layer(inputs, clean, w).sum(axis=0) - Linear.by_layer(inputs, knockout, w).sum(axis=0)
-    left = Linear.by_layer(inputs, knockout, w + v).sum(axis=0)
-    return moved, left
+    whole, left = (Linear.by_layer(inputs, name, fit.states[clean]).sum(axis=0) for name in (clean, knockout))
+    return whole - left, left
 
 
-def _route(every: Floats) -> Route:
+def _route(contributions: Floats) -> Route:
     """From (fit, question or answer): both parts of the whole fit, and the larger one's name if all fits agree."""
-    question, answer = (float(part) for part in every[0])
+    question, answer = (float(part) for part in contributions[0])
     if abs(question) + abs(answer) < FAINT:
         return Route(None, None, "withheld", "there is hardly any evidence either way")
-    larger = np.abs(every[:, 0]) > np.abs(every[:, 1])
+    larger = np.abs(contributions[:, 0]) > np.abs(contributions[:, 1])
     if len(set(larger.tolist())) > 1:
         return Route(None, None, "withheld", "refits on fewer samples do not agree on it")
     return Route(question, answer, "question" if larger[0] else "answer")

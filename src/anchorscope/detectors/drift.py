@@ -86,7 +86,7 @@ class Moments:
     def tensors(self) -> dict[str, NDArray[Any]]:
         """By name."""
         pairs = (("mean", self.mean), ("scale", self.scale))
-        return {f"{part}|{name}": tensor for part, own in pairs for name, tensor in own.items()}
+        return {f"{part}|{name}": tensor for part, tensors in pairs for name, tensor in tensors.items()}
 
     def settings(self) -> dict[str, Any]:
         """Everything else, as JSON."""
@@ -99,9 +99,9 @@ class Moments:
         """From what `tensors` and `settings` gave."""
         parts: dict[str, dict[StateName, NDArray[Any]]] = {"mean": {}, "scale": {}}
         for name, tensor in tensors.items():
-            part, own = name.split("|", 1)
-            parts[part][StateName.parse(own)] = tensor
-        shapes = [{name: tensor.shape for name, tensor in own.items()} for own in parts.values()]
+            part, state = name.split("|", 1)
+            parts[part][StateName.parse(state)] = tensor
+        shapes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in parts.values()]
         if shapes[0] != shapes[1] or any(len(shape) != 2 for shape in shapes[0].values()):
             raise ValueError("the mean and the spread of its training states do not match")
         # the log of a mean square near 1, so below -1 only if most features were constant; infinite without states

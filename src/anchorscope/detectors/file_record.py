@@ -176,8 +176,8 @@ def tensors_of(content: bytes) -> dict[str, dict[str, NDArray[Any]]]:
     """The tensors of a detector's file, by what they are of; ValueError where a number is not finite."""
     parts: dict[str, dict[str, NDArray[Any]]] = {"fitted": {}, "moments": {}, "witness": {}, "held_out": {}}
     for name, tensor in load(content).items():
-        owner, own = name.split("/", 1)
+        owner, rest = name.split("/", 1)
         if (owner != "held_out" and tensor.dtype.kind != "f") or not np.isfinite(tensor).all():
             raise ValueError(f"{name} has a number that is not finite, or not a float")
-        parts[owner][own] = tensor
+        parts[owner][rest] = tensor
     return parts

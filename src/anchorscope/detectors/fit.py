@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from anchorscope.detectors import metrics
 from anchorscope.detectors.catalogue import Entry, catalogue
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of, cross_scored, folds_for
-from anchorscope.detectors.detector import About, Card, D, FittedDetector, Parts, parts_of
+from anchorscope.detectors.detector import About, Card, D, FittedDetector, RouteParts, parts_of
 from anchorscope.detectors.drift import moments_of
 from anchorscope.detectors.inputs import Floats, Inputs, site_named, states_among
 from anchorscope.detectors.linear import Linear
@@ -42,23 +42,23 @@ def fit_detector(
     """Fit a detector. With a promise, a part of the samples is held out, and the threshold is chosen on it alone."""
     _enough(samples.right)
     site = site_named(about.site)
-    asked = catalogue(site)["question_only"]
+    question_only = catalogue(site)["question_only"]
     rate = samples.base_rate if base_rate is None else base_rate
     # 1. how good it is: out of fold, everything chosen inside the training folds
     fitters = {entry.name: entry.fitter} | (
-        {asked.name: asked.fitter} if samples.inputs.has(asked.fitter.needs) else {}
+        {question_only.name: question_only.fitter} if samples.inputs.has(question_only.fitter.needs) else {}
     )
     scores = cross_scored(samples, fitters, folds_for(samples, 1, FOLDS, seed), seed, advance)
     areas = area_of(samples, scores, seed=seed, widened=widening_of(samples, site, seed).auroc)
     # 2. the detector itself
-    kept = kept_for_promise(samples, seed) if promise is not None else np.zeros(len(samples.right), bool)
-    training = samples.training(np.flatnonzero(~kept), seed)
+    for_promise = kept_for_promise(samples, seed) if promise is not None else np.zeros(len(samples.right), bool)
+    training = samples.training(np.flatnonzero(~for_promise), seed)
     fitted = entry.fitter.fit(training)
     advance(1)
     # 3. its threshold, by samples that took no part
     threshold = held_out = None
     if promise is not None:
-        rest = samples.of(np.flatnonzero(kept))
+        rest = samples.of(np.flatnonzero(for_promise))
         held_out = HeldOut(-fitted.logits(rest.inputs), rest.right, rest.clusters, seed)
         threshold = held_out.threshold(promise, rate)
     card = Card(
@@ -69,7 +69,7 @@ def fit_detector(
         wrong=int((~samples.right).sum()),
         base_rate=samples.base_rate,
         auroc=list(areas[entry.name]),
-        question_auroc=list(areas.get(asked.name, (float("nan"),) * 3)),
+        question_auroc=list(areas.get(question_only.name, (float("nan"),) * 3)),
         calibration=calibration(scores[entry.name].mean(axis=0), samples),
         chosen=dict(fitted.chosen),
         not_for=[
@@ -124,19 +124,17 @@ def calibration(logits: Floats, samples: Labelled) -> dict[str, float]:
     }
 
 
-def _parts(fitted: Linear, inputs: Inputs, right: NDArray[np.bool_], site: Site) -> Parts | None:
-    """How routes are told, where the detector looks at the read point's states alone, clean and knocked out."""
+def _parts(fitted: Linear, inputs: Inputs, right: NDArray[np.bool_], site: Site) -> RouteParts | None:
+    """How routes are told, where the detector looks at the read point's states alone."""
     clean, knockout = (StateName(condition, site, "answer_last") for condition in ("clean", "knockout"))
-    if not fitted.states or not set(fitted.states) <= {clean, knockout}:
-        return None
-    if not inputs.has([clean, knockout]):
+    if set(fitted.states) != {clean} or not inputs.has([clean, knockout]):
         return None
     weight = np.where(right, 0.5 / right.mean(), 0.5 / (1 - right.mean()))
     means = []
     for fit in (fitted, *fitted.variants):
         question, answer = parts_of(fit, inputs, clean, knockout)
         means.append((float(np.average(question, weights=weight)), float(np.average(answer, weights=weight))))
-    return Parts(clean, knockout, means)
+    return RouteParts(clean, knockout, means)
 
 
 def recalibrated(

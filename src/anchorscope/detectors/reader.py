@@ -113,23 +113,23 @@ class Reader:
         self, questions: Sequence[str], names: Sequence[Need], contexts: Contexts | None = None
     ) -> ReadAnswers:
         """Generate answers and read them. `names`: states and numbers to read; `contexts`: passages."""
-        wanted = readable_states(names)
-        asked = _asked(questions, contexts)
-        prompts = self.prompter.many([(question.question, question.context) for question in asked])
+        state_names = readable_states(names)
+        records = _questions(questions, contexts)
+        prompts = self.prompter.many([(question.question, question.context) for question in records])
         reasons = [TOO_LONG if self._too_long(len(prompt.ids) + LONGEST) else "" for prompt in prompts]
         tried = [i for i, reason in enumerate(reasons) if not reason]
-        with Listening(self.model, sites_of(wanted)) as heard:
+        with Listening(self.model, sites_of(state_names)) as heard:
             written = self.generator([prompts[i].ids for i in tried], heard) if tried else []
         answers = dict(zip(tried, written, strict=True))
         samples = []
-        for i, (question, prompt) in enumerate(zip(asked, prompts, strict=True)):
+        for i, (question, prompt) in enumerate(zip(records, prompts, strict=True)):
             ids, logprobs = (answers[i].ids, answers[i].logprobs) if i in answers else ([], [])
             text = self.model.tokenizer.decode(ids, skip_special_tokens=True).strip()
             samples.append(self.maker(question, text, ids, logprobs, prompt))
         reasons = [reason or unreadable(sample, self.limits) for reason, sample in zip(reasons, samples, strict=True)]
         rows = [i for i, reason in enumerate(reasons) if not reason]
         places = {row: place for place, row in enumerate(tried)}
-        states = {name: self._heard(heard, samples, rows, places, name) for name in wanted if hearable(name)}
+        states = {name: self._heard(heard, samples, rows, places, name) for name in state_names if hearable(name)}
         return self._read(samples, reasons, rows, states, names)
 
     def given(
@@ -141,12 +141,12 @@ class Reader:
     ) -> ReadAnswers:
         """Read given answers. `contexts`: the passages that came with the questions."""
         readable_states(names)
-        asked = _asked(questions, contexts)
-        prompts = self.prompter.many([(question.question, question.context) for question in asked])
+        records = _questions(questions, contexts)
+        prompts = self.prompter.many([(question.question, question.context) for question in records])
         texts = [answer.strip() for answer in answers]
         samples = [
             self.maker(question, text, prompt=prompt)
-            for question, text, prompt in zip(asked, texts, prompts, strict=True)
+            for question, text, prompt in zip(records, texts, prompts, strict=True)
         ]
         reasons = [
             self._unreadable(text, prompt, sample) for text, prompt, sample in zip(texts, prompts, samples, strict=True)
@@ -204,19 +204,19 @@ class Reader:
         more = [name for name in states_among(names) if name not in states]
         if more and usable:
             states = states | {name: tensor.numpy() for name, tensor in self.read(usable, more).items()}
-        held = {name: States.held(array) for name, array in states.items()}
-        held |= {name: States.held(self._none) for name in states_among(names) if name not in held}
+        in_memory = {name: States.held(array) for name, array in states.items()}
+        in_memory |= {name: States.held(self._none) for name in states_among(names) if name not in in_memory}
         texts = [sample.question.question for sample in usable], [sample.answer.answer for sample in usable]
-        return ReadAnswers(samples, reasons, rows, Inputs([str(i) for i in rows], *texts, numbers, held))
+        return ReadAnswers(samples, reasons, rows, Inputs([str(i) for i in rows], *texts, numbers, in_memory))
 
     # --- passes
 
     def read(self, samples: Sequence[Sample], names: Sequence[StateName]) -> dict[StateName, torch.Tensor]:
         """States of samples by name, (layer, sample, width) in float32: all passes of a sample at once."""
-        asked = {name.condition for name in names}
+        conditions = {name.condition for name in names}
         spec = TraceSpec().model_copy(
             update={
-                "conditions": [condition for condition in ("clean", "knockout") if condition in asked],
+                "conditions": [condition for condition in ("clean", "knockout") if condition in conditions],
                 "sites": sites_of(names),
                 "into": self.into,
                 "memory": self.memory,
@@ -229,7 +229,7 @@ class Reader:
         return {name: states[str(name)].float() for name in names}
 
 
-def _asked(questions: Sequence[str], contexts: Contexts | None) -> list[Question]:
+def _questions(questions: Sequence[str], contexts: Contexts | None) -> list[Question]:
     """Questions that belong to no dataset, each with its passage if there is one."""
     passages: Contexts = [None] * len(questions) if contexts is None else contexts
     return [Question.asked(question, [], context) for question, context in zip(questions, passages, strict=True)]

@@ -64,13 +64,13 @@ def read_scores(store: Store, model: str, dataset: str) -> Scored:
     return samples, _logits(by_name)
 
 
-def read_several_scores(store: Store, model: str, dataset: str, asked: Inputs) -> SeveralScores | None:
+def read_several_scores(store: Store, model: str, dataset: str, samples: Inputs) -> SeveralScores | None:
     """What detectors say of several answers to some of the questions; None where there are none."""
     cell = store.results(model, dataset)
     by_name = _rows(cell, several=True)
     if not by_name or not cell.complete(SEVERAL):
         return None
-    place = {name: i for i, name in enumerate(asked.ids)}
+    place = {name: i for i, name in enumerate(samples.ids)}
     answers = {(row.id, row.number): row for row in cell.table(SEVERAL)}
     first = next(iter(by_name.values()))
     return SeveralScores(

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from anchorscope import doors
 from anchorscope.detectors.catalogue import with_route
 from anchorscope.detectors.detector import About, D, FittedDetector, KnownAnswer
-from anchorscope.detectors.inputs import CONFIDENCE_NUMBERS, Need, site_named
-from anchorscope.detectors.reader import LONGEST, Contexts, ReadAnswers, Reader, hearable
+from anchorscope.detectors.inputs import Need, site_named
+from anchorscope.detectors.reader import LONGEST, Contexts, ReadAnswers, Reader
 from anchorscope.detectors.record import Verdict
 from anchorscope.errors import DetectorError
 from anchorscope.models.load import Model, Tokenizer
@@ -26,7 +26,7 @@ from anchorscope.models.opened import ModelLike, open_model
 from anchorscope.models.prompts import Prompter, server_prompt
 from anchorscope.models.sites import site_modules
 from anchorscope.study import PromptSpec, SpansSpec, Study
-from anchorscope.study.terms import Site, StateName
+from anchorscope.study.terms import Site
 from anchorscope.study.validation import build
 from anchorscope.traces.tracer import read_plain
 
@@ -201,8 +201,8 @@ class Detector(FittedDetector):
         """
         spec = build(PromptSpec, **self.about.prompt)
         passage = doors.text("context", context).strip() if context is not None else None
-        asked = server_prompt(spec, doors.text("question", question), passage)
-        return {**asked, "temperature": 0, "max_tokens": LONGEST + 1, "stop": ["\n"]}
+        body = server_prompt(spec, doors.text("question", question), passage)
+        return {**body, "temperature": 0, "max_tokens": LONGEST + 1, "stop": ["\n"]}
 
     def session(self, model: ModelLike, tokenizer: Tokenizer = None) -> Session:
         """The session of the detector on a model. The last one is kept."""
@@ -217,11 +217,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def with_known_answers(detector: D, model: Model) -> D:
-    """The same detector with its model's answers to known questions, if they can be read during generation."""
-    if not all(
-        hearable(need) if isinstance(need, StateName) else need in CONFIDENCE_NUMBERS for need in detector.needs
-    ):
-        return detector
+    """The same detector with its model's answers to known questions."""
     read = reader_of(detector, model).generated(KNOWN_QUESTIONS, detector.needs)
     scores = detector.logits(read.inputs).tolist() if read.rows else []
     known = [

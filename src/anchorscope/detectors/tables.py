@@ -79,16 +79,16 @@ def _of_prompts(cell: Cell, rows: Sequence[Trace]) -> dict[str, Floats]:
     return {PROMPT_TOKENS: of_rows[:, 0], PASSAGE: of_rows[:, 1]}
 
 
-def read_several(store: Store, model: str, dataset: str, asked: Inputs) -> SeveralAnswers | None:
-    """Several answers to some of the questions; None where the run has none. `asked`: the samples of the cell."""
+def read_several(store: Store, model: str, dataset: str, samples: Inputs) -> SeveralAnswers | None:
+    """Several answers to some of the questions; None where the run has none. `samples`: the samples of the cell."""
     cell = store.results(model, dataset)
     rows = list(cell.table(SEVERAL)) if cell.complete(SEVERAL) else []
     if not rows:
         return None
-    place = {name: i for i, name in enumerate(asked.ids)}
+    place = {name: i for i, name in enumerate(samples.ids)}
     question = np.array([place[row.id] for row in rows], dtype=np.int64)
     numbers = confidence([row.logprobs for row in rows])
-    texts = [asked.questions[i] for i in question], [row.answer for row in rows]
+    texts = [samples.questions[i] for i in question], [row.answer for row in rows]
     return SeveralAnswers(
         Inputs([row.id for row in rows], *texts, numbers, _beside(cell, SEVERAL)),
         question,

@@ -251,10 +251,10 @@ def _errors_passed(promise: Promise, right: Floats, wrong: Floats, base_rate: fl
     thresholds = right[ranks - 1]
     counts = np.searchsorted(wrong, thresholds, side="right")
     chances = _chances(counts, len(wrong), ratio, nodes)
-    kept = np.flatnonzero(chances < level)
-    last = int(kept[-1]) if len(kept) else int(chances.argmin())
+    shown = np.flatnonzero(chances < level)
+    last = int(shown[-1]) if len(shown) else int(chances.argmin())
     bound = _error_rate(_upper_ratio(int(counts[last]), len(wrong), nodes[last], level), base_rate)
-    if len(kept):
+    if len(shown):
         return float(thresholds[last]), bound, ""
     if len(wrong) < needed:  # then even a detector that passes right answers alone could not show it
         return None, bound, f"{lacking}, not {len(wrong):,}"

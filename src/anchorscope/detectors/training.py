@@ -51,7 +51,7 @@ class Probed:
     @property
     def layers(self) -> int:
         """Number of layers of the model."""
-        return self.weight.shape[1]
+        return int(self.weight.shape[1])
 
     def read(self, states: States, fit: int = 0) -> Floats:
         """(layer + 1, sample): read-outs of samples that the fit did not see."""
@@ -140,9 +140,9 @@ class Training:
 
     def _calibrated(self, logits: Floats) -> tuple[Floats, float]:
         """Calibrated out-of-fold logit of each sample, and the temperature."""
-        own = logits[self.fold, np.arange(len(self.fold))].astype(np.float64)
-        temperature = fit_temperature(own, self.right)
-        return own / temperature, temperature
+        read_outs = logits[self.fold, np.arange(len(self.fold))].astype(np.float64)
+        temperature = fit_temperature(read_outs, self.right)
+        return read_outs / temperature, temperature
 
     def _strength(self, states: States) -> float:
         """Choose C by the inner log-loss, pooled over some layers."""
@@ -158,8 +158,8 @@ class Training:
                 2
             ]
             for place, logits in enumerate(np.split(solved, len(tried))):
-                own = logits[self.fold, np.arange(len(self.fold))].astype(np.float64)
-                loss[place] += balanced_log_loss(own, self.right)
+                read_outs = logits[self.fold, np.arange(len(self.fold))].astype(np.float64)
+                loss[place] += balanced_log_loss(read_outs, self.right)
         return float(tried[loss.argmin()])
 
 
@@ -189,15 +189,15 @@ def fit_small(
     best: tuple[float, float, Floats, list[tuple[Floats, float]]] | None = None
     for c in strengths:
         fits: list[tuple[Floats, float]] = []
-        own: Floats = np.empty(len(right))
+        read_outs: Floats = np.empty(len(right))
         for held_out in range(folds):
             train = fold != held_out
             weight, bias = ridge_logistic(z[train], right[train], c)
-            own[~train] = z[~train] @ weight + bias
+            read_outs[~train] = z[~train] @ weight + bias
             fits.append((weight, bias))
-        loss = balanced_log_loss(own, right)
+        loss = balanced_log_loss(read_outs, right)
         if best is None or loss < best[0]:
-            best = loss, c, own, fits
+            best = loss, c, read_outs, fits
     assert best is not None
     _, strength, chosen, fits = best
     temperature = fit_temperature(chosen, right)
@@ -241,5 +241,5 @@ def area(logits: Floats, right: BoolArray) -> float:
 
 def areas(logits: Floats, right: BoolArray) -> Floats:
     """(layer): AUROC of read-outs (layer, sample)."""
-    every: Floats = Auroc(right, np.ones((1, len(right)), np.float32))(logits.T)[0].astype(np.float64)
-    return every
+    by_layer: Floats = Auroc(right, np.ones((1, len(right)), np.float32))(logits.T)[0].astype(np.float64)
+    return by_layer

@@ -286,9 +286,7 @@ class Cell:
 
     def forget(self, kind: Kind[R]) -> None:
         """Remove a table that will be made anew."""
-        table = self.table(kind)
-        for shard in range(table.plan.shards):
-            table.remove(shard)
+        self.table(kind).clear()
         manifest = self.manifest()
         del manifest["tables"][kind.name]
         self._write(manifest)

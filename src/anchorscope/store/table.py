@@ -220,6 +220,11 @@ class Table(Generic[R]):
         """Remove one shard, so that it is made again."""
         self.path(shard).unlink(missing_ok=True)
 
+    def clear(self) -> None:
+        """Remove all shards."""
+        for shard in range(self.plan.shards):
+            self.remove(shard)
+
     def batches(self, columns: Sequence[str] | None = None, at_once: int = READ_ROWS) -> Iterator[pa.RecordBatch]:
         """All rows in order, some at a time. The table must be complete."""
         missing = self.missing()

@@ -102,15 +102,16 @@ class Passes:
 
     def places(self, name: Condition | Further, spans: Spans, position: ReadPosition) -> Sequence[int]:
         """Where a position is in the stream of a condition: one token, or all that a mean is taken over."""
-        return range(*spans.answer) if position == "answer_mean" else [self.place(name, spans, position)]
+        return range(*spans.answer) if position == ANSWER_MEAN else [self.place(name, spans, position)]
 
-    def place(self, name: Condition | Further, spans: Spans, position: Position) -> int:
-        """Where a position is in the stream of a condition."""
+    def place(self, name: Condition | Further, spans: Spans, position: ReadPosition) -> int:
+        """Where a position is in the stream of a condition; of a mean, the last token."""
+        place = _last(spans, position)
         if name == "answer_bare":
-            return int(getattr(spans, position)) - spans.answer[0] + self.bos
+            return place - spans.answer[0] + self.bos
         if name == "swapped_context":
-            return int(getattr(spans, position)) + self.moved(spans)
-        return place_of("answer_only" if name == "answer_only" else "clean", spans, position)
+            return place + self.moved(spans)
+        return place_of("answer_only" if name == "answer_only" else "clean", spans, place)
 
     def moved(self, spans: Spans) -> int:
         """By how many tokens the answer moves back when the passage is swapped."""
@@ -122,10 +123,7 @@ class Passes:
         ids = [*self.shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids, self.closing]
         streams = []
         for name in self.names:
-            end = 1 + max(
-                sample.spans.answer[1] - 1 if position == "answer_mean" else int(getattr(sample.spans, position))
-                for position in self.positions(name)
-            )
+            end = 1 + max(_last(sample.spans, position) for position in self.positions(name))
             streams.append(self._stream(name, ids[:end], sample))
         return streams
 
@@ -170,6 +168,11 @@ class Passes:
             for name in self.supported
             for place, token in enumerate(tokens, first - 1)
         ]
+
+
+def _last(spans: Spans, position: ReadPosition) -> int:
+    """The place in the clean stream that is read; of a mean, the last one."""
+    return spans.answer[1] - 1 if position == ANSWER_MEAN else int(getattr(spans, position))
 
 
 def _patched(ids: Sequence[int], shared: int, patch: Patch | None) -> Stream:

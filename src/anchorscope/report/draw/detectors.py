@@ -178,9 +178,9 @@ def in_words(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
     }[gain]
     sentences = [f"AUROC of every detector on every dataset, and {over}."]
     for model in dict.fromkeys(row.model for row in rows if row.dataset == MEAN):
-        own = [row for row in rows if row.model == model and row.dataset == MEAN and row.measure == gain]
-        if own:
-            best = max(own, key=lambda row: row.value)
+        of_model = [row for row in rows if row.model == model and row.dataset == MEAN and row.measure == gain]
+        if of_model:
+            best = max(of_model, key=lambda row: row.value)
             sentences.append(
                 f"{model}: {entries[best.detector].title} has the largest difference, {best.value:.3f} "
                 f"({best.low:.3f} to {best.high:.3f})."

@@ -109,7 +109,7 @@ class RayEngine:
         carry: Any = ray.remote(num_cpus=self.spec.cpus_per_replica, num_gpus=gpus, max_retries=-1)(_carry_out_flow)
         waiting = {carry.remote(self.store, flow, self.spec.cpus_per_replica, gpus): flow for flow in flows}
         errors: dict[Flow, AnchorscopeError] = {}
-        title = f"{flows[0][0].model}: {', '.join(dict.fromkeys(job.stage.title for job in flows[0]))}"
+        title = f"{flows[0][0].model or 'all'}: {', '.join(dict.fromkeys(job.stage.title for job in flows[0]))}"
         try:
             with self.progress(title, len(flows)) as advance:
                 while waiting:
