@@ -22,6 +22,7 @@ from anchorscope.pathways.members import Members, members
 from anchorscope.probes.record import READOUTS, WITHIN
 from anchorscope.probes.recorded import Recorded, read_readouts
 from anchorscope.report.page.chart_data import PageModel, datasets_of, shown_of
+from anchorscope.report.page.detector_curves import SCALE, calibration, risk
 from anchorscope.report.page.pack import Pack, SharedTexts
 from anchorscope.spans.passages import holding
 from anchorscope.spans.samples import Sample, read_samples
@@ -39,7 +40,7 @@ SORTED_BY = (("knockout", "none"), ("knockout", "drift"), ("control_question", "
 ACCEPTED = 12  # accepted answers that are shown at most
 BETWEEN = "\x1f"  # separates them
 LONGEST = 2**16  # characters of a passage, of which sentences are marked
-LOGIT = 1000.0  # logits are kept to a thousandth
+LOGIT = SCALE  # of all logits
 JUDGEMENTS = ("right", "wrong", "cannot_tell")
 
 Scores = Mapping[tuple[int, str, str], Mapping[str, Mapping[str, float]]]
@@ -77,7 +78,9 @@ def pack_samples(
             "text": dataset in with_text,
             "points": [_pack_point(pack, one, dataset, point, conditions) for point in points],
         }
-        _fill(columns, one, dataset, rows, scores.get((one.run, one.model, dataset), {}), dataset in with_text)
+        of_cell = scores.get((one.run, one.model, dataset), {})
+        cell["curves"] = {name: _pack_curves(pack, rows, by_id) for name, by_id in of_cell.items()}
+        _fill(columns, one, dataset, rows, of_cell, dataset in with_text)
         cells.append(cell)
         start += len(rows)
     detectors = list(dict.fromkeys(name for by_detector in scores.values() for name in by_detector))
@@ -90,6 +93,14 @@ def pack_samples(
         "detectors": detectors,
         "scores": [pack.scaled(_column_of(columns.number[f"score {name}"], start), LOGIT) for name in detectors],
     }
+
+
+def _pack_curves(pack: Pack, rows: Sequence[Trace], scores: Mapping[str, float]) -> list[int]:
+    """Risk against coverage, and calibration, of one detector."""
+    scored = [row for row in rows if np.isfinite(scores.get(row.id, np.nan))]
+    right, probability = np.array([(row.correct, row.probability) for row in scored]).reshape(-1, 2).T
+    values = np.rint(LOGIT * _column_of([scores[row.id] for row in scored], len(scored))) / LOGIT
+    return [pack.add(risk(values, right == 1, probability)), pack.add(calibration(values, right == 1))]
 
 
 def _traced(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[tuple[int, PageModel, str, list[Trace]]]:
