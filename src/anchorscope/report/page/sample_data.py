@@ -27,12 +27,11 @@ from anchorscope.report.page.pack import Pack, SharedTexts
 from anchorscope.spans.passages import holding
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
-from anchorscope.study.terms import ReadPoint
+from anchorscope.study.terms import CONDITION_DEFS, ReadPoint
 from anchorscope.traces.record import TRACES, Trace
 
-CONDITIONS = ("clean", "knockout", "control_question", "answer_only", "control_random", "control_prefix",
-              "knockout_context", "knockout_both")  # fmt: skip
-"""Conditions whose read-outs a page carries, the most needed first."""
+LINES = {each.name: (each.words, *each.look) for each in CONDITION_DEFS if each.look}
+"""Conditions whose read-outs a page carries, the most needed first, with the words, colour and dash of their lines."""
 BUDGET = 14_000_000  # bytes that read-outs may take before they are packed; beyond it the last conditions are left out
 SORTED_BY = (("knockout", "none"), ("knockout", "drift"), ("control_question", "none"), ("matched_question", "none"),
              ("knockout_context", "none"))  # fmt: skip
@@ -114,7 +113,7 @@ def _traced(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[tu
 
 def _conditions(stores: Sequence[Store], points: Sequence[ReadPoint]) -> tuple[str, ...]:
     """Which read-outs are kept: as many conditions as fit."""
-    there = [name for name in CONDITIONS if any(name in store.study.traces.conditions for store in stores)]
+    there = [name for name in LINES if any(name in store.study.traces.conditions for store in stores)]
     size = 0
     for _, one, dataset, rows in _traced(stores, points):
         cell = one.store.results(one.model, dataset)
