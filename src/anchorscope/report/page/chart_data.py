@@ -6,80 +6,26 @@ paper and screen show the same lines, and the switches of the page choose among 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.errors import StoreError
 from anchorscope.evidence.tables import SWITCHES
 from anchorscope.pathways.chart import Chart
-from anchorscope.pathways.lookup import measured, read_lines
-from anchorscope.pathways.record import Key
-from anchorscope.report.charts import OVERVIEW, TABS, charts_of
+from anchorscope.pathways.lookup import read_lines
+from anchorscope.pathways.record import NUMBERS, Key
+from anchorscope.report.charts import OVERVIEW, TABS
 from anchorscope.report.draw.palette import MARKERS, looks
 from anchorscope.report.page.pack import Pack, whole
+from anchorscope.report.page.runs import PageRuns
 from anchorscope.report.text.caption import POSITIONS, SITES
 from anchorscope.report.text.summary import KEYS as SENTENCES
-from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
 
 POINTS = 100.0  # ΔP is kept to a hundredth of a point
 SHARES = 10_000.0  # AUROC and its like to a ten thousandth
-
-
-class PageModel(NamedTuple):
-    """One model of one run, as the page calls it."""
-
-    store: Store
-    """The run."""
-    run: int
-    """Which of the page's runs."""
-    model: str
-    """As the study calls it."""
-    label: str
-    """As the page calls it: with the run's name where two runs have a model of one name."""
-
-
-def shown_of(stores: Sequence[Store]) -> list[PageModel]:
-    """The models of all runs, in their order."""
-    names = [model.name for store in stores for model in store.study.models]
-    labels = run_names(stores)
-    return [
-        PageModel(store, run, m.name, m.name if names.count(m.name) == 1 else f"{m.name} ({labels[run]})")
-        for run, store in enumerate(stores)
-        for m in store.study.models
-    ]
-
-
-def run_names(stores: Sequence[Store]) -> list[str]:
-    """Names that tell the runs apart: those of their studies or folders, else A and B."""
-    names = [store.study.name for store in stores]
-    if len(set(names)) == len(names):
-        return names
-    folders = [store.root.resolve().parent.name for store in stores]
-    if len(set(folders)) == len(folders):
-        return folders
-    return [f"run {chr(ord('A') + place)}" for place in range(len(stores))]
-
-
-def datasets_of(stores: Sequence[Store]) -> list[str]:
-    """The sets of all runs, each once."""
-    return list(dict.fromkeys(dataset.name for store in stores for dataset in store.study.datasets))
-
-
-def points_of(stores: Sequence[Store]) -> list[ReadPoint]:
-    """Where something was read and has numbers, in the runs' order."""
-    points = list(dict.fromkeys(point for store in stores for point in store.study.traces.points))
-    there = [point for point in points if any(any(measured(store, point)) for store in stores)]
-    if not there:
-        raise StoreError(
-            f"{stores[0].root} has no numbers yet, so a report would be empty",
-            "Run: anchorscope run STUDY. It makes only what is missing, also in a run of version 0.2.0. If that was "
-            "done, no dataset had enough right answers: set a larger `sample` in the study.",
-        )
-    return there
 
 
 class PageCurve(NamedTuple):
@@ -99,9 +45,19 @@ class PageCurve(NamedTuple):
     """(value, low, high, n; layer)"""
 
 
-def read_curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> list[PageCurve]:
+def read_curves(runs: PageRuns) -> list[PageCurve]:
     """Every curve that the page has a use for and that has a value."""
-    return [curve for curve in _curves(stores, points) if np.isfinite(curve.numbers[0]).any()]
+    keys = {*SWITCHES, *SENTENCES.values(), *(key for chart in runs.charts for key in chart.keys)}
+    curves = []
+    for at, point in enumerate(runs.points):
+        for number, model in enumerate(runs.models):
+            for place, dataset in enumerate(runs.datasets):
+                if model.cell(dataset).entry(NUMBERS.at(point)) is not None:
+                    for key, line in read_lines(model.cell(dataset), point, replicates=False).items():
+                        if key in keys and np.isfinite(line.numbers[0]).any():
+                            numbers = np.vstack([line.numbers[:3], line.sizes])
+                            curves.append(PageCurve(at, number, place, key, 0 if line.by_layer else -1, numbers))
+    return curves
 
 
 def pack_curves(pack: Pack, curves: Sequence[PageCurve]) -> dict[str, Any]:
@@ -129,39 +85,15 @@ def scale_of(key: Key) -> float:
     return POINTS if key.statistic in ("delta_p", "anchor_layer") else SHARES
 
 
-def _curves(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[PageCurve]:
-    shown, datasets = shown_of(stores), datasets_of(stores)
-    places = {(one.run, one.model): place for place, one in enumerate(shown)}
-    keys = {*SWITCHES, *SENTENCES.values(), *(key for chart in _charts(stores) for key in chart.keys)}
-    for at, point in enumerate(points):
-        for run, store in enumerate(stores):
-            for origin, cell in measured(store, point):
-                where = (at, places[run, origin.model], datasets.index(origin.dataset))
-                for key, line in read_lines(cell, point, replicates=False).items():
-                    if key in keys:
-                        numbers = np.vstack([line.numbers[:3], line.sizes])
-                        yield PageCurve(*where, key, 0 if line.by_layer else -1, numbers)
-
-
-def _charts(stores: Sequence[Store]) -> list[Chart]:
-    """Every chart that the runs can have."""
-    return list(charts_of([store.study for store in stores]).values())
-
-
-def tabs_for_page(stores: Sequence[Store]) -> list[tuple[str, str]]:
+def tabs_for_page(charts: Sequence[Chart]) -> list[tuple[str, str]]:
     """The parts of the report that charts stand in, beside the first: names and titles."""
-    charts = _charts(stores)
     names = dict.fromkeys(chart.tab for chart in charts if chart.tab != OVERVIEW)
     order = sorted(names, key=lambda name: list(TABS).index(name) if name in TABS else len(TABS))
     return [(name, TABS.get(name, name.replace("_", " ").capitalize())) for name in order]
 
 
-def charts_for_page(stores: Sequence[Store]) -> list[dict[str, Any]]:
-    """Every chart as the page draws it."""
-    return [_chart(chart) for chart in _charts(stores)]
-
-
-def _chart(chart: Chart) -> dict[str, Any]:
+def chart_for_page(chart: Chart) -> dict[str, Any]:
+    """A chart as the page draws it."""
     return {
         "name": chart.name,
         "title": chart.title,

@@ -24,18 +24,15 @@ from anchorscope.detectors.scored import read_comparison, read_scores, scored_ce
 from anchorscope.evidence.ledger import kept_ledger
 from anchorscope.progress import Progress, silent
 from anchorscope.report.page.chart_data import (
-    charts_for_page,
-    datasets_of,
+    chart_for_page,
     looks_for_page,
     pack_curves,
     points_for_page,
-    points_of,
     read_curves,
-    run_names,
-    shown_of,
     tabs_for_page,
 )
 from anchorscope.report.page.pack import Pack
+from anchorscope.report.page.runs import PageRuns
 from anchorscope.report.page.sample_data import LINES, Scores, pack_samples
 from anchorscope.report.text.summary import sentences
 from anchorscope.store import Store
@@ -60,10 +57,10 @@ class Detection:
     titles: Mapping[str, str]
 
 
-def page(stores: Sequence[Store], detection: Detection, with_text: Collection[str]) -> str:
+def page(runs: PageRuns, detection: Detection, with_text: Collection[str]) -> str:
     """The report as one HTML file. Datasets that are not in `with_text` show ids in place of questions and answers."""
     pack = Pack()
-    about = _about(stores, detection, pack, with_text)
+    about = _about(runs, detection, pack, with_text)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     script = _script()
     return environment.from_string(_part("page.html")).render(
@@ -74,7 +71,7 @@ def page(stores: Sequence[Store], detection: Detection, with_text: Collection[st
         script=script,
         script_hash=_hash_of(script),
         sentences=about["runs"],
-        two=len(stores) > 1,
+        two=len(runs.stores) > 1,
     )
 
 
@@ -94,12 +91,11 @@ def _part(name: str) -> str:
     return (files("anchorscope.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _about(stores: Sequence[Store], detection: Detection, pack: Pack, with_text: Collection[str]) -> dict[str, Any]:
+def _about(runs: PageRuns, detection: Detection, pack: Pack, with_text: Collection[str]) -> dict[str, Any]:
     """All data of the page other than the columns."""
-    points, shown, names = points_of(stores), shown_of(stores), run_names(stores)
-    curves = read_curves(stores, points)
+    curves = read_curves(runs)
     return {
-        "title": " and ".join(names),
+        "title": " and ".join(runs.names),
         "runs": [
             {
                 "name": name,
@@ -108,23 +104,23 @@ def _about(stores: Sequence[Store], detection: Detection, pack: Pack, with_text:
                     (
                         (curve.key, curve.numbers)
                         for curve in curves
-                        if curve.point == 0 and shown[curve.model].run == run
+                        if curve.point == 0 and runs.models[curve.model].run == run
                     ),
                     kept_ledger(store.root),
                 ),
                 "study": without_folders(store.study.record()),
             }
-            for run, (name, store) in enumerate(zip(names, stores, strict=True))
+            for run, (name, store) in enumerate(zip(runs.names, runs.stores, strict=True))
         ],
-        "models": [{"run": one.run, "name": one.label} for one in shown],
-        "sets": looks_for_page(datasets_of(stores)),
-        "points": points_for_page(points),
+        "models": [{"run": one.run, "name": one.label} for one in runs.models],
+        "sets": looks_for_page(runs.datasets),
+        "points": points_for_page(runs.points),
         "conditions": LINES,
-        "charts": charts_for_page(stores),
-        "tabs": tabs_for_page(stores),
+        "charts": [chart_for_page(chart) for chart in runs.charts],
+        "tabs": tabs_for_page(runs.charts),
         "curves": pack_curves(pack, curves),
-        "samples": pack_samples(pack, stores, points, detection.scores, with_text),
-        "verdicts": [row for run, store in enumerate(stores) for row in _verdicts(store, run)],
+        "samples": pack_samples(pack, runs, detection.scores, with_text),
+        "verdicts": [row for run, store in enumerate(runs.stores) for row in _verdicts(store, run)],
         "detectors": _detectors(detection),
         "versions": versions(),
         "columns": pack.directory,
@@ -186,7 +182,7 @@ def write_page(
     `with_text`: the datasets whose texts are shown.
     """
     with progress("writing the report", None):
-        text = page(stores, detected(stores), with_text)
+        text = page(PageRuns(tuple(stores)), detected(stores), with_text)
         if path is not None:
             write_output(path, text)
             return path

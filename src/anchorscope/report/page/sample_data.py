@@ -21,12 +21,11 @@ from anchorscope.grades.grading import DEFAULT, grader
 from anchorscope.pathways.members import Members, members
 from anchorscope.probes.record import READOUTS, WITHIN
 from anchorscope.probes.recorded import Recorded, read_readouts
-from anchorscope.report.page.chart_data import PageModel, datasets_of, shown_of
 from anchorscope.report.page.detector_curves import SCALE, calibration, risk
 from anchorscope.report.page.pack import Pack, SharedTexts
+from anchorscope.report.page.runs import PageModel, PageRuns
 from anchorscope.spans.passages import holding
 from anchorscope.spans.samples import Sample, read_samples
-from anchorscope.store import Store
 from anchorscope.study.terms import CONDITION_DEFS, ReadPoint
 from anchorscope.traces.record import TRACES, Trace
 
@@ -57,25 +56,19 @@ class Columns:
     words: SharedTexts = field(default_factory=SharedTexts)
 
 
-def pack_samples(
-    pack: Pack,
-    stores: Sequence[Store],
-    points: Sequence[ReadPoint],
-    scores: Scores,
-    with_text: Collection[str],
-) -> dict[str, Any]:
+def pack_samples(pack: Pack, runs: PageRuns, scores: Scores, with_text: Collection[str]) -> dict[str, Any]:
     """Put all samples into the pack; what the page needs to find them. `with_text`: datasets whose texts are shown."""
     columns, cells, start = Columns(), [], 0
-    conditions = _conditions(stores, points)
-    for model, one, dataset, rows in _traced(stores, points):
+    conditions = _conditions(runs)
+    for model, one, dataset, rows in _traced(runs):
         cell = {
             "run": one.run,
             "model": model,
-            "set": datasets_of(stores).index(dataset),
+            "set": runs.datasets.index(dataset),
             "start": start,
             "count": len(rows),
             "text": dataset in with_text,
-            "points": [_pack_point(pack, one, dataset, point, conditions) for point in points],
+            "points": [_pack_point(pack, one, dataset, point, conditions) for point in runs.points],
         }
         of_cell = scores.get((one.run, one.model, dataset), {})
         cell["curves"] = {name: _pack_curves(pack, rows, by_id) for name, by_id in of_cell.items()}
@@ -102,22 +95,21 @@ def _pack_curves(pack: Pack, rows: Sequence[Trace], scores: Mapping[str, float])
     return [pack.add(risk(values, right == 1, probability)), pack.add(calibration(values, right == 1))]
 
 
-def _traced(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[tuple[int, PageModel, str, list[Trace]]]:
+def _traced(runs: PageRuns) -> Iterator[tuple[int, PageModel, str, list[Trace]]]:
     """Every model, as the page counts them, and set that has read-outs at some read point; its traced samples."""
-    for model, one in enumerate(shown_of(stores)):
+    for model, one in enumerate(runs.models):
         for dataset in (spec.name for spec in one.store.study.datasets):
-            cell = one.store.results(one.model, dataset)
-            if any(cell.entry(READOUTS.at(point)) is not None for point in points):
-                yield model, one, dataset, list(cell.table(TRACES))
+            if any(one.cell(dataset).entry(READOUTS.at(point)) is not None for point in runs.points):
+                yield model, one, dataset, list(one.cell(dataset).table(TRACES))
 
 
-def _conditions(stores: Sequence[Store], points: Sequence[ReadPoint]) -> tuple[str, ...]:
+def _conditions(runs: PageRuns) -> tuple[str, ...]:
     """Which read-outs are kept: as many conditions as fit."""
-    there = [name for name in LINES if any(name in store.study.traces.conditions for store in stores)]
+    there = [name for name in LINES if any(name in store.study.traces.conditions for store in runs.stores)]
     size = 0
-    for _, one, dataset, rows in _traced(stores, points):
-        cell = one.store.results(one.model, dataset)
-        for point in points:
+    for _, one, dataset, rows in _traced(runs):
+        cell = one.cell(dataset)
+        for point in runs.points:
             if cell.entry(READOUTS.at(point)) is not None:
                 batch = next(cell.table(READOUTS.at(point)).batches(["logits"]))
                 size += 2 * len(rows) * len(batch.column("logits")[0].as_py()[0][0])
@@ -128,7 +120,7 @@ def _pack_point(
     pack: Pack, one: PageModel, dataset: str, point: ReadPoint, conditions: Sequence[str]
 ) -> dict[str, Any] | None:
     """The read-outs of one cell at one read point, and who is in which group."""
-    if one.store.results(one.model, dataset).entry(READOUTS.at(point)) is None:
+    if one.cell(dataset).entry(READOUTS.at(point)) is None:
         return None
     recorded = read_readouts(one.store, one.model, dataset, point)
     groups = members(recorded.readouts, SORTED_BY)
@@ -218,7 +210,7 @@ def _samples(one: PageModel, dataset: str, ids: set[str]) -> dict[str, Sample]:
 
 def _sampled(one: PageModel, dataset: str) -> dict[str, list[tuple[str, bool, int, float]]]:
     """By question, the distinct answers that were sampled to it and read: text, grade, how often, log-probability."""
-    cell, answers = one.store.results(one.model, dataset), defaultdict(list)
+    cell, answers = one.cell(dataset), defaultdict(list)
     for point in one.store.study.traces.points[:1]:
         if cell.entry(WITHIN.at(point)) is not None and cell.complete(WITHIN.at(point)):
             for batch in cell.table(WITHIN.at(point)).batches(["id", "answer", "correct", "times", "logprob"]):
