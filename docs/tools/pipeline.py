@@ -37,10 +37,10 @@ ROWS = (
         Stage("traces", "all conditions, one pass", "model"),
         Stage("probes", "linear, out of fold", "table"),
         Stage("read-outs", "calibrated logits", "table"),
-        Stage("pathways", "Q or A, ΔP, ΔAUROC", "table"),
+        Stage("evidence", "several answers, saliency", "model"),
     ),
     (
-        Stage("evidence", "what needs no flip", "model"),
+        Stage("numbers", "ΔP, AUROC, their nulls", "table"),
         Stage("detectors", "flag, pass, cannot say", "model"),
     ),
     (

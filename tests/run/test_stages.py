@@ -117,7 +117,7 @@ def test_until_takes_what_is_dealt_alike_and_refuses_what_the_study_lacks():
 
 def test_what_is_outdated_follows_from_what_reads_what():
     after = {stage.name for stage in downstream(named("grades"))}
-    assert {"traces", "readouts", "pathways", "evidence", "scores"} <= after
+    assert {"traces", "readouts", "numbers", "scores"} <= after
     assert not {"questions", "answers", "spans"} & after
 
 
