@@ -28,7 +28,7 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-ROOMS = ["questions", "answers", "spans", "traces", "probes", "pathways"]
+ROOMS = ["questions", "answers", "grades", "spans", "traces", "probes", "evidence", "detectors"]
 
 
 def test_every_pipeline_room_has_the_same_two_doors():

@@ -35,9 +35,7 @@ class PageModel(NamedTuple):
     store: Store
     """The run."""
     run: int
-    """Which of the page's runs."""
     model: str
-    """As the study calls it."""
     label: str
     """As the page calls it: with the run's name where two runs have a model of one name."""
 
@@ -86,11 +84,8 @@ class PageCurve(NamedTuple):
     """The numbers of one key, layer by layer."""
 
     point: int
-    """Which read point of the page."""
     model: int
-    """Which model of the page."""
     dataset: int
-    """Which set of the page."""
     key: Key
     """What it measures."""
     first: int
@@ -186,7 +181,6 @@ def _chart(chart: Chart) -> dict[str, Any]:
 
 
 def looks_for_page(datasets: Sequence[str]) -> list[dict[str, Any]]:
-    """How each set is drawn."""
     look = looks(datasets)
     signs = dict(zip(MARKERS, SIGNS, strict=True))
     return [
@@ -210,7 +204,6 @@ SIGNS = (
 
 
 def points_for_page(points: Sequence[ReadPoint]) -> list[dict[str, str]]:
-    """Every read point with its words."""
     return [
         {"site": p.site, "position": p.position, "words": f"{SITES[p.site]} at {POSITIONS[p.position]}"} for p in points
     ]
