@@ -111,10 +111,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every chart of made-up numbers, in every format."""
     from anchorscope.report.figures import draw
-    from figure_rows import MODELS, SETS, numbers
+    from figure_rows import CHARTS, MODELS, SETS, numbers
 
     folder = tmp_path_factory.mktemp("figures") / "new"
-    draw(numbers(), list(MODELS), SETS, folder)
+    draw(numbers(), list(MODELS), SETS, folder, charts=CHARTS)
     return folder
 
 

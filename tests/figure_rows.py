@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from anchorscope.evidence import chart_figures
 from anchorscope.pathways.record import NumberLine, Statistic
 
 MODELS = {"Llama-3.2-1B": 16, "Llama-3.2-3B": 28}
 SETS = ("popqa", "triviaqa", "hotpotqa", "nq")
+CHARTS = {chart.name: chart for chart in chart_figures.CHARTS}
 ANCHORED = {"split": "anchor_half", "anchor": "best"}
 PLACEBOS = ("matched_question-control_question", "matched_random-control_random")
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from anchorscope.evidence.chart_figures import DELTA_P
 from anchorscope.pathways.lookup import collect, read_statistics
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import DELTA_P
 from anchorscope.report.csv import from_csv, to_csv
 from anchorscope.report.draw.lines import drawn_rows
 from anchorscope.report.example import POINT, TABLE

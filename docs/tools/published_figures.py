@@ -20,9 +20,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator
 from redraw import in_order, point_of
 
+from anchorscope.evidence.chart_figures import DELTA_P
 from anchorscope.pathways.lookup import ChartNumbers, collect
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import DELTA_P
 from anchorscope.report.csv import from_csv, to_csv
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.lines import DPI, LEGEND_LOOK, WIDTH, ShownFigure, draw_on, drawn, style

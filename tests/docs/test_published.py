@@ -13,8 +13,8 @@ from matplotlib.patches import Rectangle
 from published_figures import SHADE, Compared, Described, compare, draw_published, read_described
 from redraw import in_order, point_of, statistics_of, studies_in
 
+from anchorscope.evidence.chart_figures import DELTA_P
 from anchorscope.pathways.lookup import ChartNumbers, collect
-from anchorscope.report.charts import DELTA_P
 from anchorscope.report.csv import to_csv
 from anchorscope.report.draw.lines import style
 from anchorscope.report.draw.palette import A_COLOURS, Q_COLOURS

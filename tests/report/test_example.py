@@ -12,8 +12,8 @@ from redraw import point_of
 from typer.testing import CliRunner, Result
 
 from anchorscope.cli import app
+from anchorscope.evidence.chart_figures import DELTA_P
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import DELTA_P
 from anchorscope.report.csv import from_csv
 from anchorscope.report.example import HEADING, TABLE, write_example
 from anchorscope.report.figures import figure_with_panels

@@ -21,13 +21,12 @@ from PIL import Image
 from anchorscope import AnchorscopeError
 from anchorscope.pathways.lookup import collect
 from anchorscope.pathways.record import Statistic
-from anchorscope.report.charts import CHARTS
 from anchorscope.report.draw.lines import draw_chart, style
 from anchorscope.report.draw.palette import A_COLOURS, Q_COLOURS, looks
 from anchorscope.report.figures import draw
 from anchorscope.report.text.caption import caption
 from anchorscope.study.terms import ReadPoint
-from figure_rows import MODELS, SETS, number, numbers
+from figure_rows import CHARTS, MODELS, SETS, number, numbers
 from whole import only_svg
 
 ODD = "_my-own 50% set_$x_1$ & <more> {of} " + "very-" * 12 + "long"
@@ -311,8 +310,7 @@ def test_the_same_numbers_give_the_same_bytes(rows: list[Statistic], folder: Pat
         "matplotlib.rcParams.update({'font.size': 20, 'axes.grid': True, 'svg.hashsalt': None})\n"
         "from pathlib import Path\n"
         "from anchorscope.report.figures import draw\n"
-        "from figure_rows import MODELS, SETS, numbers\n"
-        "from anchorscope.report.charts import CHARTS\n"
+        "from figure_rows import CHARTS, MODELS, SETS, numbers\n"
         "chosen = {name: CHARTS[name] for name in ('delta_p', 'auroc')}\n"
         "draw(numbers(), list(MODELS), SETS, Path(sys.argv[1]), charts=chosen)\n"
         "assert matplotlib.rcParams['font.size'] == 20\n"

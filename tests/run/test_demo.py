@@ -14,7 +14,6 @@ from anchorscope.cli import app
 from anchorscope.errors import ModelError, QuestionsError
 from anchorscope.models.load import Model
 from anchorscope.questions.definition import PUBLISHED
-from anchorscope.report.charts import CHARTS
 from anchorscope.run.demo import MIXED, demo_sets, demo_study, words
 from anchorscope.run.status import status_of
 from anchorscope.spans.make import SampleMaker
@@ -22,6 +21,7 @@ from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
 from anchorscope.traces.doctor import CHECKS
 from anchorscope.traces.record import TRACES
+from figure_rows import CHARTS
 from speaker import make_speaker, write_sets
 
 

@@ -17,8 +17,6 @@ HINT = "Write questions, answers and contexts as text, and labels as true or fal
 
 @dataclass(frozen=True, slots=True)
 class AnswerLine:
-    """One answer of a file."""
-
     question: str
     """Text of the question, or empty if the row does not say."""
     answer: str
@@ -110,5 +108,4 @@ def read_labelled_lines(path: Path) -> list[AnswerLine]:
 
 
 def texts_of(lines: Sequence[AnswerLine]) -> tuple[list[str], list[str]]:
-    """The questions, and the answers."""
     return [line.question for line in lines], [line.answer for line in lines]

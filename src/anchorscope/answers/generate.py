@@ -280,8 +280,6 @@ def uniforms(key: str, number: int, steps: int) -> NDArray[np.float64]:
 
 
 class _Steps:
-    """One batch, token by token."""
-
     def __init__(self, generator: Generator, cache: Any, mask: torch.Tensor, draws: _Draws | None = None) -> None:
         self.generator, self.cache, self.mask, self.draws = generator, cache, mask, draws
 

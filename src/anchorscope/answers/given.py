@@ -21,8 +21,6 @@ from anchorscope.questions.row import group_key
 
 @dataclass(frozen=True)
 class Given:
-    """One answer of the file."""
-
     answer: str
     """Its first line."""
     label: bool | None

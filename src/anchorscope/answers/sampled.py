@@ -34,7 +34,6 @@ class _PromptRow:
 
     id: str
     context: str | None
-    """The passage that stood in the prompt."""
     prompt_ids: list[int]
     """Prompt tokens after the shared prefix."""
 

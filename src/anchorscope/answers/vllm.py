@@ -99,7 +99,6 @@ def seed_of(key: str) -> int:
 
 
 def _on_cpu() -> bool:
-    """Whether it is vLLM's CPU build."""
     from vllm.platforms import current_platform
 
     return bool(current_platform.is_cpu())

@@ -29,7 +29,6 @@ class Machine:
     """The speed and the memory of a machine."""
 
     name: str
-    """Name of the machine, for display."""
     passes: float
     """FLOP/s of forward passes over many tokens (prompts and traces)."""
     decoding: float
@@ -39,7 +38,6 @@ class Machine:
     storage: float
     """Bytes/s at which files, including weights, are read and written."""
     fitting: float
-    """FLOP/s of the probes' solver."""
     start: float
     """Seconds until the libraries are loaded and the model is tested, without reading the weights."""
     cores: int = 1

@@ -22,7 +22,6 @@ class ModelShape:
     keys: int
     """Number of key-value heads × head size."""
     vocabulary: int
-    """Number of tokens in the vocabulary."""
     size: int
     """Number of bytes per weight."""
     matrices: int = 3
@@ -47,7 +46,6 @@ class ModelShape:
         return tokens * self.layers * self.layer_flops(keys)
 
     def layer_flops(self, keys: float) -> float:
-        """FLOPs of one token in one layer."""
         return 2 * (self.attention_weights + self.mlp_weights) + 4 * self.queries * keys
 
     def head_flops(self, tokens: float) -> float:

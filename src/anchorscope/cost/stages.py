@@ -159,7 +159,6 @@ class _Costs:
         return StageCost("traces", seconds, tokens + alone * work.sequence, flops + mass, written, memory)
 
     def passes(self) -> Passes:
-        """The forward passes of a traced sample."""
         return Passes(self.study.traces, [0] * self.work.shared, self.shape.layers, self.study.evidence)
 
     def activations(self) -> float:

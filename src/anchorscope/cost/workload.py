@@ -37,7 +37,6 @@ class Workload:
     available: int
     """Number of questions in the dataset, all of which are read."""
     questions: int
-    """Number of questions that are asked."""
     shared: int
     """Number of tokens at the start of all prompts, which are computed once."""
     own: float

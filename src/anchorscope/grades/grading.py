@@ -29,7 +29,6 @@ register = GRADERS.register  # makes a grader known under a name, for a study to
 
 
 def grader(name: str = DEFAULT) -> Grader:
-    """The grader of that name."""
     return GRADERS[name]
 
 
@@ -80,8 +79,6 @@ WordRun = tuple[int, int]  # numbers of the first and the last word
 
 
 class _Match(NamedTuple):
-    """An accepted answer found in an answer."""
-
     alias: str
     start: int
     """First character of the matched words in the answer."""
@@ -108,7 +105,6 @@ class _AnswerWords(NamedTuple):
     date: Date | None
     """Where the core is nothing but a date."""
     commas: bool
-    """Whether the text has a comma."""
 
 
 class _QuestionFacts(NamedTuple):
@@ -117,9 +113,7 @@ class _QuestionFacts(NamedTuple):
     words: frozenset[str]
     """Its words in comparable form."""
     of_person: bool
-    """Whether it asks for a person."""
     of_count: bool
-    """Whether it asks how many."""
     year_will_do: bool
     """Whether a year answers it where a day is accepted."""
     of_schedule: bool

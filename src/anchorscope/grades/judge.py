@@ -48,12 +48,10 @@ _BUSY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 class Case(NamedTuple):
     answer: str
     accepted: Sequence[str]
-    """What is known to be right."""
     question: str
 
 
 def filled(prompt: str, case: Case) -> str:
-    """The prompt for one answer."""
     accepted = "; ".join(dict.fromkeys(case.accepted[:SHOWN_ALIASES]))
     parts = {"question": case.question, "accepted": accepted, "answer": case.answer}
     return re.sub(r"\{(question|accepted|answer)\}", lambda match: parts[match[1]], prompt)

@@ -45,7 +45,9 @@ class Model:
     """A loaded model, ready for forward passes."""
 
     spec: ModelSpec
+    """The settings with which it was loaded."""
     source: ModelSource
+    """The files or the hub's commit that it was loaded from."""
     network: Network
     """The weights, as transformers' causal LM."""
     tokenizer: Tokenizer

@@ -18,7 +18,6 @@ Prefix = list[tuple[torch.Tensor, torch.Tensor]]
 
 @torch.inference_mode()
 def compute_prefix(model: Model, ids: Sequence[int]) -> Prefix:
-    """Read the shared tokens once."""
     if not ids:
         return []
     cache = DynamicCache()  # without the config: full length, also in sliding-window layers

@@ -27,8 +27,6 @@ _SHARED_PROBES: list[tuple[str, str | None]] = [
 
 @dataclass(frozen=True)
 class Prompt:
-    """One question as a model reads it."""
-
     text: str
     """The whole prompt, without BOS."""
     ids: list[int]
@@ -53,7 +51,6 @@ class Prompter:
         self.shared_ids: list[int] = self._shared()
 
     def __call__(self, question: str, context: str | None = None) -> Prompt:
-        """Make the prompt of one question."""
         return self.many([(question, context)])[0]
 
     def many(self, questions: Sequence[tuple[str, str | None]]) -> list[Prompt]:
@@ -177,7 +174,6 @@ def server_prompt(spec: PromptSpec, question: str, context: str | None = None) -
 
 
 def _line(spec: PromptSpec, question: str) -> str:
-    """The line that carries a question."""
     return spec.question.replace("{question}", question)
 
 

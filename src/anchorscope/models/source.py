@@ -21,8 +21,6 @@ LOCAL = "Check the path. A model is a folder, a .gguf file, or an id on the Hugg
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model that was found."""
-
     kind: Literal["hub", "folder", "gguf", "object"]
     """Where it is: on the hub, in a folder, in a file; or an object that was handed over."""
     location: str
@@ -33,7 +31,6 @@ class ModelSource:
     """transformers' model type, such as llama."""
     layers: int
     width: int
-    """Size of the residual stream."""
     heads: int
     """Number of query heads in each layer."""
 

@@ -23,8 +23,6 @@ MARKS = "fingerprint.json"  # what of a fingerprint a saved folder would say in 
 
 
 class Unpacked(NamedTuple):
-    """A model that was unpacked before."""
-
     folder: Path
     marks: dict[str, Any]
     """What the fingerprint of the packed model said."""

@@ -157,7 +157,6 @@ class _TrainingSet(NamedTuple):
     def of(
         cls, place: tuple[int, ...], right: BoolArray, cluster: IntArray, folds: Folds, inner: int, seed: int
     ) -> _TrainingSet:
-        """Of a repeat, fold and part."""
         repeat, fold, part = place
         rows = np.flatnonzero(folds.training(repeat, fold, part))
         return cls(rows, inner_folds(right[rows], cluster[rows], inner, [seed, *place]), len(right))
@@ -178,7 +177,6 @@ class _TrainingSet(NamedTuple):
 
 
 def _shared(clean: NDArray[np.float32]) -> Shared:
-    """What all fits of a layer share."""
     from anchorscope.probes.solver import Shared  # with torch: not needed where read-outs are only read
 
     return Shared(clean)

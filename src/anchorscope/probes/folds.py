@@ -30,7 +30,6 @@ class Folds:
 
     @property
     def repeats(self) -> int:
-        """How often folds and halves were drawn."""
         return len(self.fold)
 
     @property

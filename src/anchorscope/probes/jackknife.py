@@ -23,7 +23,6 @@ FRACTIONS = (0.25, 0.5, 0.75, 1.0)  # layers at which it is done: their spread i
 
 
 def jackknife_layers(layers: int) -> list[int]:
-    """At which layers of a model."""
     return sorted({round((layers - 1) * fraction) for fraction in FRACTIONS})
 
 

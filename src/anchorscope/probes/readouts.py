@@ -69,7 +69,6 @@ class Readouts:
 
     @property
     def repeats(self) -> int:
-        """How often folds and halves were drawn."""
         return int(self.logits.shape[1])
 
     @property

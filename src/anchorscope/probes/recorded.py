@@ -37,7 +37,6 @@ class Recorded:
     """The read-outs of one read point as they were written."""
 
     rows: list[Trace]
-    """The samples, in their order."""
     readouts: Readouts
     question_only: NDArray[np.float32]
     """(repeat, sample, layer), the probes fitted on all training questions"""

@@ -75,7 +75,6 @@ def _parts(members: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 
 def _begun(store: Store, cell: Cell, kind: Any, plan: Plan, what: dict[str, Any]) -> tuple[Any, ...]:
-    """A table for every read point."""
     assert store.study.evidence is not None
     about = {"samples": store.study.evidence.saliency_samples, "seed": store.study.seed, **what}
     return tuple(

@@ -26,8 +26,6 @@ csv.field_size_limit(MAX_LINE)
 
 @dataclass(frozen=True)
 class FileRows:
-    """The rows of one local file."""
-
     path: Path
     columns: tuple[str, ...] | None = None
     """Columns that are read; only Parquet can skip the others."""

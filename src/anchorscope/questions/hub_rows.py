@@ -122,7 +122,6 @@ class _HubFile(FileRows):
     """One file of a dataset on the hub."""
 
     url: str = ""
-    """Where the hub has it."""
 
     def _open(self) -> BinaryIO:
         from huggingface_hub import HfFileSystem

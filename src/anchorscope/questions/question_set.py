@@ -50,11 +50,9 @@ class QuestionSet:
     """A set as a study uses it: its definition, its rows, and what its columns mean."""
 
     name: str
-    """What the study calls it."""
     definition: SetDefinition
     """Where its rows are and what their columns mean."""
     rows: RowSource
-    """The rows of its source."""
     fields: FieldMap
     """Which column holds what, in the source that is read."""
     declared: bool

@@ -23,8 +23,6 @@ def draw(question_id: str, seed: int) -> int:
 
 @dataclass(frozen=True)
 class Choice:
-    """The outcome of a draw."""
-
     available: int
     """Questions there were to choose from."""
     size: int

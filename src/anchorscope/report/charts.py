@@ -15,7 +15,6 @@ TABS = {"nulls": "Controls", "auroc": "AUROC", "within": "Within a question", "m
 
 
 def all_charts() -> dict[str, Chart]:
-    """Every chart by its name."""
     return {chart.name: chart for experiment in experiments() for chart in experiment.charts}
 
 

@@ -70,7 +70,6 @@ def draw(
 def figure_of(
     name: str, rows: Iterable[Statistic], models: Sequence[str], datasets: Sequence[str], point: ReadPoint
 ) -> Figure:
-    """One chart as a figure."""
     return figure_with_panels(_chart(name), rows, models, datasets, point)[0]
 
 

@@ -25,7 +25,6 @@ class SampleMaker:
     """Makes samples of questions that are put to one model in one way."""
 
     prompter: Prompter
-    """Puts questions to the model."""
     spec: SpansSpec = SpansSpec()  # noqa: RUF009 — a value that does not change
     """The rule for exact question tokens, and which controls are paired with them."""
     seed: int = 0
@@ -33,7 +32,6 @@ class SampleMaker:
 
     @classmethod
     def of(cls, prompter: Prompter, study: Study) -> SampleMaker:
-        """By the rules of a study."""
         return cls(prompter, study.spans, study.seed)
 
     def spans(

@@ -23,7 +23,6 @@ class Sample:
     question: Question
     answer: Answer
     grade: Graded
-    """What is known of the answer."""
     spans: Spans
     """Which tokens are what; `dropped` says why a sample cannot be used."""
 

@@ -31,7 +31,6 @@ def support_name(condition: str) -> str:
 
 
 def activations_path(cell: Cell, shard: int) -> Path:
-    """The file of one shard's activations."""
     return cell.folder / "activations" / f"part-{shard:06d}.safetensors"
 
 
@@ -51,7 +50,6 @@ class Activations:
         return lambda condition, layer: self.layer(condition, point, layer)
 
     def layers(self, point: ReadPoint) -> int:
-        """How many layers there are."""
         return self._tensors(tensor_name("clean", point))[0].shape[0]
 
     def support(self, condition: Condition) -> NDArray[np.float32]:
@@ -64,7 +62,6 @@ class Activations:
 
     @cached_property
     def _headers(self) -> list[dict[str, Piece]]:
-        """What is in each file."""
         with self._advised():
             return read_headers(self._paths, self.table.digests(self._paths))
 

@@ -52,8 +52,6 @@ def attention_in_rows(model: Model, layout: Layout, prefix: Prefix) -> Iterator[
 
 
 class _Rows:
-    """What attention is in one pass."""
-
     def __init__(self, layout: Layout, prefix: Prefix, windows: Sequence[int | None], implementation: str) -> None:
         self.layout, self.prefix, self.windows, self.implementation = layout, prefix, windows, implementation
         self._masks: dict[Any, list[torch.Tensor]] = {}

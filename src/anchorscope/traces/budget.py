@@ -35,7 +35,6 @@ class Budget:
     """The memory that a batch may take, and what its parts cost, in bytes."""
 
     memory: int
-    """What it may take in all."""
     read: int
     """What is read from a sample."""
     stays: int
@@ -43,7 +42,6 @@ class Budget:
     mask: int
     """A query and a key in the masks: all along."""
     mlp: int
-    """A token in an MLP."""
     attention: int
     """A token in attention, beside what its keys take."""
     key: int
@@ -53,7 +51,6 @@ class Budget:
     predicted: int
     """The logits of a sample's tokens."""
     before: int
-    """Tokens of the shared prefix."""
     longest: int | None = None
     """Tokens of the longest stream; None: as many as a sample has slots."""
 

@@ -29,11 +29,9 @@ class Chosen:
     """Samples that share an accepted or a given answer with other clusters, too common to join them all."""
 
     def samples(self, store: Store, model: str, dataset: str) -> Iterator[Sample]:
-        """The chosen samples, in order."""
         return read_samples(store, model, dataset, self.clusters)
 
     def row(self, sample: Sample, donors: Donors | None = None) -> Trace:
-        """The row of a chosen sample."""
         question, answer, correct = sample.question, sample.answer, bool(sample.grade.correct)
         return Trace(
             id=question.id,

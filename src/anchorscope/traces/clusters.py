@@ -32,8 +32,6 @@ class Keys:
 
 @dataclass(frozen=True)
 class Clusters:
-    """The clusters of some samples."""
-
     numbers: list[int]
     """(sample): of its cluster, counted from 0 in the order of the samples."""
     apart: dict[str, int]
@@ -96,7 +94,6 @@ def clusters_of(keys: Sequence[Keys]) -> Clusters:
 
 
 def _sharing(keys: Iterable[str | None]) -> dict[str, list[int]]:
-    """The rows of each key."""
     rows: defaultdict[str, list[int]] = defaultdict(list)
     for row, key in enumerate(keys):
         if key is not None:

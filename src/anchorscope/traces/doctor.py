@@ -58,7 +58,6 @@ class Doctor:
     """Checks one model with one kind of prompt."""
 
     model: Model
-    """The model that is checked."""
     prompter: Prompter
     """The prompt that puts questions to it."""
     done: dict[str, Check] = field(default_factory=dict)
@@ -91,7 +90,6 @@ class Doctor:
 
     @cached_property
     def prompts(self) -> list[Prompt]:
-        """The cases as the model reads them."""
         return self.prompter.many([(question, None) for question, _ in CASES])
 
     @cached_property
@@ -120,7 +118,6 @@ class Doctor:
         return Tracer(self.model, shared, SITES)
 
     def cut(self, case: int) -> Cut:
-        """The knockout of one case."""
         return Knockout().cut(self.spans[case])
 
     def compare(self, ours: SiteStates, expected: SiteStates, tolerance: float) -> str:
@@ -301,7 +298,6 @@ class Procedure(NamedTuple):
     needs: tuple[str, ...]
     """The checks it builds on; where one of them did not pass, it is left out."""
     advice: str
-    """What to do when it fails."""
     costly: bool = False
     """Whether a quick check leaves it out."""
 

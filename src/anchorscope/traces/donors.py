@@ -37,7 +37,6 @@ class _Lender(NamedTuple):
     """Its question, subject and accepted answers: a donor shares none of them."""
     given: str
     places: tuple[int, ...]
-    """Of its exact question tokens."""
     exact: tuple[int, ...]
     control_places: tuple[int, ...]
     control: tuple[int, ...]

@@ -46,7 +46,6 @@ class Stream:
 
     @property
     def joins(self) -> int:
-        """The layer at which it joins."""
         return min(self.layers, default=0) if self.cut.keys else 0
 
     def cuts(self, layer: int, head: int | None = None) -> bool:
@@ -116,7 +115,6 @@ class Layout:
     counts: tuple[int, ...]
     """(layer,): how many slots have joined."""
     shared: int
-    """Length of the shared prefix."""
     samples: tuple[tuple[Stream, ...], ...]
     """The streams of each sample, the clean one first."""
     firsts: tuple[tuple[int, ...], ...]
@@ -192,7 +190,6 @@ class Layout:
 
     @cached_property
     def _cut_streams(self) -> list[tuple[int, int, Stream]]:
-        """Samples and streams with a cut."""
         every = [(i, s, stream) for i, sample in enumerate(self.samples) for s, stream in enumerate(sample)]
         return [numbered for numbered in every if numbered[2].cut.keys]
 

@@ -50,7 +50,6 @@ class Kept(NamedTuple):
 
 
 def further_of(spec: EvidenceSpec | None) -> list[Further]:
-    """The passes that evidence asks for."""
     if spec is None:
         return []
     return [*spec.further, *MIRRORED]
@@ -61,13 +60,10 @@ class Passes:
     """What is computed of each sample."""
 
     spec: TraceSpec
-    """The study's conditions and positions."""
     shared_ids: Sequence[int]
-    """The tokens that all samples begin with."""
     layers: int
     evidence: EvidenceSpec | None = None
     closing: int = 0
-    """The token behind an answer."""
     bos: int = 0
     """How many of the shared tokens are a BOS: 0 or 1."""
     patches: Mapping[str, Mapping[str, Patch]] = field(default_factory=dict)

@@ -58,7 +58,6 @@ class Tracer:
 
     @property
     def layers(self) -> int:
-        """How many layers the model has."""
         return len(self._layers)
 
     def __call__(self, samples: Sequence[Sequence[Stream]], reads: Sequence[Read]) -> dict[Site, torch.Tensor]:

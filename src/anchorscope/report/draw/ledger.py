@@ -28,7 +28,6 @@ ROW, HEAD, TEXT = 0.2, 0.55, 2.9  # inches: of a row, above the rows, of a claim
 
 
 def draw_ledger(verdicts: Sequence[ClaimVerdict], found: Mapping[str, Mapping[str, Lines]], folder: Path) -> list[Path]:
-    """Draw the ledger and the matrices."""
     written = []
     with style():
         contents = saved_as(_ledger([row for row in verdicts if " < " not in row.model]), describe(verdicts))

@@ -72,11 +72,9 @@ class Panel:
     """One row of a chart for one model, in its axes."""
 
     axes: Axes
-    """What it is drawn on."""
     row: Row
     model: str
     number: int
-    """Of the row in the chart."""
     foot: bool
     """Whether nothing stands below it in its column."""
     first: bool

@@ -28,16 +28,12 @@ LONGEST_NAME = 36  # characters; the whole name is in the CSV
 
 @dataclass(frozen=True)
 class Look:
-    """How one dataset is drawn."""
-
     name: str
     """As charts show it."""
     q: str
     """The colour of its Q-Anchored lines, and of those without groups."""
     a: str
-    """The colour of its A-Anchored lines."""
     c: str
-    """The colour of its C-Anchored lines."""
     marker: str
     """matplotlib's sign for it."""
     place: int

@@ -33,7 +33,9 @@ class TracedSample:
     """One sample under every condition. Print it, draw it, or leave it as the last line of a notebook cell."""
 
     question: str
+    """The question, as it was asked."""
     answer: str
+    """The answer, as it was given."""
     tokens: list[str]
     """The tokens after the shared prefix, as text."""
     first: int
@@ -53,6 +55,7 @@ class TracedSample:
 
     @property
     def measure(self) -> str:
+        """What the curves show, in words."""
         return "P(correct)" if self.probed else "distance from the clean state"
 
     def lines(self) -> dict[str, tuple[Condition, NDArray[np.float64]]]:

@@ -32,11 +32,8 @@ class PageCurve(NamedTuple):
     """The numbers of one key, layer by layer."""
 
     point: int
-    """Which read point of the page."""
     model: int
-    """Which model of the page."""
     dataset: int
-    """Which set of the page."""
     key: Key
     """What it measures."""
     first: int
@@ -118,7 +115,6 @@ def chart_for_page(chart: Chart) -> dict[str, Any]:
 
 
 def looks_for_page(datasets: Sequence[str]) -> list[dict[str, Any]]:
-    """How each set is drawn."""
     look = looks(datasets)
     signs = dict(zip(MARKERS, SIGNS, strict=True))
     return [
@@ -142,7 +138,6 @@ SIGNS = (
 
 
 def points_for_page(points: Sequence[ReadPoint]) -> list[dict[str, str]]:
-    """Every read point with its words."""
     return [
         {"site": p.site, "position": p.position, "words": f"{SITES[p.site]} at {POSITIONS[p.position]}"} for p in points
     ]

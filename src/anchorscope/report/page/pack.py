@@ -67,7 +67,6 @@ class Pack:
         self._size += len(padded)
 
     def text(self) -> str:
-        """All columns, as the page holds them."""
         return base64.b64encode(zlib.compress(b"".join(self._parts), 9)).decode()
 
 
@@ -85,7 +84,6 @@ class SharedTexts:
         self._places: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
-        """The number of a text."""
         return self._places.setdefault(text, len(self._places))
 
     @property

@@ -53,7 +53,6 @@ class Detection:
 
     scores: Scores
     comparisons: Mapping[int, Sequence[Comparison]]
-    """Comparison table of each run."""
     titles: Mapping[str, str]
 
 
@@ -138,7 +137,6 @@ def without_folders(value: Any) -> Any:
 
 
 def _verdicts(store: Store, run: int) -> list[dict[str, Any]]:
-    """The ledger's, as they are kept."""
     return [
         {
             "run": run,

@@ -277,7 +277,6 @@ _MARKED = ("question", "answer", "context", "found")  # texts in which places ar
 
 
 def _pack_columns(pack: Pack, columns: Columns) -> dict[str, Any]:
-    """By name, where each column is."""
     packed: dict[str, Any] = {name: pack.add(np.array(columns.number[name], kind)) for name, kind in _TYPES.items()}
     for name in ("id", "sampled", *_PRIVATE):
         packed[f"{name} text"] = pack.texts(columns.text[name])

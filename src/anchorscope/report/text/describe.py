@@ -83,7 +83,6 @@ def alt_text(chart: Chart, panels: Sequence[DescribedPanel]) -> str:
 
 
 def _overview(chart: Chart, panels: Sequence[DescribedPanel]) -> str:
-    """What kind of chart it is."""
     rows = _rows(panels)
     models = list(dict.fromkeys(panel.model for panel in panels))
     strokes = dict.fromkeys(

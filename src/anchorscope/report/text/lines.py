@@ -31,8 +31,6 @@ V = TypeVar("V")
 
 
 class Point(NamedTuple):
-    """A value of a line."""
-
     value: float
     layer: int
     interval: tuple[float, float] | None
