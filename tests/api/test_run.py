@@ -104,7 +104,7 @@ def test_one_line_of_the_numbers_table(run: Run):
     for words, mistake in (
         ("there is no column 'splt'; did you mean 'split'", {"splt": "layer"}),
         ("there is no number with split 'layr'; did you mean 'layer'", {"split": "layr"}),
-        (r"The nearest one is delta_p \| knockout \| layer", {"split": "layer", "anchor": "best"}),
+        (r"The nearest one is delta_p \| knockout \| anchor", {"split": "layer", "anchor": "best"}),
     ):
         with pytest.raises(AnchorscopeError, match=words):
             run.line("delta_p", **mistake, model="one", dataset="north")

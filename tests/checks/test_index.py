@@ -65,7 +65,7 @@ def test_the_makefile_has_few_targets():
 def test_tests_checks_and_benchmarks_stand_by_themselves():
     """Tests import neither checks nor benchmarks, checks no tests, and benchmarks no checks."""
     folders = {name: ROOT / name for name in ("tests", "checks", "benchmarks")}
-    own = {name: {path.stem for path in place.iterdir()} for name, place in folders.items()}
+    own = {name: {path.stem for path in place.glob("*")} for name, place in folders.items()}
     for name, others in (("tests", ["checks", "benchmarks"]), ("checks", ["tests"]), ("benchmarks", ["checks"])):
         foreign = set().union(*(own[other] for other in others)) - own[name]
         for path in folders[name].rglob("*.py"):

@@ -140,7 +140,7 @@ def test_a_whole_response_carries_its_verdict_and_nothing_else_new(stand):
     assert not {"token_ids", "prompt_token_ids"} & choice.keys()
     assert choice["logprobs"] is None
     assert stand.server.asked[0]["return_token_ids"] is True
-    assert not stand.book.held  # nothing is left behind
+    assert not stand.book.expected  # nothing is left behind
 
 
 def test_a_client_keeps_what_it_asked_for(stand):

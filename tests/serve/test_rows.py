@@ -38,7 +38,7 @@ def test_only_rows_of_this_plan_and_of_expected_requests_are_kept():
     book.take(encode("other", 0, 1, 1, [("cmpl-r-0-0123abcd", 3, 1)], rows_of(7)))
     book.take(b"not a message")
     book.take(msgspec.msgpack.encode([1, 2]))
-    assert (book.foreign, book.held["r"].rows) == (3, {})
+    assert (book.foreign, book.expected["r"].rows) == (3, {})
     book.take(encode("plan", 0, 1, 1, [("cmpl-other-0-0123abcd", 3, 1)], rows_of(7)))
     assert book.unexpected == 1
     book.take(encode("plan", 0, 1, 1, [("cmpl-r-0-0123abcd", 3, 1)], rows_of(7)))
@@ -73,7 +73,7 @@ def test_a_long_answer_does_not_fill_the_memory():
     book.expect("r")
     for position in range(1000):
         book.take(encode("plan", 0, 1, position, [("cmpl-r-0-0123abcd", position, 1)], rows_of(1)))
-    assert len(book.held["r"].rows[0, 0]) == 11
+    assert len(book.expected["r"].rows[0, 0]) == 11
     assert asyncio.run(book.rows("r", (0, 0), 0, [1] * 12)) is None
 
 

@@ -168,7 +168,7 @@ def test_of_many_who_come_at_once_one_gets_the_lease(s3: Path, monkeypatch):
 
     with ThreadPoolExecutor(8) as pool:
         (first,) = [each for each in pool.map(take, range(8)) if each]
-        monkeypatch.setattr(lease, "_held", {})
+        monkeypatch.setattr(lease, "_taken_here", {})
         write_text(s3 / ".lease-000007", "someone, long ago")
         ages = {".lease-000007": 100.0}
         monkeypatch.setattr(Lease, "_age", lambda self, other: ages.get(other.name, 0.0))

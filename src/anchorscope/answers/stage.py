@@ -96,5 +96,5 @@ def _begin(answerer: Answerer, dataset: str, store: Store, plan: Plan) -> Table[
 
 
 def stage_of(context: ModelContext, job: Job) -> Sharded[Answer]:
-    answerer = context.kept(Answerer, job.model, "generation")
+    answerer = context.resource(Answerer, job.model, "generation")
     return answers_stage(answerer, job.dataset, context.store, context.right, context.notice)

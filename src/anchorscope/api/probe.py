@@ -105,8 +105,8 @@ class Probe(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, path: str | Path) -> Probe:
         """Load saved probes, to apply them to new samples."""
         probes, record = load_probes(path_of(path))
-        kept = {name: record[name] for name in ("folds", "repeats", "seed")}
-        probe = cls(**kept, strengths=tuple(record["strengths"]))
+        settings = {name: record[name] for name in ("folds", "repeats", "seed")}
+        probe = cls(**settings, strengths=tuple(record["strengths"]))
         probe.probes_, probe.strength_, probe._layered = probes, record["strength"], record["layers"] is not None
         probe.classes_, probe.n_features_in_ = np.array([0, 1]), probes[0].weight.shape[-1]
         return probe

@@ -224,8 +224,8 @@ class Run:
         points = [p for p in self.study.traces.points if site in (None, p.site) and position in (None, p.position)]
         if not points:
             listed = ", ".join(map(str, self.study.traces.points))
-            asked = f"{site or 'any site'}, {position or 'any position'}"
-            raise StoreError(f"this run has no read point at {asked}", f"It has: {listed}.")
+            place = f"{site or 'any site'}, {position or 'any position'}"
+            raise StoreError(f"this run has no read point at {place}", f"It has: {listed}.")
         return points
 
     def _point(self, site: Site | None, position: Position | None) -> ReadPoint:

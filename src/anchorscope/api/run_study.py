@@ -33,11 +33,11 @@ def run_study(
     ray}` joins, auto or host:port (default: ANCHORSCOPE_RAY_ADDRESS, else one that is started here). `progress`,
     `notice`: receivers of progress and warnings (default: lines on stderr).
     """
-    asked = study if isinstance(study, Study) else load_study(study)
+    loaded = study if isinstance(study, Study) else load_study(study)
     if data is not None:
-        asked = asked.with_data(Path(data))
-    root = path_of(runs) / asked.name
-    with Store.writing(root, asked) as store:
+        loaded = loaded.with_data(Path(data))
+    root = path_of(runs) / loaded.name
+    with Store.writing(root, loaded) as store:
         Pipeline(store, progress, notice, ray_address=ray_address)()
     return Run(root)
 

@@ -289,12 +289,12 @@ def _print_claims(verdicts: list[ClaimVerdict]) -> None:
         table = table_of("claim", "holds if", *(sets or ["all datasets"]))
         of_section = [verdict for verdict in verdicts if verdict.section == section]
         for name in dict.fromkeys(verdict.claim for verdict in of_section):
-            mine = {verdict.dataset: verdict for verdict in of_section if verdict.claim == name}
-            first = next(iter(mine.values()))
-            if "all" in mine:
-                cells = [_claim_cell(mine["all"])] + [Text("")] * (len(sets) - 1)
+            by_dataset = {verdict.dataset: verdict for verdict in of_section if verdict.claim == name}
+            first = next(iter(by_dataset.values()))
+            if "all" in by_dataset:
+                cells = [_claim_cell(by_dataset["all"])] + [Text("")] * (len(sets) - 1)
             else:
-                cells = [_claim_cell(mine[dataset]) if dataset in mine else Text("") for dataset in sets]
+                cells = [_claim_cell(by_dataset[dataset]) if dataset in by_dataset else Text("") for dataset in sets]
             table.add_row(first.statement, first.condition, *cells)
         out.print(section)
         out.print(table)

@@ -69,8 +69,8 @@ def print_summary(model: str, dataset: str, counts: dict[str, Any]) -> None:
 
     dropped = "; ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items())
     right, untold = share(counts["right"], counts["answers"]), counts["cannot_tell"]
-    told = f"; cannot tell: {sum(untold.values()):,}" if untold else ""
-    out.print(f"{model}, {dataset}: {right} right{told}" + (f"; dropped: {dropped}" if dropped else ""))
+    unclear = f"; cannot tell: {sum(untold.values()):,}" if untold else ""
+    out.print(f"{model}, {dataset}: {right} right{unclear}" + (f"; dropped: {dropped}" if dropped else ""))
     if counts.get("set_aside"):
         out.print(f"  the model failed on {counts['set_aside']:,}, which were set aside (anchorscope status says why)")
     if counts.get("disagree"):
@@ -230,10 +230,10 @@ def demo(
 
     spec = build(ModelSpec, id=model, dtype=dtype)
     with resumable():
-        asked = demo_sets(spec, runs, data, questions)
-        preflight(asked, runs / asked.name)
+        sets_study = demo_sets(spec, runs, data, questions)
+        preflight(sets_study, runs / sets_study.name)
         tell(outlook(spec, questions))
-        study = demo_study(spec, runs, asked, questions, progress)
+        study = demo_study(spec, runs, sets_study, questions, progress)
     store = _carry_out(study, runs)
     traced = list(store.results(spec.name, MIXED).table(TRACES))
     if not traced:

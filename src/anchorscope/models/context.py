@@ -22,7 +22,7 @@ class ModelContext(Context, Protocol):
     def prompter(self, name: str, needs: Needs = "weights") -> Prompter:
         """What puts questions to the model, as the study says."""
 
-    def kept(self, kind: Callable[[Model, Study], K], name: str, needs: Needs = "weights") -> K:
+    def resource(self, kind: Callable[[Model, Study], K], name: str, needs: Needs = "weights") -> K:
         """What is made of the model once and kept as long as the model is; its `close` is called then."""
 
     def right(self, question: Any, answer: Any) -> bool:

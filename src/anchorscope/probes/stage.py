@@ -201,7 +201,7 @@ def sampled_of(context: ModelContext, job: Job) -> Sharded[Sampled]:
     evidence, cell = context.store.study.evidence, job.cell(context.store)
     assert evidence is not None
     questions = asked_again(list(cell.table(TRACES)), evidence.questions, context.store.study.seed)
-    return sampled_stage(context.kept(Answerer, job.model, "generation"), job.dataset, context.store, questions)
+    return sampled_stage(context.resource(Answerer, job.model, "generation"), job.dataset, context.store, questions)
 
 
 def within_of(context: ModelContext, job: Job) -> Sharded[WithinReadout]:

@@ -40,7 +40,7 @@ class RunContext:
         self.progress, self.notice, self.planning = progress, notice, planning
         self.loading = 0.0
         self._model: Model | None = None
-        self._kept: dict[Any, Any] = {}
+        self._resources: dict[Any, Any] = {}
         self._healthy = False
 
     def stage(self, job: Job) -> Stage:
@@ -57,8 +57,8 @@ class RunContext:
 
     def let_go(self) -> None:
         """Release the model and its memory."""
-        self._close_kept()
-        self._kept.clear()
+        self._close_resources()
+        self._resources.clear()
         self._model, self._healthy = None, False
 
     # --- for stages
@@ -69,33 +69,33 @@ class RunContext:
         answers = self.study.answers
         by_vllm = needs == "generation" and answers.source == "generate" and answers.backend == "vllm"
         weights = needs in ("generation", "weights") and not by_vllm and not self.planning
-        held, meant = self._model, self._spec(name)
-        usable = held is not None and (held.name, held.spec.id) == (meant.name, meant.id)
-        if held is not None and usable:
-            loaded = held.device.type != "meta"
+        current, meant = self._model, self._spec(name)
+        usable = current is not None and (current.name, current.spec.id) == (meant.name, meant.id)
+        if current is not None and usable:
+            loaded = current.device.type != "meta"
             usable = loaded or not weights
             usable = usable and not (by_vllm and loaded)  # vLLM loads its own, and needs the memory
-        if held is None or not usable:
+        if current is None or not usable:
             self.let_go()
             spec = self._as_begun(meant)
             with self.progress(f"{spec.name}: loading", None):
-                held = self._model = load_model(spec, self.study.base, weights, self.notice)
+                current = self._model = load_model(spec, self.study.base, weights, self.notice)
         if needs == "weights" and not self.planning:
-            self._close_kept()  # what generates has done its work, and holds memory
-            self._examine(held)
+            self._close_resources()  # what generates has done its work, and holds memory
+            self._examine(current)
         self.loading += perf_counter() - start
-        return held
+        return current
 
     def prompter(self, name: str, needs: Needs = "weights") -> Prompter:
         """The prompter that writes the study's prompts for the model."""
-        return self.kept(_prompter, name, needs)
+        return self.resource(_prompter, name, needs)
 
-    def kept(self, kind: Callable[[Model, Study], K], name: str, needs: Needs = "weights") -> K:
+    def resource(self, kind: Callable[[Model, Study], K], name: str, needs: Needs = "weights") -> K:
         """An object made from the model once and kept as long as the model. Then its `close` is called."""
         model = self.model(name, needs)
-        if kind not in self._kept:
-            self._kept[kind] = kind(model, self.study)
-        return self._kept[kind]
+        if kind not in self._resources:
+            self._resources[kind] = kind(model, self.study)
+        return self._resources[kind]
 
     def right(self, question: Any, answer: Any) -> bool:
         """Whether an answer counts as right in an early look, which uses rules instead of a judge."""
@@ -115,9 +115,9 @@ class RunContext:
                 require_health(model, _prompter(model, self.study))
             self._healthy = True
 
-    def _close_kept(self) -> None:
-        for kind in [kind for kind in self._kept if kind is not _prompter]:
-            getattr(self._kept.pop(kind), "close", lambda: None)()
+    def _close_resources(self) -> None:
+        for kind in [kind for kind in self._resources if kind is not _prompter]:
+            getattr(self._resources.pop(kind), "close", lambda: None)()
 
     def _spec(self, name: str) -> ModelSpec:
         known = [spec for spec in self.study.models if name in (spec.name, spec.id)]

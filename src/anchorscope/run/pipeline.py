@@ -194,9 +194,9 @@ class Pipeline:
             from anchorscope.evidence.experiments import registered
             from anchorscope.run.ray.engine import RayEngine
 
-            if own := registered():
+            if names := registered():
                 raise StudyError(
-                    f"the experiments {', '.join(own)} are registered in this process alone, so Ray cannot run them",
+                    f"the experiments {', '.join(names)} are registered in this process alone, so Ray cannot run them",
                     "Write engine: {kind: in_process} in the study.",
                 )
 

@@ -93,12 +93,16 @@ def process_of(root: Path) -> RunProcess | None:
     locked = _is_locked(root) if is_local(root) else None
     recent = last is not None and time.time() - last.at <= STALE
     here = is_local(root) and holder.endswith(f" on {platform.node()}")
-    own = last if last is not None and last.who == holder else None
+    state = last if last is not None and last.who == holder else None
     if locked or (recent and not (here and locked is False)):
-        return RunProcess(True, own.words(alive=bool(locked)) if own is not None else f"its start  ({holder})")
+        return RunProcess(True, state.words(alive=bool(locked)) if state is not None else f"its start  ({holder})")
     if not here:
-        return RunProcess(False, own.words() if own is not None else f"stopped  ({holder})")
-    at = f" at {own.title}, {own.done:,}" + (f" of {own.total:,}" if own.total else "") + " done" if own else ""
+        return RunProcess(False, state.words() if state is not None else f"stopped  ({holder})")
+    at = (
+        f" at {state.title}, {state.done:,}" + (f" of {state.total:,}" if state.total else "") + " done"
+        if state
+        else ""
+    )
     return RunProcess(False, f"stopped{at}  ({holder} has ended)")
 
 

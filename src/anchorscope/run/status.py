@@ -64,15 +64,15 @@ class RunStatus:
     @property
     def complete(self) -> bool:
         """Whether nothing is left to do, because every table that the study asks for exists or cannot be made."""
-        asked = set(expected(self.study))  # without tables made for detectors
-        return all(t.state in ("complete", "too few") for t in self.tables if (t.part, t.table) in asked)
+        wanted = set(expected(self.study))  # without tables made for detectors
+        return all(t.state in ("complete", "too few") for t in self.tables if (t.part, t.table) in wanted)
 
 
 def expected(study: Study) -> Iterator[tuple[str, str]]:
     """The part and name of every table that a complete run of the study has."""
     shared = [kind.name for stage in stages_of(study) if stage.scope == "dataset" for kind in stage.kinds(study)]
-    own = [kind.name for stage in stages_of(study) if stage.scope != "dataset" for kind in stage.kinds(study)]
-    for part, names in (("questions", shared), *((model.name, own) for model in study.models)):
+    of_cells = [kind.name for stage in stages_of(study) if stage.scope != "dataset" for kind in stage.kinds(study)]
+    for part, names in (("questions", shared), *((model.name, of_cells) for model in study.models)):
         for dataset in study.datasets:
             for name in names:
                 yield f"{part}/{dataset.name}", name

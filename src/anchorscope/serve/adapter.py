@@ -74,13 +74,13 @@ def check_settings(config: Any) -> None:
 
 def batch_of(runner: Any, scheduled: Any, rows: int) -> StepBatch:
     """What the last forward was about. `rows`: tokens that went through the model's code, where it was called."""
-    held = runner.input_batch
-    names = [name for name in held.req_ids if name is not None]
+    batch = runner.input_batch
+    names = [name for name in batch.req_ids if name is not None]
     counts = [scheduled.num_scheduled_tokens[name] for name in names]
     hidden = getattr(runner.execute_model_state, "hidden_states", None)
     return StepBatch(
         names,
-        held.num_computed_tokens_cpu[: len(names)].tolist(),
+        batch.num_computed_tokens_cpu[: len(names)].tolist(),
         counts,
         max(sum(counts), rows, 0 if hidden is None else len(hidden)),
         runner.input_ids.gpu,

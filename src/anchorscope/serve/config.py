@@ -39,13 +39,13 @@ class ServeConfig:
 
     @classmethod
     def of(cls, additional: Any) -> ServeConfig:
-        own = additional.get(KEY) if isinstance(additional, dict) else None
-        if not isinstance(own, dict) or not own.get("detectors"):
+        settings = additional.get(KEY) if isinstance(additional, dict) else None
+        if not isinstance(settings, dict) or not settings.get("detectors"):
             raise DetectorError(
                 "vLLM was started without anchorscope's configuration",
                 "Start it with: anchorscope serve MODEL --detector DETECTOR  (or with the flags that this prints).",
             )
-        return cls(**own)
+        return cls(**settings)
 
     def record(self) -> dict[str, Any]:
         return {KEY: asdict(self)}

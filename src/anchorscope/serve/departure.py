@@ -100,8 +100,8 @@ class Departure:
         status = message["status"]
         self._start = message
         if self.named:
-            own, theirs = self.id.encode(), self.named.encode("latin-1")
-            message["headers"] = [(name, value.replace(own, theirs)) for name, value in message["headers"]]
+            ours, theirs = self.id.encode(), self.named.encode("latin-1")
+            message["headers"] = [(name, value.replace(ours, theirs)) for name, value in message["headers"]]
         found = {name.lower(): value for name, value in message["headers"]}
         self._judging = 200 <= status < 300 and status not in NO_CONTENT and not self.request.off
         self._streamed = found.get(b"content-type", b"").lower().startswith(b"text/event-stream")

@@ -110,7 +110,7 @@ class LiveDesk(Desk):
             **self.about(self.judges),
             "rows": {
                 "messages": book.messages,
-                "waiting": len(book.held),
+                "waiting": len(book.expected),
                 "late": book.late,
                 "foreign": book.foreign,
                 "unexpected": book.unexpected,

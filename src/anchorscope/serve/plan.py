@@ -153,8 +153,8 @@ def projected(detector: D) -> D:
     one, none = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
     small = Linear(dict.fromkeys(fitted.states, one), fitted.numbers, fitted.bias)
     far = [far_state(state) for state in moments.mean]
-    own = replace(moments, mean=dict.fromkeys(far, none), scale=dict.fromkeys(far, one))
-    return replace(detector, fitted=small, moments=own, parts=None, witness={})
+    distances = replace(moments, mean=dict.fromkeys(far, none), scale=dict.fromkeys(far, one))
+    return replace(detector, fitted=small, moments=distances, parts=None, witness={})
 
 
 def wants_logprobs(detector: FittedDetector) -> bool:

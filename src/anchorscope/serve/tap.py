@@ -87,23 +87,23 @@ class _SiteTap:
     """Buffers, weights and running sums of answers for one site."""
 
     def __init__(
-        self, own: SiteColumns, layers: list[int], kept: list[torch.Tensor], seats: int, device: torch.device
+        self, site: SiteColumns, layers: list[int], buffers: list[torch.Tensor], seats: int, device: torch.device
     ) -> None:
         def part(array: Any) -> torch.Tensor:
             return torch.from_numpy(np.ascontiguousarray(array)).float().to(device)
 
-        self.kept = kept
-        self.weight = part(own.weight[layers])  # (layer, width, read)
-        self.scale = part(own.scale[:, layers])  # (far, layer, width)
-        self.shift = -part(own.mean[:, layers]) * self.scale
-        self.means = own.means
-        self.tokens = len(own.far) - own.means
-        shape = (seats, len(layers), own.weight.shape[1]) if own.means else (0, 0, 0)
+        self.buffers = buffers
+        self.weight = part(site.weight[layers])  # (layer, width, read)
+        self.scale = part(site.scale[:, layers])  # (far, layer, width)
+        self.shift = -part(site.mean[:, layers]) * self.scale
+        self.means = site.means
+        self.tokens = len(site.far) - site.means
+        shape = (seats, len(layers), site.weight.shape[1]) if site.means else (0, 0, 0)
         self.sums = torch.zeros(shape, dtype=torch.float32, device=device)
 
     def states(self, at: torch.Tensor) -> torch.Tensor:
         """(layer, row, width) in float32, for any dtype of the model."""
-        return torch.stack([kept.index_select(0, at) for kept in self.kept]).float()
+        return torch.stack([buffer.index_select(0, at) for buffer in self.buffers]).float()
 
     def columns(self, x: torch.Tensor, means: torch.Tensor | None) -> torch.Tensor:
         """(row, column), summed over this pipeline stage's layers. `means`: (layer, row, width), mean answer states."""
@@ -145,7 +145,7 @@ class Tap:
         drafts: int = 0,
     ) -> None:
         """`seats`: maximum number of tokens decoded at once, including drafts; `drafts`: maximum per request."""
-        self.plan, self.seats, self.kept = plan, seats, 1 + drafts
+        self.plan, self.seats, self.last_tokens = plan, seats, 1 + drafts
         self.rows = torch.zeros(seats, dtype=torch.long, device=device)
         self.requests: dict[str, _Request] = {}
         self.free = list(range(seats))
@@ -177,12 +177,12 @@ class Tap:
         """
         if bounds is None:
             return
-        if self.kept == 1:
+        if self.last_tokens == 1:
             last = bounds[1:].to(torch.long) - 1
         else:
             edges = bounds.tolist()
             pairs = itertools.pairwise(edges)
-            last = torch.tensor([row for start, end in pairs for row in range(max(start, end - self.kept), end)])
+            last = torch.tensor([row for start, end in pairs for row in range(max(start, end - self.last_tokens), end)])
         if len(last) <= self.seats:
             self.rows.zero_()  # a stale index of a larger batch would be out of range and crash the engine
             self.rows[: len(last)].copy_(last, non_blocking=True)
@@ -223,7 +223,7 @@ class Tap:
         offset = packed = 0
         for name, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
             known = self.requests.get(name)
-            last = count if every else min(count, self.kept)  # number of its tokens that are kept
+            last = count if every else min(count, self.last_tokens)  # number of its tokens that are kept
             packed += last
             if known is not None:
                 begin = max(start + count - last, known.prompt - 1)
@@ -286,9 +286,9 @@ class Tap:
 
     def _settle(self, known: _Request, start: int) -> None:
         """Add the accepted drafts of the last step to the sum. This step begins after them."""
-        for position, own in known.drafts:
+        for position, states in known.drafts:
             if position < start and position == known.summed + 1 and known.seat is not None:
-                for site, x in zip(self.sites, own, strict=True):
+                for site, x in zip(self.sites, states, strict=True):
                     if site.means:
                         site.sums[known.seat] += x
                 known.summed = position
@@ -308,11 +308,11 @@ class Tap:
             if position != expected:  # it was read before (a preempted request), or a token was missed
                 continue
             expected += 1
-            own = []
+            token_states = []
             for number, (site, x) in enumerate(zip(self.sites, states, strict=True)):
                 ahead[number] = ahead[number] + x[:, row]
-                own.append(x[:, row].clone())
+                token_states.append(x[:, row].clone())
                 mean = means[number]
                 if mean is not None and known.seat is not None:
                     mean[:, row] = (site.sums[known.seat] + ahead[number]) / (position - known.prompt + 1)
-            known.drafts.append((position, own))
+            known.drafts.append((position, token_states))

@@ -132,16 +132,16 @@ class RowBook:
     def __init__(self, fingerprint: str, stages: int = 1, longest: int = 1024) -> None:
         """`longest`: maximum number of rows kept per answer. Longer answers are not judged."""
         self.fingerprint, self.stages, self.longest = fingerprint, stages, longest
-        self.held: dict[str, _Expected] = {}
+        self.expected: dict[str, _Expected] = {}
         self.unexpected = self.foreign = self.messages = self.late = 0
 
     def expect(self, request: str) -> None:
         """Start to keep the rows of this request."""
-        self.held[request] = _Expected()
+        self.expected[request] = _Expected()
 
     def forget(self, request: str) -> None:
         """Drop the rows of this request."""
-        self.held.pop(request, None)
+        self.expected.pop(request, None)
 
     def take(self, data: bytes) -> None:
         """Read a message. A message of another version or plan is counted and ignored."""
@@ -163,29 +163,29 @@ class RowBook:
             at += count
 
     def _put(self, name: RequestName | None, stage: int, step: int, begin: int, rows: Row) -> None:
-        held = self.held.get(name.request) if name is not None else None
-        if name is None or held is None:
+        expected = self.expected.get(name.request) if name is not None else None
+        if name is None or expected is None:
             self.unexpected += len(rows)
             return
-        own = held.rows.setdefault((name.prompt, name.answer), {})
-        first = min(own, default=begin)
+        positions = expected.rows.setdefault((name.prompt, name.answer), {})
+        first = min(positions, default=begin)
         for number, row in enumerate(rows):
             position = begin + number
             if position > first + self.longest:
                 break
-            before = own.setdefault(position, {}).get(stage)
+            before = positions.setdefault(position, {}).get(stage)
             if before is None or before.draft or before.row[-1] != row[-1]:
                 # a copy, so that the whole message can be freed
-                own[position][stage] = HeldRow(row.copy(), step, number > 0)
-        held.news.set()
+                positions[position][stage] = HeldRow(row.copy(), step, number > 0)
+        expected.news.set()
 
     def complete(self, request: str, key: tuple[int, int], first: int, tokens: Sequence[int]) -> bool:
         """Whether the rows from position `first` on have arrived and belong to these tokens."""
-        held = self.held.get(request)
-        own = held.rows.get(key, {}) if held is not None else {}
+        expected = self.expected.get(request)
+        positions = expected.rows.get(key, {}) if expected is not None else {}
         before = -1
         for position, token in enumerate(tokens, first):
-            stages = own.get(position)
+            stages = positions.get(position)
             if stages is None or len(stages) < self.stages:
                 return False
             rows = stages.values()
@@ -199,23 +199,23 @@ class RowBook:
     ) -> Row | None:
         """(position, column): rows of these tokens from position `first` on, or None if they do not arrive in time."""
         loop = asyncio.get_running_loop()
-        held = self.held.get(request)
-        if held is None or len(tokens) > self.longest:
+        expected = self.expected.get(request)
+        if expected is None or len(tokens) > self.longest:
             return None
-        held.end = held.end or loop.time() + wait
+        expected.end = expected.end or loop.time() + wait
         while not self.complete(request, key, first, tokens):
-            left = held.end - loop.time()
-            if left <= 0 or request not in self.held:
+            left = expected.end - loop.time()
+            if left <= 0 or request not in self.expected:
                 self.late += 1
                 return None
-            held.news.clear()
+            expected.news.clear()
             try:
-                await asyncio.wait_for(held.news.wait(), left)
+                await asyncio.wait_for(expected.news.wait(), left)
             except TimeoutError:
                 continue
-        own = held.rows[key]
+        positions = expected.rows[key]
         places = range(first, first + len(tokens))
-        return np.stack([np.sum([each.row for each in own[place].values()], axis=0)[:-1] for place in places])
+        return np.stack([np.sum([each.row for each in positions[place].values()], axis=0)[:-1] for place in places])
 
 
 async def listen(book: RowBook, address: str) -> None:

@@ -36,7 +36,7 @@ class Lease:
             raise _refused(self.root, others[-1], left)
         # 2. The next number: one of several who try makes it.
         self._path = self.root / f"{LEASE}{_number(others[-1]) + 1 if others else 1:06d}"
-        asked = time.monotonic()
+        begin_time = time.monotonic()
         try:
             self._path.put(self._content, new=True)
         except FileExistsError:
@@ -49,8 +49,8 @@ class Lease:
         for other in others:
             other.unlink(missing_ok=True)
         # 4. Renew it from here on.
-        self._renewed = asked
-        _held[str(self.root)] = self
+        self._renewed = begin_time
+        _taken_here[str(self.root)] = self
         threading.Thread(target=self._renew, name="lease", daemon=True).start()
 
     def check(self) -> None:
@@ -64,7 +64,7 @@ class Lease:
 
     def release(self) -> None:
         self._ended.set()
-        _held.pop(str(self.root), None)
+        _taken_here.pop(str(self.root), None)
         with self._renewing, contextlib.suppress(OSError):
             if self._lost is None and self._path.read_bytes() == self._content:
                 self._path.unlink(missing_ok=True)
@@ -72,7 +72,7 @@ class Lease:
     def _renew(self) -> None:
         """Write it again from time to time, until it is let go of or taken over."""
         while not self._ended.wait(RENEW) and self._lost is None:
-            asked = time.monotonic()
+            begin_time = time.monotonic()
             # out of reach for a moment is no harm; `check` knows when it is for too long
             with self._renewing, contextlib.suppress(OSError):
                 last = _leases(self.root)[-1:]
@@ -80,7 +80,7 @@ class Lease:
                     self._lost = f"was taken over by {_holder(last[0]) if last else 'another process'}"
                 elif not self._ended.is_set():
                     self._path.put(self._content)
-                    self._renewed = asked
+                    self._renewed = begin_time
 
     def _age(self, lease: Remote) -> float:
         """Seconds since it was renewed: its time against that of an object made now, both by the store's clock."""
@@ -94,12 +94,12 @@ class Lease:
             now.unlink(missing_ok=True)
 
 
-_held: dict[str, Lease] = {}  # by this process
+_taken_here: dict[str, Lease] = {}  # by this process
 
 
 def check_leases(path: Remote) -> None:
     """Raise where `path` is below a place whose lease this process had, and has lost."""
-    for root, lease in list(_held.items()):
+    for root, lease in list(_taken_here.items()):
         if str(path).startswith(f"{root}/"):
             lease.check()
 

@@ -197,10 +197,10 @@ def read_remote(paths: Sequence[Remote], starts: Sequence[int], stops: Sequence[
     wanted = list(zip(paths, starts, stops, strict=True))
     for first in range(0, len(wanted), RANGES):
         chunk = wanted[first : first + RANGES]
-        asked = [(*path._reached, start, stop) for path, start, stop in chunk if stop > start]  # none of nothing
+        ranges = [(*path._reached, start, stop) for path, start, stop in chunk if stop > start]  # none of nothing
         read: list[Any] = []
-        if asked:
-            systems, names, begins, ends = zip(*asked, strict=True)
+        if ranges:
+            systems, names, begins, ends = zip(*ranges, strict=True)
             with _as_os_errors(chunk[0][0]):
                 read = systems[0].cat_ranges([*names], [*begins], [*ends], on_error="return")
         contents = iter(read)

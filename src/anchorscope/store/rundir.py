@@ -170,10 +170,10 @@ def _keep_base(root: Path, base: Path) -> None:
 def _base_of(root: Path) -> Path:
     """That folder; where it is not known, or on another machine, the current one."""
     try:
-        kept = Path((root / BASE).read_text(encoding="utf-8").strip())
+        base = Path((root / BASE).read_text(encoding="utf-8").strip())
     except OSError:
         return Path()
-    return kept if kept.is_dir() else Path()
+    return base if base.is_dir() else Path()
 
 
 @dataclass(frozen=True)
@@ -260,12 +260,12 @@ class Cell:
                     + ". Nothing else is lost.",
                 )
             known = now == manifest["versions"] or now in manifest["also_written_with"]
-            told = not facts or facts == before["facts"] or facts in before.get("also", [])
-            if known and told:
+            same_facts = not facts or facts == before["facts"] or facts in before.get("also", [])
+            if known and same_facts:
                 return table
             # said in the record rather than hidden: other software, or facts such as another batch plan
             manifest["also_written_with"] += [] if known else [now]
-            before.setdefault("also", []).extend([] if told else [facts])
+            before.setdefault("also", []).extend([] if same_facts else [facts])
             if not before["also"]:
                 del before["also"]
         else:

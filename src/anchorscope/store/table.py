@@ -257,13 +257,13 @@ class Table(Generic[R]):
         `words` gets, by column, all values that the table has.
         """
         for batch in self.batches(at_once=WIDE_LOOK):
-            kept = None
+            mask = None
             for column, value in equal.items():
                 if words is not None:
                     words[column].update(pc.unique(batch[column]).to_pylist())
                 same = pc.equal(batch[column], value)
-                kept = same if kept is None else pc.and_(kept, same)
-            for row in (batch if kept is None else batch.filter(kept)).to_pylist():
+                mask = same if mask is None else pc.and_(mask, same)
+            for row in (batch if mask is None else batch.filter(mask)).to_pylist():
                 yield self.record(**row)
 
     def values(self, *columns: str) -> Iterator[tuple[Any, ...]]:

@@ -36,7 +36,7 @@ from anchorscope.report.page.chart_data import (
     tabs_for_page,
 )
 from anchorscope.report.page.pack import Pack
-from anchorscope.report.page.sample_data import Scores, pack_samples
+from anchorscope.report.page.sample_data import LINES, Scores, pack_samples
 from anchorscope.report.text.summary import sentences
 from anchorscope.store import Store
 from anchorscope.store.files import write_output, write_text
@@ -119,6 +119,7 @@ def _about(stores: Sequence[Store], detection: Detection, pack: Pack, with_text:
         "models": [{"run": one.run, "name": one.label} for one in shown],
         "sets": looks_for_page(datasets_of(stores)),
         "points": points_for_page(points),
+        "conditions": LINES,
         "charts": charts_for_page(stores),
         "tabs": tabs_for_page(stores),
         "curves": pack_curves(pack, curves),

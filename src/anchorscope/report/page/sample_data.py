@@ -22,16 +22,16 @@ from anchorscope.pathways.members import Members, members
 from anchorscope.probes.record import READOUTS, WITHIN
 from anchorscope.probes.recorded import Recorded, read_readouts
 from anchorscope.report.page.chart_data import PageModel, datasets_of, shown_of
+from anchorscope.report.page.detector_curves import SCALE, calibration, risk
 from anchorscope.report.page.pack import Pack, SharedTexts
 from anchorscope.spans.passages import holding
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Store
-from anchorscope.study.terms import ReadPoint
+from anchorscope.study.terms import CONDITION_DEFS, ReadPoint
 from anchorscope.traces.record import TRACES, Trace
 
-CONDITIONS = ("clean", "knockout", "control_question", "answer_only", "control_random", "control_prefix",
-              "knockout_context", "knockout_both")  # fmt: skip
-"""Conditions whose read-outs a page carries, the most needed first."""
+LINES = {each.name: (each.words, *each.look) for each in CONDITION_DEFS if each.look}
+"""Conditions whose read-outs a page carries, the most needed first, with the words, colour and dash of their lines."""
 BUDGET = 14_000_000  # bytes that read-outs may take before they are packed; beyond it the last conditions are left out
 SORTED_BY = (("knockout", "none"), ("knockout", "drift"), ("control_question", "none"), ("matched_question", "none"),
              ("knockout_context", "none"))  # fmt: skip
@@ -39,7 +39,7 @@ SORTED_BY = (("knockout", "none"), ("knockout", "drift"), ("control_question", "
 ACCEPTED = 12  # accepted answers that are shown at most
 BETWEEN = "\x1f"  # separates them
 LONGEST = 2**16  # characters of a passage, of which sentences are marked
-LOGIT = 1000.0  # logits are kept to a thousandth
+LOGIT = SCALE  # of all logits
 JUDGEMENTS = ("right", "wrong", "cannot_tell")
 
 Scores = Mapping[tuple[int, str, str], Mapping[str, Mapping[str, float]]]
@@ -77,7 +77,9 @@ def pack_samples(
             "text": dataset in with_text,
             "points": [_pack_point(pack, one, dataset, point, conditions) for point in points],
         }
-        _fill(columns, one, dataset, rows, scores.get((one.run, one.model, dataset), {}), dataset in with_text)
+        of_cell = scores.get((one.run, one.model, dataset), {})
+        cell["curves"] = {name: _pack_curves(pack, rows, by_id) for name, by_id in of_cell.items()}
+        _fill(columns, one, dataset, rows, of_cell, dataset in with_text)
         cells.append(cell)
         start += len(rows)
     detectors = list(dict.fromkeys(name for by_detector in scores.values() for name in by_detector))
@@ -92,6 +94,14 @@ def pack_samples(
     }
 
 
+def _pack_curves(pack: Pack, rows: Sequence[Trace], scores: Mapping[str, float]) -> list[int]:
+    """Risk against coverage, and calibration, of one detector."""
+    scored = [row for row in rows if np.isfinite(scores.get(row.id, np.nan))]
+    right, probability = np.array([(row.correct, row.probability) for row in scored]).reshape(-1, 2).T
+    values = np.rint(LOGIT * _column_of([scores[row.id] for row in scored], len(scored))) / LOGIT
+    return [pack.add(risk(values, right == 1, probability)), pack.add(calibration(values, right == 1))]
+
+
 def _traced(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[tuple[int, PageModel, str, list[Trace]]]:
     """Every model, as the page counts them, and set that has read-outs at some read point; its traced samples."""
     for model, one in enumerate(shown_of(stores)):
@@ -103,7 +113,7 @@ def _traced(stores: Sequence[Store], points: Sequence[ReadPoint]) -> Iterator[tu
 
 def _conditions(stores: Sequence[Store], points: Sequence[ReadPoint]) -> tuple[str, ...]:
     """Which read-outs are kept: as many conditions as fit."""
-    there = [name for name in CONDITIONS if any(name in store.study.traces.conditions for store in stores)]
+    there = [name for name in LINES if any(name in store.study.traces.conditions for store in stores)]
     size = 0
     for _, one, dataset, rows in _traced(stores, points):
         cell = one.store.results(one.model, dataset)

@@ -7,8 +7,6 @@ const WORDS = {
   anchor_half: "split halves, at the best layer",
   none: "none",
   drift: "mean shift",
-  drift_class: "mean shift of the class",
-  drift_control: "the control's shift",
   all: "all answers",
   predicted_correct: "predicted right",
   predicted_wrong: "predicted wrong",

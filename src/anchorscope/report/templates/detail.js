@@ -1,16 +1,5 @@
 // One sample, or two side by side.
 
-const LINES = {
-  clean: ["clean pass", "#3f7fbf", "-"],
-  knockout: ["question's exact tokens cut", "#c8442f", "-"],
-  control_question: ["other question tokens cut", "#8a8f98", "--"],
-  control_random: ["nearby tokens cut", "#b08d57", ":"],
-  control_prefix: ["words of the examples cut", "#7a9b76", ":"],
-  answer_only: ["without the question", "#8e6bb0", "--"],
-  knockout_context: ["passage cut", "#0f8a78", "-."],
-  knockout_both: ["passage and question's exact tokens cut", "#5b6b7a", ":"],
-};
-
 // a text with some places marked, as elements
 function marked(text, places, name, found = []) {
   const edges = new Set([0, text.length]);
@@ -34,7 +23,7 @@ function curveOf(cell, row) {
     legend = [],
     said = [],
     lines = [];
-  for (const [name, [words, colour, dash]] of Object.entries(LINES)) {
+  for (const [name, [words, colour, dash]] of Object.entries(about.conditions)) {
     if (!cell.logits[name]) continue;
     const p = (layer) => 100 * sigmoid(logitOf(cell, name, row, layer));
     lines.push({

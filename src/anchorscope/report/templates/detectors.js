@@ -134,23 +134,25 @@ function drawRisk() {
     said = [];
   cells.forEach((cell) => {
     if (state.model !== "" && String(cell.model) !== state.model) return;
-    const rows = [];
-    for (let row = cell.start; row < cell.start + cell.count; row++)
-      if (scoreOf(row, detector) !== null) rows.push(row);
-    if (!rows.length) return;
-    rows.sort((a, b) => scoreOf(a, detector) - scoreOf(b, detector));
+    const curves = cell.curves[about.samples.detectors[detector]];
+    if (!curves) return;
     const look = {
       colour: seen(about.sets[cell.set].q),
       dash: cell.model % 2 ? "--" : "-",
       name: `${about.models[cell.model].name}, ${setTitle(cell.set)}`,
     };
-    risk.push({ ...look, points: riskPoints(cell, rows, detector, look.name) });
+    const kept = (x, y) => [`${number(x, 0)} % kept, ${number(y, 1)} % of them wrong`, "click to see the answers kept"];
+    const calibrated = (x, y, size) => [
+      `predicted ${number(x, 0)} % wrong, actually ${number(y, 0)} % wrong`,
+      `${counted(size)} answers, click to see them`,
+    ];
+    risk.push({ ...look, points: pointsOf(cell, curves[0], (...at) => [look.name, ...kept(...at)]) });
     said.push({
       ...look,
       width: 1.5,
       sign: about.sets[cell.set].sign,
       open: cell.model % 2 === 1,
-      points: calibrationPoints(cell, rows, detector, look.name),
+      points: pointsOf(cell, curves[1], (...at) => [look.name, ...calibrated(...at)]),
     });
   });
   const most = Math.max(...risk.flatMap((line) => line.points.map((p) => p.y)), 1);
@@ -186,60 +188,19 @@ function drawRisk() {
   );
 }
 
-// the surest first; weighted to all answers
-function riskPoints(cell, rows, detector, name) {
-  const total = rows.reduce((t, row) => t + 1 / samples.probability[row], 0),
-    every = Math.ceil(rows.length / 60),
-    points = [];
-  let kept = 0,
-    wrong = 0;
-  rows.forEach((row, i) => {
-    const weight = 1 / samples.probability[row];
-    kept += weight;
-    if (!samples.right[row]) wrong += weight;
-    if (i < 15 || (i % every && i !== rows.length - 1)) return;
-    const [x, y] = [(100 * kept) / total, (100 * wrong) / kept];
-    points.push({
-      x,
-      y,
+// a curve of report/page/detector_curves.py
+function pointsOf(cell, numbered, tip) {
+  const flat = column(numbered),
+    count = flat.length / 5;
+  return Array.from({ length: count }, (_, i) => {
+    const [x, y, first, last, size] = [0, 1, 2, 3, 4].map((k) => flat[k * count + i]);
+    return {
+      x: x / 100,
+      y: y / 100,
       low: null,
       high: null,
-      data: { cell, range: [0, scoreOf(row, detector)] },
-      tip: [name, `${number(x, 0)} % kept, ${number(y, 1)} % of them wrong`, "click to see the answers kept"],
-    });
+      data: { cell, range: [sigmoid(-first / 1000), sigmoid(-last / 1000)] },
+      tip: tip(x / 100, y / 100, size),
+    };
   });
-  return points;
-}
-
-// ten parts with as many samples each; right and wrong answers weigh the same in all
-function calibrationPoints(cell, rows, detector, name) {
-  const wrongs = rows.filter((row) => !samples.right[row]).length,
-    weigh = (row) => (samples.right[row] ? 0.5 / (rows.length - wrongs) : 0.5 / wrongs),
-    points = [];
-  for (let b = 0; b < 10; b++) {
-    const part = rows.slice(Math.floor((b * rows.length) / 10), Math.floor(((b + 1) * rows.length) / 10));
-    if (part.length < 10) continue;
-    let all = 0,
-      bad = 0,
-      p = 0;
-    for (const row of part) {
-      const weight = weigh(row);
-      all += weight;
-      p += weight * scoreOf(row, detector);
-      if (!samples.right[row]) bad += weight;
-    }
-    points.push({
-      x: (100 * p) / all,
-      y: (100 * bad) / all,
-      low: null,
-      high: null,
-      data: { cell, range: [scoreOf(part[0], detector), scoreOf(part[part.length - 1], detector)] },
-      tip: [
-        name,
-        `predicted ${number((100 * p) / all, 0)} % wrong, actually ${number((100 * bad) / all, 0)} % wrong`,
-        `${part.length} answers, click to see them`,
-      ],
-    });
-  }
-  return points;
 }

@@ -59,8 +59,6 @@ function drawCount() {
     said.push(
       "With split halves, every draw sorts the answers again. The page shows the group that most draws give, so the count is close to the chart's but not equal to it.",
     );
-  if (["drift_class", "drift_control"].includes(state.correction) && state.group)
-    said.push("Here samples are sorted without this correction, because the page does not hold it for each sample.");
   if (state.range) {
     const [from, to] = state.range.split(",").map(Number);
     said.push(`P(wrong) is between ${number(100 * from, 0)} and ${number(100 * to, 0)} %.`);

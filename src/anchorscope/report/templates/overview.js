@@ -3,9 +3,7 @@
 function overviewRows() {
   const anchor = (condition) => {
     if (!state.split.startsWith("anchor")) return "none";
-    return condition.includes("permuted") || ["drift_class", "drift_control"].includes(state.correction)
-      ? "half"
-      : "best";
+    return condition.includes("permuted") ? "half" : "best";
   };
   const row = (condition, title, correction = state.correction) => ({
     title,
@@ -55,7 +53,7 @@ function drawControls() {
       unique(about.points.map((p) => p.position)).map((p) => [p, p]),
     ),
     select("split", "Sorted into Q and A", options("split", ["layer", "anchor", "layer_half", "anchor_half"])),
-    select("correction", "Subtracted", options("correction", ["none", "drift", "drift_class", "drift_control"])),
+    select("correction", "Subtracted", options("correction", ["none", "drift"])),
     select(
       "stratum",
       "Among",

@@ -145,14 +145,14 @@ class RayEngine:
         # 2. the pools, and what comes out of the last one
         errors: dict[Flow, AnchorscopeError] = {}
         total = sum(sum(plan.sizes) for plan in planned.values())
-        told: set[str] = set()
+        told_flows: set[str] = set()
         first, last = float("inf"), 0.0
         reports = self._reports(flows, tasks)
         with self.progress(self._title(flows, planned), total) as advance, closing(reports):
             advance(total - sum(planned[task.flow].sizes[task.shard] for task in tasks))
             for report in reports:
                 check_held(self.store.root)
-                self._tell(report.notices, told, str(report.flow))
+                self._tell(report.notices, told_flows, str(report.flow))
                 if isinstance(report.error, spared):
                     errors[flows[report.flow]] = report.error
                 elif report.error is not None:
@@ -225,11 +225,11 @@ class RayEngine:
         """Refuse a replica that fits on no node of a local cluster. On another cluster warn, because nodes can join."""
         import ray
 
-        asked = {"CPU": float(self.spec.cpus_per_replica), "GPU": self._gpus()}
+        needed = {"CPU": float(self.spec.cpus_per_replica), "GPU": self._gpus()}
         there = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        if any(all(node.get(name, 0.0) >= count for name, count in asked.items()) for node in there):
+        if any(all(node.get(name, 0.0) >= count for name, count in needed.items()) for node in there):
             return
-        problem = f"no node has {asked['CPU']:g} cores and {asked['GPU']:g} GPUs for a replica"
+        problem = f"no node has {needed['CPU']:g} cores and {needed['GPU']:g} GPUs for a replica"
         if self.address is None:
             raise StudyError(problem, "Lower engine.gpus_per_replica or engine.cpus_per_replica.")
         self.notice(
@@ -272,12 +272,12 @@ class RayEngine:
             raise error
         return answer
 
-    def _tell(self, notices: Sequence[str], told: set[str] | None = None, key: str = "") -> None:
+    def _tell(self, notices: Sequence[str], told_flows: set[str] | None = None, key: str = "") -> None:
         """Pass warnings on. If several replicas run the same flow, pass on only those of the first."""
-        if notices and told is not None:
-            if key in told:
+        if notices and told_flows is not None:
+            if key in told_flows:
                 return
-            told.add(key)
+            told_flows.add(key)
         for notice in notices:
             self.notice(notice)
 

@@ -34,11 +34,11 @@ class Planner:
 
     def plan(self, flow: Flow) -> Any:
         """Return what is left to do, the warnings, and the error if there was one."""
-        return self._told(lambda: self._plan(flow))
+        return self._with_notices(lambda: self._plan(flow))
 
     def carry_out(self, job: Job) -> Any:
         """Run a job that needs no weights in this process."""
-        return self._told(lambda: carry_out(self.context.stage(job)))
+        return self._with_notices(lambda: carry_out(self.context.stage(job)))
 
     def _plan(self, flow: Flow) -> Planned:
         stages = [self.context.stage(job) for job in flow]
@@ -50,7 +50,7 @@ class Planner:
             return Planned(first.title, missing, sizes)
         return Planned(first.title, [] if all(map(_done, stages)) else [0], [0])
 
-    def _told(self, work: Callable[[], Any]) -> tuple[Any, list[str], AnchorscopeError | None]:
+    def _with_notices(self, work: Callable[[], Any]) -> tuple[Any, list[str], AnchorscopeError | None]:
         answer, error = None, None
         try:
             answer = work()
