@@ -67,8 +67,8 @@ class CellMeasures:
 
     def differences(self, what: str) -> dict[str, Floats]:
         """By detector, (1 + resample): a paired difference by its name; empty where it was not measured."""
-        if what in self.within:
-            return dict(self.within[what])
+        if what in WITHIN:
+            return dict(self.within.get(what, {}))
         other = self.question if what == "beyond_question" else self.baseline
         if other is None:
             return {}

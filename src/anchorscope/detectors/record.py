@@ -110,7 +110,7 @@ class Several:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One row of the `scores` table: what one detector says of one answer, out of fold. No text is in it."""
+    """One row of `scores` or `several_scores`: what one detector says of one answer, out of fold. No text is in it."""
 
     model: str
     """the model's name"""
@@ -121,7 +121,7 @@ class Score:
     id: str
     """the question's id"""
     number: int
-    """number of the answer among the question's several distinct answers; -1 for the greedy answer"""
+    """number of the answer among the question's several distinct answers; -1 for the greedy answer, in `scores`"""
     right: bool
     """whether the answer is right"""
     probability: float
@@ -170,6 +170,7 @@ ANSWER_MEANS = Kind("answer_means", AnswerMean)
 SEVERAL = Kind("several_answers", Several)
 WIDENING = Kind("widening", WideningFactors)
 SCORES = Kind("scores", Score)
+SEVERAL_SCORES = Kind("several_scores", Score)
 COMPARISON = Kind("comparison", Comparison)
 
 DETECTORS = (
@@ -194,8 +195,8 @@ STAGES = (
         wanted=on_demand,
     ),
     StageDef(
-        "scores", (SCORES,), _STAGE + "scores_of", after=("traces", "answer_means", "several_answers"), whole=True,
-        parts=DETECTORS, wanted=on_demand,
+        "scores", (SCORES, SEVERAL_SCORES), _STAGE + "scores_of", after=("traces", "answer_means", "several_answers"),
+        whole=True, parts=DETECTORS, wanted=on_demand,
     ),
     StageDef(
         "comparison", (COMPARISON,), _STAGE + "comparison_of", after=("widening", "scores"), scope="run",

@@ -13,7 +13,16 @@ from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.compare import CellMeasures, measure
 from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Inputs
-from anchorscope.detectors.record import COMPARISON, DETECTORS, SCORES, SEVERAL, WIDENING, Comparison, Score
+from anchorscope.detectors.record import (
+    COMPARISON,
+    DETECTORS,
+    SCORES,
+    SEVERAL,
+    SEVERAL_SCORES,
+    WIDENING,
+    Comparison,
+    Score,
+)
 from anchorscope.detectors.several import SeveralScores, known_numbers
 from anchorscope.detectors.widening import Widening
 from anchorscope.store import Cell, Kind, Store
@@ -23,10 +32,10 @@ Scored = tuple[Labelled, dict[str, NDArray[np.float64]]]
 """Samples without their states, and what each detector says of them, (repeat, sample)."""
 
 
-def _parts(cell: Cell) -> dict[str, Kind[Score]]:
+def _parts(cell: Cell, kind: Kind[Score] = SCORES) -> dict[str, Kind[Score]]:
     """The tables of scores that a cell has, by detector."""
-    kinds = {name: SCORES.part(name) for name in DETECTORS}
-    return {name: kind for name, kind in kinds.items() if cell.complete(kind)}
+    kinds = {name: kind.part(name) for name in DETECTORS}
+    return {name: part for name, part in kinds.items() if cell.complete(part)}
 
 
 def scored_cells(store: Store) -> list[tuple[str, str]]:
@@ -35,12 +44,9 @@ def scored_cells(store: Store) -> list[tuple[str, str]]:
     return [cell for cell in cells if _parts(store.results(*cell)) and store.results(*cell).complete(WIDENING)]
 
 
-def _rows(cell: Cell, several: bool) -> dict[str, list[Score]]:
+def _rows(cell: Cell, kind: Kind[Score] = SCORES) -> dict[str, list[Score]]:
     """By detector, the scores of greedy answers, or of several answers to a question."""
-    rows = {
-        name: [row for row in cell.table(kind) if (row.number >= 0) == several] for name, kind in _parts(cell).items()
-    }
-    return {name: scores for name, scores in rows.items() if scores}
+    return {name: list(cell.table(part)) for name, part in _parts(cell, kind).items()}
 
 
 def _logits(rows: dict[str, list[Score]]) -> dict[str, NDArray[np.float64]]:
@@ -50,7 +56,7 @@ def _logits(rows: dict[str, list[Score]]) -> dict[str, NDArray[np.float64]]:
 def read_scores(store: Store, model: str, dataset: str) -> Scored:
     """Samples (without their states) and scores of a cell, (repeat, sample) by detector."""
     cell = store.results(model, dataset)
-    by_name = _rows(cell, several=False)
+    by_name = _rows(cell)
     first = next(iter(by_name.values()))
     traces = {row.id: row for row in cell.table(TRACES)}
     ids = [row.id for row in first]
@@ -67,7 +73,7 @@ def read_scores(store: Store, model: str, dataset: str) -> Scored:
 def read_several_scores(store: Store, model: str, dataset: str, samples: Inputs) -> SeveralScores | None:
     """What detectors say of several answers to some of the questions; None where there are none."""
     cell = store.results(model, dataset)
-    by_name = _rows(cell, several=True)
+    by_name = _rows(cell, SEVERAL_SCORES)
     if not by_name or not cell.complete(SEVERAL):
         return None
     place = {name: i for i, name in enumerate(samples.ids)}
@@ -100,7 +106,7 @@ def comparison_inputs(store: Store) -> dict[str, Any]:
     """What a comparison is made of: by cell and table, the SHA-256 of the file of scores."""
     digests: dict[str, dict[str, str]] = {}
     for cell in (store.results(*names) for names in scored_cells(store)):
-        kinds: list[Kind[Any]] = [WIDENING, *_parts(cell).values()]
+        kinds: list[Kind[Any]] = [WIDENING, *_parts(cell).values(), *_parts(cell, SEVERAL_SCORES).values()]
         paths = [cell.table(kind).path(0) for kind in kinds]
         part = cell.folder.relative_to(store.root).as_posix()
         digests[part] = {path.parent.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}

@@ -23,6 +23,7 @@ from anchorscope.detectors.record import (
     DETECTORS,
     SCORES,
     SEVERAL,
+    SEVERAL_SCORES,
     WIDENING,
     AnswerMean,
     Comparison,
@@ -108,7 +109,8 @@ def several_stage(model: Model, prompter: Prompter, dataset: str, store: Store) 
 def widening_stage(store: Store, model: str, dataset: str, seed: int) -> Whole[WideningFactors]:
     """The `widening` table of one model and dataset, made anew when the run has more kinds of states."""
     cell, site = store.results(model, dataset), store.study.traces.sites[0]
-    inputs = {"traces": cell.origin(TRACES), "answer_means": _origin(cell, ANSWER_MEANS), "seed": seed}
+    means = cell.origin(ANSWER_MEANS) if cell.complete(ANSWER_MEANS) else None
+    inputs = {"traces": cell.origin(TRACES), "answer_means": means, "seed": seed}
 
     def compute(advance: Advance) -> list[WideningFactors]:
         return [WideningFactors(*widening_of(read_labelled(store, model, dataset), site, seed))]
@@ -117,26 +119,28 @@ def widening_stage(store: Store, model: str, dataset: str, seed: int) -> Whole[W
 
 
 def scores_stage(store: Store, model: str, dataset: str, plan: EvalPlan) -> Parts[Score]:
-    """The `scores` tables of one model and dataset, one for each detector that can be fitted there, nested."""
+    """The `scores` and `several_scores` of one model and dataset, two tables for each detector that can be fitted."""
     cell, site = store.results(model, dataset), store.study.traces.sites[0]
     lacking = lacking_states(store, model, dataset, plan.detectors)
-    entries = {SCORES.part(name): entry_of(name, site) for name in plan.detectors if name not in lacking}
-    inputs = {
-        "traces": cell.origin(TRACES), "several_answers": _origin(cell, SEVERAL), "repeats": plan.repeats,
-        "seed": plan.seed,
-    }  # fmt: skip
-    _refuse_others(cell, inputs)
+    names = [name for name in plan.detectors if name not in lacking]
+    shared = {"traces": cell.origin(TRACES), "repeats": plan.repeats, "seed": plan.seed}
+    by_kind = {SCORES: shared}
+    if cell.complete(SEVERAL) and cell.table(SEVERAL).plan.rows:
+        by_kind[SEVERAL_SCORES] = {**shared, "several_answers": cell.origin(SEVERAL)}
+    for kind, of_kind in by_kind.items():
+        _refuse_others(cell, kind, of_kind)
 
     def compute(missing: Sequence[Kind[Score]], advance: Advance) -> dict[Kind[Score], list[Score]]:
         samples = read_labelled(store, model, dataset)
         several = read_several(store, model, dataset, samples.inputs)
         folds = folds_for(samples, plan.repeats, FOLDS, plan.seed)
         again = (several.inputs, several.question) if several else None
-        fitters = {entries[kind].name: entries[kind].fitter for kind in missing}
+        incomplete = [name for name in names if any(kind.part(name) in missing for kind in by_kind)]
+        fitters = {name: entry_of(name, site).fitter for name in incomplete}
         scores = cross_scored(samples, fitters, folds, plan.seed, advance, again)
-        answers = [(i, -1, bool(right)) for i, right in enumerate(samples.right)]
-        if several:
-            answers += zip(several.question.tolist(), several.number.tolist(), several.right.tolist(), strict=True)
+        greedy = [(i, -1, bool(right)) for i, right in enumerate(samples.right)]
+        sampled = zip(several.question, several.number, several.right, strict=True) if several else ()
+        answers = [*greedy, *((int(i), int(number), bool(right)) for i, number, right in sampled)]
 
         def rows(name: str) -> list[Score]:
             return [
@@ -145,19 +149,20 @@ def scores_stage(store: Store, model: str, dataset: str, plan: EvalPlan) -> Part
                 for column, (i, number, right) in enumerate(answers)
             ]  # fmt: skip
 
-        return {kind: rows(entries[kind].name) for kind in missing}
+        by_part: dict[Kind[Score], list[Score]] = {}
+        for name in incomplete:
+            of_detector = rows(name)
+            by_part[SCORES.part(name)] = of_detector[: len(greedy)]
+            by_part[SEVERAL_SCORES.part(name)] = of_detector[len(greedy) :]
+        return by_part
 
-    title = f"{model}, {dataset}: comparing detectors"
-    return Parts(title, cell, dict.fromkeys(entries, inputs), compute, lambda: plan.repeats * FOLDS)
+    inputs = {kind.part(name): of_kind for kind, of_kind in by_kind.items() for name in names}
+    return Parts(f"{model}, {dataset}: comparing detectors", cell, inputs, compute, lambda: plan.repeats * FOLDS)
 
 
-def _origin(cell: Cell, kind: Kind[Any]) -> str | None:
-    return cell.origin(kind) if cell.complete(kind) else None
-
-
-def _refuse_others(cell: Cell, inputs: dict[str, Any]) -> None:
+def _refuse_others(cell: Cell, kind: Kind[Score], inputs: dict[str, Any]) -> None:
     """Refuse scores that cannot be compared with those of detectors in the cell."""
-    kinds = [SCORES.part(name) for name in DETECTORS]
+    kinds = [kind.part(name) for name in DETECTORS]
     entries = {kind: entry for kind in kinds if (entry := cell.entry(kind)) and (cell.folder / kind.name).exists()}
     others = [kind for kind, entry in entries.items() if entry["inputs"] != inputs]
     if others:
