@@ -1,10 +1,11 @@
 """How large is each room of the house, now and before, and are its lines and functions as long as they were?
 
-    python checks/house.py [--before CHECKOUT]
+    python checks/house.py [--before CHECKOUT] [--run RUN]
 
 Counts lines of the package by room, of the page's script, of tests, checks, benchmarks and docs/tools; gives the median
 and the 90th percentile of the length of lines and of functions; and counts make targets and imports between tests and
-checks. With `--before` the same is said of an older checkout. Nothing is run.
+checks. With `--before` the same is said of an older checkout. Nothing is run. `numbers` are those that charts, claims
+and tables name, and with `--run` those that the run has computed, at its first read point.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from anchorscope.evidence.experiments import experiments
+from anchorscope.pathways.lookup import measured, read_lines
+from anchorscope.store import Store
 from helpers.steps import ROOT, Figures, add_needs, new_parser, print_json
 
 
@@ -43,7 +47,7 @@ def importers(root: Path, of: str, by: str) -> int:
     return sum(bool(modules_of(path) & theirs) for path in (root / by).rglob("*.py"))
 
 
-def measured(root: Path) -> Figures:
+def size_of(root: Path) -> Figures:
     """The numbers of one checkout."""
     source = root / "src" / "anchorscope"
     files = sorted(source.rglob("*.py"))
@@ -72,12 +76,28 @@ def measured(root: Path) -> Figures:
     }
 
 
+def numbers(run: Path | None) -> Figures:
+    """How many numbers are named, and how many a run has computed, by model and dataset."""
+    charts = {key for each in experiments() for chart in each.charts for key in chart.keys}
+    claims = {key for each in experiments() for key in each.claimed}
+    named = {key for each in experiments() for key in each.keys}
+    counted: Figures = {"named": len(named), "by charts": len(charts), "by claims": len(claims)}
+    if run is None:
+        return counted
+    store = Store.open(run)
+    point = store.study.traces.points[0]
+    cells = {f"{o.model}, {o.dataset}": read_lines(cell, point, replicates=False) for o, cell in measured(store, point)}
+    unread = {name: sum(not key.among(named) for key in lines) for name, lines in cells.items()}
+    return counted | {"computed": {name: len(lines) for name, lines in cells.items()}, "of them not read": unread}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the numbers of this checkout and of an older one."""
     parser = new_parser(__doc__)
-    add_needs(parser, ["before"])
-    before = parser.parse_args(arguments).before
-    print_json({"now": measured(ROOT)} | ({"before": measured(before)} if before else {}))
+    add_needs(parser, ["before", "run"])
+    options = parser.parse_args(arguments)
+    older = {"before": size_of(options.before)} if options.before else {}
+    print_json({"now": size_of(ROOT), **older, "numbers": numbers(options.run)})
 
 
 if __name__ == "__main__":
