@@ -65,10 +65,10 @@ def folder(tmp_path: Path) -> Path:
     write(tmp_path / "half.csv", half)
     measures = {
         "auroc": (0.8, 0.7, 0.9),
-        "beyond_baselines": (-0.01, -0.03, 0.01),
+        "beyond_question": (-0.01, -0.03, 0.01),
         "w_minus_logprob": (-0.02, -0.04, 0.0),
     }
-    mean = {"model": "all", "dataset": "mean over cells", "detector": "combined"}
+    mean = {"model": "all", "dataset": "mean over cells", "detector": "single_layer_confidence"}
     write(
         tmp_path / "detectors" / "detectors.csv",
         [{**mean, "measure": name, "value": at, "low": low, "high": end} for name, (at, low, end) in measures.items()],

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from anchorscope.detectors.catalogue import DEFAULT
 from anchorscope.detectors.detector import FittedDetector
 from anchorscope.detectors.thresholds import Threshold
 from anchorscope.evidence.ledger import read_ledger
@@ -114,8 +115,8 @@ def in_short(folder: str) -> str:
     verdicts, by_key = read_ledger(ROOT / folder), compared(folder)
     told = [row for row in at_half(folder, GAPS).values() if all(cell and cell["value"] for cell in row.values())]
     mean = {name: abs(sum(float(row[name]["value"]) for row in told) / len(told)) for name in GAPS}
-    named = ("auroc", "beyond_baselines", "w_minus_logprob")
-    auroc, lead, within_lead = (number(by_key.get((*MEAN, "combined", name))) for name in named)
+    named = ("auroc", "beyond_question", "w_minus_logprob")
+    auroc, lead, within_lead = (number(by_key.get((*MEAN, DEFAULT, name))) for name in named)
     holding = {name: _brief(verdicts, name).partition(" (")[0] for name in ("within_question", "within_answer")}
     wider = sum(float(row["difference"]["high"]) < 0 for row in told)
     differences = [row["difference"] for row in at_half(folder, LOSSES).values()]
@@ -137,8 +138,8 @@ def in_short(folder: str) -> str:
         f"{_brief(verdicts, 'within_signal', pairs(within))}. Part of that is shown to come from the question in "
         f"{holding['within_question']}, and from the answer alone in {holding['within_answer']}. It adds to "
         f"log-probabilities and length in {_brief(verdicts, 'within_adds')}.",
-        f"**The detector** `combined` has a mean AUROC of {auroc}. Its lead over the best simple detector is {lead}, "
-        f"and {within_lead} over log-probabilities within a question.",
+        f"**The detector** `{DEFAULT}` has a mean AUROC of {auroc}. Its lead over the best detector that reads only the "
+        f"question is {lead}, and {within_lead} over log-probabilities within a question.",
     ]
     return "\n".join(f"- {item}" for item in items)
 
