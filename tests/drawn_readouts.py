@@ -81,3 +81,11 @@ def rows_of(readouts, resamples=0, seed=0, keys=None):
     """The same, as rows that charts draw."""
     every = series_of(readouts, resample(readouts.clusters, readouts.repeats, resamples, seed), keys, seed)
     return [row for line in map(Line.read, to_lines("x", every, ())) for row in line.rows(ORIGIN)]
+
+
+def within_auroc(labels, scores, strata):
+    """The share of (right, wrong) pairs of one stratum that are ranked right, ties one half; None without pairs."""
+    right, wrong = (np.flatnonzero(np.asarray(labels) == side) for side in (True, False))
+    pairs = [(i, j) for i, j in product(right, wrong) if strata[i] == strata[j]]
+    won = [1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0 for i, j in pairs]
+    return sum(won) / len(won) if won else None

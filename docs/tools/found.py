@@ -138,8 +138,8 @@ def in_short(folder: str) -> str:
         f"{_brief(verdicts, 'within_signal', pairs(within))}. Part of that is shown to come from the question in "
         f"{holding['within_question']}, and from the answer alone in {holding['within_answer']}. It adds to "
         f"log-probabilities and length in {_brief(verdicts, 'within_adds')}.",
-        f"**The detector** `{DEFAULT}` has a mean AUROC of {auroc}. Its lead over the best detector that reads only the "
-        f"question is {lead}, and {within_lead} over log-probabilities within a question.",
+        f"**The detector** `{DEFAULT}` has a mean AUROC of {auroc}. Its lead over the best detector that reads only "
+        f"the question is {lead}, and {within_lead} over log-probabilities within a question.",
     ]
     return "\n".join(f"- {item}" for item in items)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from anchorscope.detectors.catalogue import BASELINES, catalogue
-from anchorscope.detectors.compare import MEASURES, WITHIN, by_error, compared, kinds_of_error, lookup, measure
-from anchorscope.detectors.crossfit import Labelled, area_of, cross_scored, folds_for, noticed, shuffled
+from anchorscope.detectors.compare import MEASURES, WITHIN, compared, kinds_of_error, lookup, measure
+from anchorscope.detectors.crossfit import Labelled, area_of, cross_scored, folds_for, shuffled
 from anchorscope.detectors.linear import Linear, Recipe
 from anchorscope.detectors.record import DETECTORS
 from anchorscope.detectors.training import Training, area, areas
@@ -86,7 +86,7 @@ def test_shuffled_labels_give_nothing_and_a_leak_is_noticed() -> None:
         assert abs(np.mean(found[name]) - 0.5) < 3 * spread + 0.01, name
     low = np.mean(found["cheat"]) - 2 * np.std(found["cheat"], ddof=1) / np.sqrt(8)
     assert low > 0.5
-    assert noticed(null, made)  # in one shuffle too
+    assert any(area.low > 0.5 for area in area_of(null, made).values())  # in one shuffle too
 
 
 def test_the_table(samples: Labelled, scores: dict[str, np.ndarray]) -> None:
@@ -117,11 +117,10 @@ def test_the_table(samples: Labelled, scores: dict[str, np.ndarray]) -> None:
     assert rows["m", "a", "stack", "errors_at_80_base_0.3"].value < 0.3
 
 
-def test_kinds_of_error(samples: Labelled, scores: dict[str, np.ndarray]) -> None:
+def test_kinds_of_error(samples: Labelled) -> None:
     kinds = kinds_of_error(samples.inputs.answers, samples.right, ["entity"] * 159 + ["yes_no"])
     assert set(kinds) <= {"", "stock", "own", "choice"}
     assert all((kind == "") == good for kind, good in zip(kinds, samples.right, strict=True))
-    assert ("stack", "stock") in by_error(samples, kinds, {"stack": scores["stack"]})
 
 
 def test_a_stack_is_the_weighted_sum_of_its_readouts(samples: Labelled) -> None:

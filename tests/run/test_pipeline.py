@@ -23,7 +23,7 @@ from anchorscope.errors import ModelError, StoreError
 from anchorscope.evidence.chart import chart_series
 from anchorscope.evidence.chart_figures import CHARTS
 from anchorscope.evidence.experiment import CellData
-from anchorscope.pathways.baselines import within_auroc, within_strata
+from anchorscope.pathways.baselines import within_strata
 from anchorscope.pathways.headline import Curves, Number, headline, headlines
 from anchorscope.pathways.intervals import centred, interval, resample
 from anchorscope.pathways.lookup import read_lines, read_statistics
@@ -43,6 +43,7 @@ from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.activations import Activations
 from anchorscope.traces.record import TRACES
+from drawn_readouts import within_auroc
 from filling import write_readouts
 from whole import GOOD, MODELS, POINT, POINTS, SETS, SUFFIXES, WholeRun, only_svg
 

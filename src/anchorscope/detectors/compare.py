@@ -24,7 +24,6 @@ from anchorscope.detectors.several import SeveralScores, within_measures
 from anchorscope.detectors.widening import Widening, mean_widening
 from anchorscope.pathways.baselines import within_strata
 from anchorscope.pathways.intervals import Auroc, Resamples, estimate, mean_auroc, resample
-from anchorscope.study.terms import MIN_GROUP
 
 MANY = 20  # times as many resamples for AUROC and W as for the rest
 WITHIN = ("w", "w_minus_logprob", "w_added")
@@ -186,22 +185,6 @@ def _differences(where: tuple[str, str], what: str, values: Mapping[str, Floats]
         p = float(adjusted.get(name, float("nan")))
         rows.append(Comparison(*where, name, what, float(value), float(low), float(high), p))
     return rows
-
-
-def by_error(
-    samples: Labelled, kinds: Sequence[str], scores: Mapping[str, Floats], seed: int = 0
-) -> dict[tuple[str, str], Floats]:
-    """By detector and kind of error, (1 + resample): AUROC of all right answers against the wrong ones of a kind."""
-    out = {}
-    kind = np.array(kinds)
-    for error in dict.fromkeys(kinds):
-        rows = np.flatnonzero(samples.right | (kind == error))
-        wrong = ~samples.right[rows]
-        if error and min(wrong.sum(), (~wrong).sum()) >= MIN_GROUP:
-            drawn = resample(samples.clusters[rows], len(next(iter(scores.values()))), 500, seed)
-            for name, values in scores.items():
-                out[name, error] = mean_auroc(~wrong, values[:, rows, None], drawn)[:, 0]
-    return out
 
 
 def kinds_of_error(answers: Sequence[str], right: NDArray[np.bool_], kinds: Sequence[str]) -> list[str]:

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from anchorscope.errors import ProbeError
 from anchorscope.pathways.intervals import Auroc, FloatArray, Resamples, average
 from anchorscope.pathways.record import Key
 from anchorscope.pathways.series import Series
@@ -92,23 +91,3 @@ def within_strata(
             pairs += count
     areas /= np.where(pairs > 0, pairs, np.nan)[None, :, None]
     return average(areas, repeats.T[:, :, None])
-
-
-def within_auroc(labels: ArrayLike, scores: ArrayLike, strata: ArrayLike) -> float | None:
-    """The share of (right, wrong) pairs of the same stratum that are ranked right, ties one half; None without pairs.
-
-    With the relation as stratum, knowing which relations a model is good at earns nothing.
-    """
-    from scipy.stats import rankdata  # two seconds that drawing charts need not wait for
-
-    right, score, stratum = np.asarray(labels).astype(bool), np.asarray(scores), np.asarray(strata)
-    if not right.shape == score.shape == stratum.shape:
-        raise ProbeError(f"labels {right.shape}, scores {score.shape} and strata {stratum.shape} differ in shape")
-    won, pairs = 0.0, 0
-    for value in np.unique(stratum):
-        rows = stratum == value
-        correct = int(right[rows].sum())
-        ranks = rankdata(score[rows])
-        won += float(ranks[right[rows]].sum()) - correct * (correct + 1) / 2  # Mann and Whitney's U
-        pairs += correct * (int(rows.sum()) - correct)
-    return won / pairs if pairs else None
