@@ -24,8 +24,8 @@ from threadpoolctl import threadpool_limits
 from anchorscope.detectors.catalogue import CONFIDENCE, catalogue
 from anchorscope.detectors.crossfit import Labelled, cross_scored, folds_for
 from anchorscope.detectors.inputs import Inputs, States
+from anchorscope.detectors.score_widening import widening_of
 from anchorscope.detectors.thresholds import Promise, choose_threshold, rates
-from anchorscope.detectors.widening import widening_of
 from anchorscope.pathways.intervals import estimate, mean_auroc, resample
 from anchorscope.study.terms import StateName
 from helpers.clusters import shared, unequal

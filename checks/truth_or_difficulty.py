@@ -26,8 +26,8 @@ from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.compare import DIFFERENCES, compared, measure
 from anchorscope.detectors.crossfit import Labelled, cross_scored, folds_for
 from anchorscope.detectors.inputs import Inputs, States, confidence
+from anchorscope.detectors.score_widening import widening_of
 from anchorscope.detectors.several import SeveralScores, known_numbers
-from anchorscope.detectors.widening import widening_of
 from anchorscope.evidence.ledger import verdicts_of, weighed
 from anchorscope.evidence.within import CLAIMS, SampledReadouts, within_series
 from anchorscope.pathways.intervals import resample

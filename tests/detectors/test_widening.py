@@ -10,8 +10,8 @@ import pytest
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.compare import MANY, compared, lookup, measure
 from anchorscope.detectors.crossfit import FOLDS, area_of, folds_for
+from anchorscope.detectors.score_widening import Widening, mean_widening, widening_of
 from anchorscope.detectors.training import STRENGTHS
-from anchorscope.detectors.widening import Widening, mean_widening, widening_of
 from anchorscope.pathways.widening import moved_areas, spreads
 from anchorscope.probes.jackknife import jackknifed, make_groups
 from anchorscope.study.terms import StateName

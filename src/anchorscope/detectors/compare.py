@@ -20,8 +20,8 @@ from anchorscope.detectors.catalogue import BASELINES, Entry
 from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.inputs import Floats
 from anchorscope.detectors.record import Comparison
+from anchorscope.detectors.score_widening import Widening, mean_widening
 from anchorscope.detectors.several import SeveralScores, within_measures
-from anchorscope.detectors.widening import Widening, mean_widening
 from anchorscope.pathways.baselines import within_strata
 from anchorscope.pathways.intervals import Auroc, Resamples, estimate, mean_auroc, resample
 

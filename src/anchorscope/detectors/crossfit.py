@@ -106,7 +106,7 @@ def area_of(
 ) -> dict[str, Estimate]:
     """AUROC of each detector with its 95 % interval over clusters and repeats, widened for the variance of training.
 
-    `widened`: by which factor (widening.py); 1 where the samples took no part in the training.
+    `widened`: by which factor (score_widening.py); 1 where the samples took no part in the training.
     """
     repeats = len(next(iter(scores.values())))
     drawn = resample(samples.clusters, repeats, resamples, seed)

@@ -17,8 +17,8 @@ from anchorscope.detectors.detector import About, Card, D, FittedDetector, Route
 from anchorscope.detectors.drift import moments_of
 from anchorscope.detectors.inputs import Floats, Inputs, site_named, states_among
 from anchorscope.detectors.linear import Linear
+from anchorscope.detectors.score_widening import widening_of
 from anchorscope.detectors.thresholds import HeldOut, Promise
-from anchorscope.detectors.widening import widening_of
 from anchorscope.errors import DetectorError
 from anchorscope.probes.folds import deal
 from anchorscope.progress import Advance

@@ -23,8 +23,8 @@ from anchorscope.detectors.record import (
     Comparison,
     Score,
 )
+from anchorscope.detectors.score_widening import Widening
 from anchorscope.detectors.several import SeveralScores, known_numbers
-from anchorscope.detectors.widening import Widening
 from anchorscope.store import Cell, Kind, Store
 from anchorscope.traces.record import TRACES
 

@@ -32,9 +32,9 @@ from anchorscope.detectors.record import (
     Several,
     WideningFactors,
 )
+from anchorscope.detectors.score_widening import widening_of
 from anchorscope.detectors.scored import comparison_inputs, measured, scored_cells
 from anchorscope.detectors.tables import lacking_states, read_labelled, read_several, states_path
-from anchorscope.detectors.widening import widening_of
 from anchorscope.errors import StoreError
 from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model

@@ -24,7 +24,7 @@ from anchorscope.evidence.experiment import Experiment
 from anchorscope.evidence.experiments import experiments
 from anchorscope.evidence.record import LEDGER, ClaimAnswer, ClaimVerdict
 from anchorscope.pathways.intervals import FloatArray, interval
-from anchorscope.pathways.lookup import Lines, lines_of
+from anchorscope.pathways.lookup import Lines, lines_of, no_numbers
 from anchorscope.store import Store
 from anchorscope.store.files import write_text
 from anchorscope.study.terms import MIN_GROUP
@@ -207,12 +207,12 @@ def changes(expected: Sequence[ClaimVerdict], found: Sequence[ClaimVerdict]) -> 
 
 def claims_of(store: Store) -> list[ClaimVerdict]:
     """The verdicts of a run, at its first read point."""
-    lines = lines_of(store, store.study.traces.points[0])
+    point = store.study.traces.points[0]
+    if store.study.evidence is None:
+        raise StoreError(f"{store.root} has no evidence", "Add `evidence: {}` to the study and run it.")
+    lines = lines_of(store, point)
     if not lines:
-        raise StoreError(
-            f"{store.root} has no evidence yet",
-            "Add `evidence: {}` to the study and run it. If it is there, too few answers were right: raise `sample`.",
-        )
+        raise no_numbers(store, point)
     return ledger(lines)
 
 
