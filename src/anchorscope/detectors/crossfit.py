@@ -87,8 +87,9 @@ def cross_scored(
                 out[name][repeat, size + others] = fitted.logits(further)
         advance(1)
 
-    kinds = {need for fitter in fitters.values() for need in fitter.needs if need in samples.inputs.states}
-    width = sum(states.layers * states.layer(0).shape[1] for kind in kinds if (states := samples.inputs.states[kind]))
+    read = {need for fitter in fitters.values() for need in fitter.needs}
+    kinds = [states for name, states in samples.inputs.states.items() if name in read]
+    width = sum(states.layers * states.layer(0).shape[1] for states in kinds)
     # fits of small training sets are small steps: with a thread each, folds do not wait for each other
     with side_by_side(size, width) as at_once, ThreadPoolExecutor(at_once) as pool:
         list(pool.map(score, product(range(folds.repeats), range(folds.count))))
