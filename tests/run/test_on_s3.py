@@ -108,7 +108,7 @@ def test_every_command_says_the_same_of_both(runs: Runs, tmp_path: Path):
 def test_it_is_opened_from_python(runs: Runs):
     disk, s3 = open_run(str(runs.disk)), open_run(str(runs.s3))
     assert str(s3.root) == f"s3://{BUCKET}/whole/s"
-    assert s3.table("numbers").equals(disk.table("numbers"))
+    assert str(s3.table("numbers").to_pylist()) == str(disk.table("numbers").to_pylist())  # nan is not nan
     assert (s3.activations("knockout") == disk.activations("knockout")).all()
 
 

@@ -281,7 +281,8 @@ class FittedDetector:
         """(layer, sample): the contribution of each layer to the score, summed over states."""
         if not self.fitted.states:
             return np.zeros((0, len(inputs)))
-        parts = [Linear.by_layer(inputs, name, weight) for name, weight in self.fitted.states.items()]
+        # always in the same order, so that a loaded detector gives identical verdicts
+        parts = [Linear.by_layer(inputs, name, weight) for name, weight in sorted(self.fitted.states.items())]
         deepest = max(len(part) for part in parts)
         out = np.zeros((deepest, len(inputs)))
         for part in parts:
