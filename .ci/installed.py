@@ -24,7 +24,7 @@ from pathlib import Path
 
 import anchorscope
 
-COMMANDS = (["--help"], ["studies"], ["validate", "llama-3.2"], ["demo"])
+COMMANDS = (["--help"], ["list", "studies"], ["list", "sets"], ["validate", "llama-3.2"], ["demo"])
 
 
 def of_extras() -> set[str]:
