@@ -19,7 +19,6 @@ from anchorscope.detectors.catalogue import ScorerFitter
 from anchorscope.detectors.inputs import Floats, Inputs, States
 from anchorscope.detectors.training import Training
 from anchorscope.pathways.intervals import Estimate, estimate, mean_auroc, resample
-from anchorscope.probes.fitter import side_by_side
 from anchorscope.probes.folds import Folds, IntArray, make_folds
 from anchorscope.probes.logistic import BoolArray
 from anchorscope.progress import Advance
@@ -63,11 +62,12 @@ def cross_scored(
     seed: int = 0,
     advance: Advance = lambda _: None,
     again: tuple[Inputs, IntArray] | None = None,
+    at_once: int = 1,
 ) -> dict[str, Floats]:
     """(repeat, sample) by detector: out-of-fold logit that the answer is right.
 
     `again`: further answers to some of the questions, and which of the samples asked it. They stand behind the samples;
-    nan where a detector looks at what they do not have.
+    nan where a detector looks at what they do not have. `at_once`: how many folds are fitted side by side.
     """
     size = folds.fold.shape[1]
     more, question = again or (Inputs([], [], []), np.empty(0, np.int64))
@@ -87,13 +87,16 @@ def cross_scored(
                 out[name][repeat, size + others] = fitted.logits(further)
         advance(1)
 
-    read = {need for fitter in fitters.values() for need in fitter.needs}
-    kinds = [states for name, states in samples.inputs.states.items() if name in read]
-    width = sum(states.layers * states.layer(0).shape[1] for states in kinds)
-    # fits of small training sets are small steps: with a thread each, folds do not wait for each other
-    with side_by_side(size, width) as at_once, ThreadPoolExecutor(at_once) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(score, product(range(folds.repeats), range(folds.count))))
     return out
+
+
+def width_of(samples: Labelled, fitters: Mapping[str, ScorerFitter]) -> int:
+    """How many numbers of each sample the detectors are fitted on, over all layers."""
+    read = {need for fitter in fitters.values() for need in fitter.needs}
+    kinds = [states for name, states in samples.inputs.states.items() if name in read]
+    return sum(states.layers * states.layer(0).shape[1] for states in kinds)
 
 
 def shuffled(samples: Labelled, seed: int) -> Labelled:

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from anchorscope.answers.record import SAMPLED
 from anchorscope.detectors.catalogue import entry_of
 from anchorscope.detectors.compare import compared
-from anchorscope.detectors.crossfit import FOLDS, cross_scored, folds_for
+from anchorscope.detectors.crossfit import FOLDS, cross_scored, folds_for, width_of
 from anchorscope.detectors.reader import Reader
 from anchorscope.detectors.record import (
     ANSWER_MEANS,
@@ -39,6 +39,7 @@ from anchorscope.errors import StoreError
 from anchorscope.models.context import ModelContext
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
+from anchorscope.probes.fitter import side_by_side
 from anchorscope.probes.within_readouts import answers_within
 from anchorscope.progress import Advance
 from anchorscope.spans.samples import read_samples
@@ -137,7 +138,9 @@ def scores_stage(store: Store, model: str, dataset: str, plan: EvalPlan) -> Part
         again = (several.inputs, several.question) if several else None
         incomplete = [name for name in names if any(kind.part(name) in missing for kind in by_kind)]
         fitters = {name: entry_of(name, site).fitter for name in incomplete}
-        scores = cross_scored(samples, fitters, folds, plan.seed, advance, again)
+        # fits of small training sets are small steps: with a thread each, folds do not wait for each other
+        with side_by_side(len(samples.right), width_of(samples, fitters)) as at_once:
+            scores = cross_scored(samples, fitters, folds, plan.seed, advance, again, at_once)
         greedy = [(i, -1, bool(right)) for i, right in enumerate(samples.right)]
         sampled = zip(several.question, several.number, several.right, strict=True) if several else ()
         answers = [*greedy, *((int(i), int(number), bool(right)) for i, number, right in sampled)]
