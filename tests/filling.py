@@ -11,7 +11,7 @@ from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
 from anchorscope.probes.record import Readout
 from anchorscope.probes.stage import readouts_stage
-from anchorscope.progress import Progress, silent
+from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.questions.record import Question
 from anchorscope.questions.stage import questions_stage
 from anchorscope.spans import Spans
@@ -29,8 +29,10 @@ def filled(stage: Sharded, progress: Progress = silent) -> Table:
     return stage.tables[0]
 
 
-def write_questions(spec: DatasetSpec, store: Store, progress: Progress = silent) -> Table[Question]:
-    return filled(questions_stage(spec, store, progress), progress)
+def write_questions(
+    spec: DatasetSpec, store: Store, progress: Progress = silent, notice: Notice = nobody
+) -> Table[Question]:
+    return filled(questions_stage(spec, store, progress, notice), progress)
 
 
 def write_answers(answerer: Answerer, dataset: str, store: Store) -> Table[Answer]:

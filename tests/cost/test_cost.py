@@ -105,6 +105,8 @@ def test_what_is_looked_at_is_what_is_asked(tmp_path: Path):
     asked = workload_of(study, study.models[0], study.datasets[0], 3)
     assert (asked.available, asked.questions) == (50, 30)
     assert 0 < asked.own + asked.answer < asked.slots
+    crossed = workload_of(study, study.models[0], study.datasets[0].model_copy(update={"crossed": 4}), 3)
+    assert (crossed.questions, crossed.traced) == (16, 16)  # two questions with both answers, half of them right
 
 
 def test_evidence_adds_passes_and_a_judge_is_counted(cli: Cli, tmp_path: Path):

@@ -55,7 +55,7 @@ def test_every_experiment_has_its_lines(whole: WholeRun):
 def test_the_ledger_is_kept_printed_and_expected(whole: WholeRun, tmp_path: Path):
     root = whole.store.root
     kept = json.loads((root / "claims.json").read_text())
-    assert {each["model"] for each in kept["verdicts"]} == {"one", "two", "one < two"}
+    assert {each["model"] for each in kept["verdicts"]} == {"one", "two", "one < two", "all models"}
     printed = command(whole, "claims", "runs/s")
     assert printed.returncode == 0, printed.stderr
     assert "A-Anchored answers stay near zero" in printed.stdout

@@ -13,11 +13,11 @@ import anchorscope.evidence.stage as stage_module
 from anchorscope.errors import AnchorscopeError
 from anchorscope.evidence.claim import HALF, Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.experiments import experiments, experiments_of, keys_of, register, unregister
+from anchorscope.evidence.experiments import experiments, experiments_of, keys_of, register, unmeasured, unregister
 from anchorscope.evidence.ledger import claims_of
 from anchorscope.evidence.tables import GAPS, LOSSES
 from anchorscope.pathways.chart import LEGEND, Chart, Row, solid
-from anchorscope.pathways.effects import STATISTICS, sides
+from anchorscope.pathways.effects import STATISTICS, check_key, sides
 from anchorscope.pathways.lookup import read_lines
 from anchorscope.pathways.record import NUMBERS, Key
 from anchorscope.pathways.series import Series
@@ -76,6 +76,9 @@ def test_every_named_number_is_one_that_an_experiment_makes():
     named = {key for experiment in experiments() for key in experiment.keys}
     assert {key.statistic for key in named} == set(made)
     assert {*SENTENCES.values(), *GAPS.values(), *LOSSES.values()} <= named
+    for key in named:
+        if key.statistic in STATISTICS:
+            check_key(key)
 
 
 def test_resamples_are_kept_of_what_a_claim_rests_on_and_of_nothing_else(whole: WholeRun):
@@ -95,8 +98,10 @@ def test_a_new_experiment_adds_its_lines_to_a_finished_run_and_touches_no_others
     monkeypatch.setattr(
         stage_module, "_measured", lambda cell, experiment: measured.append(experiment.name) or real(cell, experiment)
     )
+    assert unmeasured(Store.open(root)) == ["toy"]
     with Store.writing(root, whole.study) as store:
         Pipeline(store).make(until(whole.study, "numbers"))
+        assert unmeasured(store) == []
         after = list(store.results("one", "north").table(NUMBERS.at(POINT)))
         assert list(map(str, after[:-1])) == list(map(str, before))  # nan is not nan
         assert after[-1].experiment == "toy"
@@ -111,4 +116,10 @@ def test_an_experiment_that_names_what_nobody_measures_is_refused_with_the_neare
     chart = Chart("odd", (Row((solid(Key("delta_aurok", "knockout")),)),), LEGEND, "An odd chart.")
     with pytest.raises(AnchorscopeError, match="did you mean 'delta_auroc'"):
         register(Experiment("odd", _series, (), charts=(chart,)))
+    for key, words in (
+        (Key("delta_auroc", "knokout"), "there is no condition 'knokout'; did you mean 'knockout'"),
+        (Key("delta_p", "knockout", "layr"), "there is no split 'layr'; did you mean 'layer'"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(AnchorscopeError, match=words):
+            register(Experiment("odd", _series, (), tables=(key,)))
     assert "odd" not in [experiment.name for experiment in experiments()]

@@ -192,9 +192,11 @@ SAID = (" x", " fog", " old sand", " x indeed")
 
 
 def say(
-    generator: Generator, prompts: Sequence[Sequence[int]], answers: int, temperature: float, keys: Sequence[str]
-) -> list[list[Generated]]:
+    generator: Generator, prompts: Sequence[Sequence[int]], answers: int, temperature: float, keys: Sequence[str],
+    top_p: float, first: int,
+) -> list[list[Generated]]:  # fmt: skip
     """Tiny models never say what is right. So they are made to say these answers, the first of which is."""
+    assert first == 0  # the first round has right and wrong answers
     tokens = [generator.model.tokenizer(text, add_special_tokens=False).input_ids for text in SAID[:answers]]
     scored = generator.score([prompt for prompt in prompts for _ in tokens], tokens * len(prompts))
     drawn = [Generated(ids, logprobs, True) for ids, logprobs in zip(tokens * len(prompts), scored, strict=True)]

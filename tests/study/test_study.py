@@ -125,10 +125,10 @@ def test_a_commented_file_reads_back_as_the_same_study():
 
 
 def test_a_removed_field_is_refused_unless_it_has_the_value_of_today():
-    old = {"questions": 800, "temperature": 1.0, "distinct": 4}
+    old = {"questions": 800, "distinct": 4}
     assert study(evidence=old) == study(evidence={})
-    text = "name: s\nmodels: [a/b]\ndatasets: [nq]\nevidence: {temperature: 0.5}\n"
-    assert "s.yaml:4: evidence.temperature: it was removed in version 0.3.0 and is always 1.0" in problems(text)
+    text = "name: s\nmodels: [a/b]\ndatasets: [nq]\nevidence: {distinct: 5}\n"
+    assert "s.yaml:4: evidence.distinct: it was removed in version 0.3.0 and is always 4" in problems(text)
 
 
 def test_a_new_study_and_every_packaged_one_fit_on_a_screen():

@@ -13,16 +13,18 @@ import anchorscope.traces.stage as stage_module
 from anchorscope.answers.answerer import Answerer
 from anchorscope.models.load import load_model
 from anchorscope.models.prompts import closing_id
+from anchorscope.questions.crossed import question_word
 from anchorscope.spans.samples import read_samples
 from anchorscope.store import Store
 from anchorscope.study.terms import PASSAGE, SUPPORTED, ReadPoint
-from anchorscope.traces.activations import Activations
+from anchorscope.traces.activations import Activations, support_name
 from anchorscope.traces.byhand import attention_by_hand
 from anchorscope.traces.choose import choose
-from anchorscope.traces.donors import find_donors, question_word
+from anchorscope.traces.donors import find_donors
 from anchorscope.traces.knockout import Cut
 from anchorscope.traces.layout import lay_out
 from anchorscope.traces.passes import Passes, further_of
+from anchorscope.traces.sweep import trace_samples
 from anchorscope.traces.tracer import Tracer, read_plain
 from tiny_study import trace_all, write_study
 
@@ -125,6 +127,24 @@ def test_support_is_the_answers_log_probability(run: Run, condition):
             logits = run.model.network(torch.tensor([ids]), use_cache=False).logits[0].float().log_softmax(-1)
         wanted.append(sum(logits[at - 1, ids[at]].item() for at in range(spans.answer[0], spans.answer_last + 1)))
     np.testing.assert_allclose(Activations(run.cell).support(condition), wanted, atol=1e-4)
+
+
+def test_an_answer_has_a_log_probability_without_its_question(run: Run):
+    spec = run.study.traces.model_copy(update={"conditions": ["clean", "knockout", "answer_only"]})
+    tracer = Tracer(run.model, run.shared_ids, spec.sites)
+    passes = Passes(spec, tracer.shared_ids, tracer.layers, said_under=("answer_only",))
+    found = trace_samples(tracer, run.samples, spec, passes)
+    assert [name for name in found if name.startswith("support")] == [support_name("answer_only")]
+    wanted = []
+    for sample in run.samples:
+        spans, ids = sample.spans, run.ids(sample)[:-1]
+        without = [*ids[: spans.prefix[1]], *ids[spans.cue[0] :]]
+        gone = spans.cue[0] - spans.prefix[1]
+        with torch.inference_mode():
+            logits = run.model.network(torch.tensor([without]), use_cache=False).logits[0].float().log_softmax(-1)
+        places = range(spans.answer[0] - gone, spans.answer_last + 1 - gone)
+        wanted.append(sum(logits[at - 1, without[at]].item() for at in places))
+    np.testing.assert_allclose(found[support_name("answer_only")], wanted, atol=1e-4)
 
 
 def test_donors_are_alike_and_share_nothing(run: Run):

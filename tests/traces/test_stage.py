@@ -83,6 +83,9 @@ def run(request, tmp_path_factory):
         yield Run(request.param, tmp_path_factory.mktemp(request.param))
 
 
+WINDOWS = {"knockout_early": range(1), "knockout_middle": range(1, 2), "knockout_late": range(2, 3)}
+
+
 def slowly(run: Run, condition: str, positions: Sequence[str], sample) -> dict[str, torch.Tensor]:
     """(layer, position, width) of each site."""
     ids = [*run.shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
@@ -95,8 +98,9 @@ def slowly(run: Run, condition: str, positions: Sequence[str], sample) -> dict[s
         ids = ids[: sample.spans.prefix[1]] + ids[sample.spans.cue[0] :]
         places = [len(ids) - steps for steps in to_end]
     elif condition != "clean":
-        cut = Knockout(CUTS[condition], run.study.traces.into).cut(sample.spans)
-        by_hand = attention_by_hand(run.model, cut, range(3))
+        into = "answer" if condition.endswith("_answer") else run.study.traces.into
+        layers = WINDOWS.get(condition, range(3))
+        by_hand = attention_by_hand(run.model, Knockout(CUTS[condition], into).cut(sample.spans), layers)
     with by_hand:
         return read_plain(run.model, ids, places, SITES)
 

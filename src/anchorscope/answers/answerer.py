@@ -29,7 +29,9 @@ class Answerer:
         self.given = GivenAnswers(study.base / file, len(study.datasets)) if file else None
 
     def __call__(self, rows: Sequence[Question]) -> list[Answer]:
-        return self._generated(rows) if self.given is None else self._read(rows, self.given)
+        if self.given is None and all(row.given is None for row in rows):
+            return self._generated(rows)
+        return self._read(rows)
 
     def _generated(self, rows: Sequence[Question]) -> list[Answer]:
         prompts = self.prompter.many([(row.question, row.context) for row in rows])
@@ -39,20 +41,29 @@ class Answerer:
 
     def unanswered(self, row: Question) -> Answer:
         """The row of a question on which the model fails: dropped and counted later."""
-        row = self.given.with_context(row) if self.given else row
+        row = self._with_context(row)
         (prompt,) = self.prompter.many([(row.question, row.context)])
         return self._record(row, prompt, Generated([], [], False), "", _UNANSWERED)
 
-    def _read(self, rows: Sequence[Question], given: GivenAnswers) -> list[Answer]:
-        """Answers of a file; a question it does not answer gets an empty one, which is dropped and counted later."""
-        rows = [given.with_context(row) for row in rows]
-        answers = [given.of(row) or _UNANSWERED for row in rows]
+    def _read(self, rows: Sequence[Question]) -> list[Answer]:
+        """Given answers; a question without one gets an empty one, which is dropped and counted later."""
+        rows = [self._with_context(row) for row in rows]
+        answers = [self._given_to(row) or _UNANSWERED for row in rows]
         prompts = self.prompter.many([(row.question, row.context) for row in rows])
         read = self._reader(prompts, [answer.answer for answer in answers])
         return [
             self._record(row, prompt, tokens, answer.answer, answer)
             for row, prompt, tokens, answer in zip(rows, prompts, read, answers, strict=True)
         ]
+
+    def _given_to(self, row: Question) -> Given | None:
+        """The answer that the row itself gives, or else the file."""
+        if row.given is not None:
+            return Given(*row.given, None)
+        return self.given.of(row) if self.given else None
+
+    def _with_context(self, row: Question) -> Question:
+        return self.given.with_context(row) if self.given else row
 
     def _record(self, row: Question, prompt: Prompt, made: Generated, text: str, given: Given | None) -> Answer:
         return Answer(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +29,7 @@ from anchorscope.models.prefix import compute_prefix
 
 KEEP = 0.75  # rows are let go once this share or less is still being written: a copy of the cache costs too
 DRAWN = 2**22  # probabilities that are summed up at a time where tokens are drawn: 32 MB
+LIKELIEST = 1024  # tokens among which the end of `top_p` is looked for first: sorting a whole vocabulary costs more
 COLDEST = 1e-30  # a lower temperature is taken for this one: logits divided by it are still numbers
 
 
@@ -117,22 +118,30 @@ class Generator:
         return [answers[row] for row in range(len(prompts))]
 
     def sample(
-        self, prompts: Sequence[Sequence[int]], answers: int, temperature: float, keys: Sequence[str]
+        self,
+        prompts: Sequence[Sequence[int]],
+        answers: int,
+        temperature: float,
+        keys: Sequence[str],
+        *,
+        top_p: float = 1.0,
+        first: int = 0,
     ) -> list[list[Generated]]:
         """So many answers to each prompt, drawn at a temperature; the prompt's own tokens are computed once.
 
-        What is drawn depends on the prompt's key and the answer's number, not on the batch. Log-probabilities are those
-        of the model itself, at temperature 1, as greedy answers have them.
+        Below 1, `top_p` limits each draw to the most likely tokens that together have this probability at the
+        temperature. What is drawn depends on the prompt's key and the answer's number, which is counted from `first`,
+        not on the batch. Log-probabilities are those of the model itself, at temperature 1 and among all tokens, as
+        greedy answers have them.
         """
-        if not temperature > 0 or answers < 1 or len(keys) != len(prompts):
-            raise ValueError("sampling needs a temperature above 0, at least one answer, and a key for each prompt")
+        check_sampling(answers, temperature, top_p, len(keys) == len(prompts))
         shared = len(self.shared_ids)
         self._check(prompts, self.max_new_tokens)
         steps = self.max_new_tokens + 1
         by_row: dict[int, list[Generated]] = {}
         for batch in self.plan([len(prompt) for prompt in prompts], answers):
-            points = [uniforms(keys[row], number, steps) for row in batch for number in range(answers)]
-            draws = _Draws(temperature, torch.from_numpy(np.stack(points)))
+            points = [uniforms(keys[row], first + n, steps) for row in batch for n in range(answers)]
+            draws = _Draws(temperature, top_p, torch.from_numpy(np.stack(points)))
             drawn = self._sample_batch([prompts[row][shared:] for row in batch], answers, draws)
             by_row.update({row: drawn[i * answers : (i + 1) * answers] for i, row in enumerate(batch)})
             give_back()
@@ -214,7 +223,7 @@ class Generator:
         together = max(1, self.batch_tokens // size)  # more than a batch has, unless one prompt is asked alone
         generated: list[Generated] = []
         for part, points in zip(torch.split(of, together), torch.split(draws.uniforms, together), strict=True):
-            steps = prompted.again(part, _Draws(draws.temperature, points))
+            steps = prompted.again(part, replace(draws, uniforms=points))
             first = steps.choose(logits[part.to(logits.device)], range(len(part)), 0)
             generated += steps.run(*first, positions[part.to(positions.device)])
         return generated
@@ -243,6 +252,8 @@ class _Draws:
 
     temperature: float
     """Logits are divided by it."""
+    top_p: float
+    """Probability that the most likely tokens must reach together; no other token is drawn."""
     uniforms: torch.Tensor
     """Where in the distribution each row's token lies at each step: (row, step), from 0 to below 1."""
 
@@ -250,15 +261,24 @@ class _Draws:
         """The next token of these rows. Some at a time: sums over a vocabulary take more room than logits."""
         at = max(1, DRAWN // logits.shape[1])
         parts = zip(torch.split(logits, at), torch.split(self.uniforms[list(rows), step], at), strict=True)
-        return torch.cat([draw(*part, self.temperature) for part in parts])
+        return torch.cat([draw(*part, self.temperature, self.top_p) for part in parts])
 
 
-def draw(logits: torch.Tensor, uniforms: torch.Tensor, temperature: float) -> torch.Tensor:
+def check_sampling(answers: int, temperature: float, top_p: float, keyed: bool) -> None:
+    """Refuse what no answer can be drawn from."""
+    if not (temperature > 0 and 0 < top_p <= 1 and answers >= 1 and keyed):
+        raise ValueError(
+            "sampling needs a temperature above 0, a top_p above 0 and at most 1, at least one answer, and a key for "
+            "each prompt"
+        )
+
+
+def draw(logits: torch.Tensor, uniforms: torch.Tensor, temperature: float, top_p: float = 1.0) -> torch.Tensor:
     """The token at which the summed probabilities of each row first exceed its number between 0 and 1."""
     device = logits.device
     if device.type == "mps":  # it has no float64
         logits = logits.cpu()
-    probabilities = (logits / max(temperature, COLDEST)).softmax(dim=-1)
+    probabilities = nucleus((logits / max(temperature, COLDEST)).softmax(dim=-1), top_p)
     summed = probabilities.cumsum(dim=-1, dtype=torch.float64)
     points = uniforms.to(summed)[:, None] * summed[:, -1:]  # of what they really sum up to
     tokens = torch.searchsorted(summed, points, right=True).clamp(max=logits.shape[1] - 1)
@@ -267,6 +287,22 @@ def draw(logits: torch.Tensor, uniforms: torch.Tensor, temperature: float) -> to
     if not possible.all():
         tokens = torch.where(possible, tokens, probabilities.argmax(dim=-1, keepdim=True))
     return tokens[:, 0].to(device)
+
+
+def nucleus(probabilities: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The probabilities (row, token), 0 for all but the fewest most likely tokens that together reach `top_p`.
+
+    Tokens that are as likely as the last of them stay too, so that no order among equals decides.
+    """
+    if top_p >= 1:
+        return probabilities
+    likeliest = probabilities.topk(min(LIKELIEST, probabilities.shape[1]), dim=-1).values
+    summed = likeliest.cumsum(dim=-1, dtype=torch.float64)
+    if (summed[:, -1] < top_p).any():
+        likeliest = probabilities.sort(dim=-1, descending=True).values
+        summed = likeliest.cumsum(dim=-1, dtype=torch.float64)
+    last = (summed < top_p).sum(dim=-1, keepdim=True).clamp(max=likeliest.shape[1] - 1)
+    return probabilities.where(probabilities >= likeliest.gather(1, last), 0.0)
 
 
 def uniforms(key: str, number: int, steps: int) -> NDArray[np.float64]:

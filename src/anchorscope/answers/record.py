@@ -60,6 +60,9 @@ class Sampled:
     """number of sampled answers that gave each distinct answer"""
     ended: list[int]
     """1 for each distinct answer that ended by itself, 0 for each that reached the limit on its length"""
+    compared: list[int]
+    """1 for each distinct answer that was first given in the question's last round, 0 for each that an earlier round
+    gave; only the former are compared with each other"""
 
     def answers(self) -> Iterator[tuple[str, list[int], list[float], int]]:
         """Each distinct answer: its text, its tokens, their log-probabilities, and how often it was said."""

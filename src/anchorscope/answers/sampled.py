@@ -1,4 +1,10 @@
-"""Several answers a question, drawn at a temperature: from the `answers` table to the `sampled` table of one model."""
+"""Several answers to a question, sampled in rounds: from the `answers` table to the `sampled` table of one model.
+
+A question gets rounds of answers until one round alone has both right and wrong answers that no earlier round had, or
+until the maximum number of answers is reached. Only the new answers of its last round are compared with each other.
+Answers of earlier rounds are all alike, because the rounds would have ended otherwise. An answer that is seen after
+several rounds is a rare one, so comparing it with theirs would favour any score that knows how common an answer is.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +44,12 @@ class _PromptRow:
     """Prompt tokens after the shared prefix."""
 
 
-def sampled_stage(answerer: Asker, dataset: str, store: Store, questions: Sequence[str]) -> Sharded[Sampled]:
+def sampled_stage(
+    answerer: Asker, dataset: str, store: Store, questions: Sequence[str], mixed: Callable[[Sampled], bool]
+) -> Sharded[Sampled]:
     """The `sampled` table of one model and dataset: the answers to these questions, in their order.
 
-    The prompts are those of the `answers` table.
+    The prompts are those of the `answers` table. `mixed` says whether the last round has right and wrong answers.
     """
     spec, seed = store.study.evidence, store.study.seed
     assert spec is not None, "a study without `evidence` samples nothing"
@@ -53,16 +61,32 @@ def sampled_stage(answerer: Asker, dataset: str, store: Store, questions: Sequen
         rows = [prompt_rows()[questions[i]] for i in table.plan.rows_of(shard)]
         prompts = [[*answerer.prompter.shared_ids, *row.prompt_ids] for row in rows]
         keys = [f"{seed}/sampled/{row.id}" for row in rows]
-        generated = answerer.generate.sample(prompts, spec.answers, spec.temperature, keys)
-        decode = answerer.prompter.tokenizer.decode
-        texts = [[decode(answer.ids, skip_special_tokens=True).strip() for answer in drawn] for drawn in generated]
-        return [[distinct(*parts) for parts in zip(rows, generated, texts, strict=True)]]
+        made: list[list[Generated]] = [[] for _ in rows]
+        found: dict[int, Sampled] = {}
+        left = list(range(len(rows)))
+        for first in range(0, spec.answers, spec.round):
+            drawn = answerer.generate.sample(
+                [prompts[i] for i in left], min(spec.round, spec.answers - first), spec.temperature,
+                [keys[i] for i in left], top_p=spec.top_p, first=first,
+            )  # fmt: skip
+            for i, answers in zip(left, drawn, strict=True):
+                made[i] += answers
+                found[i] = distinct(rows[i], made[i], [text_of(answer) for answer in made[i]], first)
+            left = [i for i in left if not mixed(found[i])]
+        return [[found[i] for i in range(len(rows))]]
 
-    return Sharded(f"{answerer.model.name}, {dataset}: answering {spec.answers} times", (table,), sample)
+    def text_of(answer: Generated) -> str:
+        text: str = answerer.prompter.tokenizer.decode(answer.ids, skip_special_tokens=True)
+        return text.strip()
+
+    return Sharded(f"{answerer.model.name}, {dataset}: answering up to {spec.answers} times", (table,), sample)
 
 
-def distinct(prompt: _PromptRow, made: Sequence[Generated], texts: Sequence[str]) -> Sampled:
-    """The answers to one question, those that say the same once: as the first of them says it."""
+def distinct(prompt: _PromptRow, made: Sequence[Generated], texts: Sequence[str], last: int) -> Sampled:
+    """The answers to one question, those that say the same once: as the first of them says it.
+
+    `last`: the number of the first answer of the last round.
+    """
     same: dict[str, list[int]] = {}
     for i, text in enumerate(texts):
         same.setdefault(" ".join(text.casefold().split()), []).append(i)
@@ -77,6 +101,7 @@ def distinct(prompt: _PromptRow, made: Sequence[Generated], texts: Sequence[str]
         logprobs=[value for i in first for value in made[i].logprobs],
         times=[len(numbers) for numbers in same.values()],
         ended=[int(made[i].ended) for i in first],
+        compared=[int(i >= last) for i in first],
     )
 
 
@@ -105,12 +130,18 @@ def _begin(cell: Cell, store: Store, questions: Sequence[str]) -> Table[Sampled]
     assert answers is not None
     inputs = {
         "answers": answers["inputs"],
-        "evidence": {"answers": spec.answers, "temperature": spec.temperature},
+        "evidence": {
+            "answers": spec.answers,
+            "round": spec.round,
+            "temperature": spec.temperature,
+            "top_p": spec.top_p,
+        },
+        "grades": store.study.grades.identity(),
         "seed": store.study.seed,
         "questions": hashlib.sha256("\n".join(questions).encode()).hexdigest(),
     }
     facts = {
-        "batch_plan": "rows of similar length, rows × answers × (longest + max_new_tokens) ≤ batch_tokens, "
+        "batch_plan": "rows of similar length, rows × answers of a round × (longest + max_new_tokens) ≤ batch_tokens, "
         "within a shard",
     }
     return cell.begin(SAMPLED, Plan(len(questions), SHARD_QUESTIONS), inputs, facts)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from anchorscope.answers.generate import Generated, stop_tokens
+from anchorscope.answers.generate import Generated, check_sampling, stop_tokens
 from anchorscope.errors import ModelError
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.load import Model
@@ -50,20 +50,27 @@ class VllmGenerator:
         return [self._answer(output.outputs[0]) for output in self._outputs(prompts, self._sampling(temperature=0.0))]
 
     def sample(
-        self, prompts: Sequence[list[int]], answers: int, temperature: float, keys: Sequence[str]
+        self,
+        prompts: Sequence[list[int]],
+        answers: int,
+        temperature: float,
+        keys: Sequence[str],
+        *,
+        top_p: float = 1.0,
+        first: int = 0,
     ) -> list[list[Generated]]:
-        """So many answers to each prompt, drawn at a temperature, from seeds that its key gives.
+        """So many answers to each prompt, drawn at a temperature, from seeds that its key and its number give.
 
         Log-probabilities are those of the model itself, at temperature 1. vLLM's prefix cache has the whole blocks of a
         prompt computed once. Below 0.01 it takes 0.01 for the temperature.
         """
-        if not temperature > 0 or answers < 1 or len(keys) != len(prompts):
-            raise ValueError("sampling needs a temperature above 0, at least one answer, and a key for each prompt")
+        check_sampling(answers, temperature, top_p, len(keys) == len(prompts))
         # one request for each answer, as vLLM itself makes of one request for several
-        asked = [(prompt, seed_of(key) + n) for prompt, key in zip(prompts, keys, strict=True) for n in range(answers)]
+        numbers = range(first, first + answers)
+        asked = [(prompt, seed_of(key) + n) for prompt, key in zip(prompts, keys, strict=True) for n in numbers]
         by_row: dict[int, Generated] = {}
         for batch in self._calls([len(prompt) for prompt, _ in asked]):
-            sampling = [self._sampling(temperature=temperature, seed=asked[row][1]) for row in batch]
+            sampling = [self._sampling(temperature=temperature, top_p=top_p, seed=asked[row][1]) for row in batch]
             outputs = self._outputs([asked[row][0] for row in batch], sampling)
             by_row.update({row: self._answer(output.outputs[0]) for row, output in zip(batch, outputs, strict=True)})
         return [[by_row[i * answers + n] for n in range(answers)] for i in range(len(prompts))]

@@ -171,9 +171,11 @@ class _Costs:
         spec, work = self.study.evidence, self.work
         assert spec is not None
         prompts = min(spec.questions, work.traced)
-        rows = self.rows(prompts * spec.answers, work.own + work.answer)
-        tokens, flops, seconds = self.written_answers(prompts, prompts * spec.answers, rows)
-        return StageCost("sampling", seconds, tokens, flops, prompts * spec.answers * ROW["answers"] / 2)
+        first = min(spec.answers, spec.round)
+        answers = prompts * (first + (1 - BOTH) * (spec.answers - first))  # a question with both kinds stops
+        rows = self.rows(answers, work.own + work.answer)
+        tokens, flops, seconds = self.written_answers(prompts, answers, rows)
+        return StageCost("sampling", seconds, tokens, flops, answers * ROW["answers"] / 2)
 
     def evidence(self) -> StageCost:
         """Reading sampled answers, and saliency."""

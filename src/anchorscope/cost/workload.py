@@ -90,6 +90,8 @@ def workload_of(
     # 1. the questions, and their prompts
     drawn, available = _looked_at(study, dataset)
     questions = min(available, dataset.sample or available)
+    if dataset.crossed is not None:  # each of two questions with both answers
+        questions, right = min(4 * dataset.crossed, 2 * questions), 0.5
     prompts = prompter.many([(question.question, question.context) for question in drawn])
     shared = len(prompter.shared_ids)
     # 2. samples as they would be with an accepted answer

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from anchorscope.errors import ProbeError
+from anchorscope.errors import AnchorscopeError, ProbeError, did_you_mean
 from anchorscope.pathways.intervals import Auroc, Resamples, mean_auroc
 from anchorscope.pathways.record import AnchorName, Correction, Group, Key, SplitName
 from anchorscope.pathways.series import Series
 from anchorscope.pathways.shifts import WHOLE, Resampled, Shift, make_donors, resampled, shift_of
 from anchorscope.pathways.splits import GROUPS, STRATA, kappa, mean_split, split
-from anchorscope.study.terms import MIN_GROUP, NULLS
+from anchorscope.study.terms import CONDITIONS, MIN_GROUP, NULLS
 
 if TYPE_CHECKING:
     from anchorscope.probes.readouts import Readouts
@@ -46,6 +46,23 @@ def check(readouts: Readouts) -> None:
 def sides(condition: str) -> list[str]:
     """The conditions of a key: one, or two whose difference is taken."""
     return condition.split("-")
+
+
+def check_key(key: Key) -> None:
+    """Refuse a key with a word that no number of the chart has: it would never be measured."""
+    known: dict[str, Collection[str]] = {
+        "split": get_args(SplitName),
+        "anchor": get_args(AnchorName),
+        "correction": get_args(Correction),
+        "group": get_args(Group),
+        "stratum": STRATA,
+        "condition": (*CONDITIONS, *NULLS),
+    }
+    for name, words in known.items():
+        given = sides(key.condition) if name == "condition" else [getattr(key, name)]
+        for word in given:
+            if word not in words and not (name == "stratum" and word.startswith("kind_")):
+                raise AnchorscopeError(f"there is no {name} '{word}'; {did_you_mean(word, words)}")
 
 
 def made_from(key: Key, made: Made) -> Series | None:

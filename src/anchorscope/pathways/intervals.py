@@ -7,7 +7,9 @@ product. Row 0 is the data as they are (all weights 1), so the value and its int
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -51,16 +53,34 @@ class Resamples:
         return len(self.samples)
 
 
-def resample(clusters: NDArray[np.integer[Any]], repeats: int, resamples: int, seed: int) -> Resamples:
-    """Draw the weights. Cells with the same clusters and seed get the same ones, so they are paired as well."""
+def resample(
+    clusters: NDArray[np.integer[Any]], repeats: int, resamples: int, seed: int, names: Sequence[str] | None = None
+) -> Resamples:
+    """Draw the weights. Cells with the same clusters and seed get the same ones, so they are paired as well.
+
+    `names` (sample) pairs cells that share only some of their samples: a cluster, called by the first name in it,
+    counts as often in each of them. Weights are then drawn one by one (Poisson), and do not add up to a fixed number.
+    """
     _, cluster = np.unique(clusters, return_inverse=True)
     count = int(cluster.max()) + 1
     rng = np.random.default_rng(seed)
-    of_clusters = rng.multinomial(count, np.full(count, 1 / count), size=resamples)
+    if names is None:
+        of_clusters = rng.multinomial(count, np.full(count, 1 / count), size=resamples)
+    else:
+        first: dict[int, str] = {}
+        for number, name in zip(cluster.tolist(), names, strict=True):
+            first[number] = min(name, first.get(number, name))
+        of_clusters = np.stack([_counts(first[number], resamples, seed) for number in range(count)], axis=1)
     of_repeats = rng.multinomial(repeats, np.full(repeats, 1 / repeats), size=resamples)
     samples = np.ones((1 + resamples, len(cluster)), np.float32)
     samples[1:] = of_clusters[:, cluster]
     return Resamples(samples, np.vstack([np.ones(repeats), of_repeats]).astype(np.float32))
+
+
+def _counts(name: str, resamples: int, seed: int) -> NDArray[np.int64]:
+    """(resample): how often a cluster of this name counts."""
+    key = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()
+    return np.random.default_rng(int.from_bytes(key, "big")).poisson(1.0, size=resamples)
 
 
 def interval(replicates: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -73,6 +73,11 @@ class WithinReadout:
     """log-probability (natural) of the whole answer, at temperature 1"""
     min_logprob: float
     """log-probability (natural) of the answer's least likely token"""
+    exact_logprob: float
+    """log-probability (natural) of the answer's exact tokens, at temperature 1"""
+    pmi: float
+    """pointwise mutual information of question and answer: log-probability of the answer's tokens up to the last exact
+    one, minus the same with the question removed; nan where the study has no pass answer_only"""
     tokens: int
     """number of tokens of the answer"""
     logits: list[list[list[np.float32]]]
@@ -123,8 +128,9 @@ STAGES = (
         per_point=True, told_as="probes",
     ),
     StageDef(
-        "sampled", (SAMPLED,), "anchorscope.probes.stage:sampled_of", after=("answers", "traces", "readouts"),
-        needs="generation", repeatable=False, told_as="sampling", wanted=with_evidence,
+        "sampled", (SAMPLED,), "anchorscope.probes.stage:sampled_of",
+        after=("questions", "answers", "traces", "readouts"), needs="generation", repeatable=False, told_as="sampling",
+        wanted=with_evidence,
     ),
     StageDef(
         "within", (WITHIN,), "anchorscope.probes.stage:within_of", after=("questions", "traces", "readouts", "sampled"),

@@ -36,8 +36,9 @@ from anchorscope.probes.record import (
 )
 from anchorscope.probes.saliency_readouts import saliency_stage
 from anchorscope.probes.text_only import text_only
-from anchorscope.probes.within_readouts import asked_again, within_stage
+from anchorscope.probes.within_readouts import asked_again, mixed_in_last_round, within_stage
 from anchorscope.progress import Advance, Notice, nobody
+from anchorscope.questions.record import QUESTIONS
 from anchorscope.store import Job, Sharded, Store, Whole
 from anchorscope.store.stage import Context
 from anchorscope.study.terms import MIRROR, MIRRORED, QUESTION_ONLY, ReadPoint
@@ -198,10 +199,14 @@ def left_out_of(context: Context, job: Job) -> Whole[LeftOutReadout]:
 
 
 def sampled_of(context: ModelContext, job: Job) -> Sharded[Sampled]:
-    evidence, cell = context.store.study.evidence, job.cell(context.store)
+    store, cell = context.store, job.cell(context.store)
+    evidence = store.study.evidence
     assert evidence is not None
-    questions = asked_again(list(cell.table(TRACES)), evidence.questions, context.store.study.seed)
-    return sampled_stage(context.resource(Answerer, job.model, "generation"), job.dataset, context.store, questions)
+    questions = asked_again(list(cell.table(TRACES)), evidence.questions, store.study.seed)
+    if all(row.given is not None for row in store.questions(job.dataset).table(QUESTIONS)):
+        questions = []  # nobody is asked where answers are given
+    answerer = context.resource(Answerer, job.model, "generation")
+    return sampled_stage(answerer, job.dataset, store, questions, mixed_in_last_round(store, job.dataset))
 
 
 def within_of(context: ModelContext, job: Job) -> Sharded[WithinReadout]:

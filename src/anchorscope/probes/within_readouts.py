@@ -8,14 +8,14 @@ the question. Probes are applied at once, those of the fold in which the questio
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.answers.record import SAMPLED
+from anchorscope.answers.record import SAMPLED, Sampled
 from anchorscope.grades.judge import Case, grading_of
 from anchorscope.grades.record import Graded
 from anchorscope.probes.folds import Folds, folds_of
@@ -27,7 +27,8 @@ from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
 from anchorscope.store import Plan, Sharded
 from anchorscope.study.terms import SEVERAL, Condition, ReadPoint
-from anchorscope.traces.activations import tensor_name
+from anchorscope.traces.activations import support_name, tensor_name
+from anchorscope.traces.passes import Passes
 from anchorscope.traces.record import TRACES, Trace
 from anchorscope.traces.sweep import trace_samples
 from anchorscope.traces.tracer import Tracer
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 
 ANSWERS_EACH = 128  # per shard
+REMOVED: Condition = "answer_only"
+"""The pass in which an answer has the log-probability that it has by itself."""
 
 
 class SampledAnswer(NamedTuple):
@@ -59,8 +62,22 @@ def asked_again(rows: Sequence[Trace], count: int, seed: int) -> list[str]:
     return [row.id for row in rows if row.id in drawn]
 
 
+def mixed_in_last_round(store: Store, dataset: str) -> Callable[[Sampled], bool]:
+    """Whether the new answers of a question's last round are graded right in part and wrong in part."""
+    grade = grading_of(store.study.grades, store.root)
+    questions = {row.id: row for row in store.questions(dataset).table(QUESTIONS)}
+
+    def is_mixed(sampled: Sampled) -> bool:
+        question = questions[sampled.id]
+        new = [text for text, compared in zip(sampled.texts, sampled.compared, strict=True) if compared and text]
+        judged = grade([Case(text, question.answers, question.question) for text in new])
+        return {"right", "wrong"} <= {verdict.judgement for verdict in judged}
+
+    return is_mixed
+
+
 def sampled_answers(store: Store, maker: SampleMaker, model: str, dataset: str) -> Iterator[list[SampledAnswer]]:
-    """Question by question, the answers that can be graded and read."""
+    """Question by question, the answers of its last round that can be graded and read."""
     study, cell = store.study, store.results(model, dataset)
     grade = grading_of(study.grades, store.root)
     questions = {row.id: row for row in store.questions(dataset).table(QUESTIONS)}
@@ -72,7 +89,7 @@ def sampled_answers(store: Store, maker: SampleMaker, model: str, dataset: str) 
         for number, ((text, ids, logprobs, times), verdict) in enumerate(zip(sampled.answers(), grades, strict=True)):
             known = Graded(question.id, verdict.judgement)
             sample = maker(question, text, ids, logprobs, prompt, known, bool(sampled.ended[number]))
-            if known.correct is not None and sample.spans.dropped is None:
+            if sampled.compared[number] and known.correct is not None and sample.spans.dropped is None:
                 answers.append(SampledAnswer(number, times, sample))
         yield answers
 
@@ -116,6 +133,7 @@ def within_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
     conditions = [condition for condition in SEVERAL if condition in study.traces.conditions]
     spec = study.traces.model_copy(update={"conditions": conditions})
     tracer = Tracer(model, prompter.shared_ids, spec.sites)
+    passes = Passes(spec, tracer.shared_ids, tracer.layers, said_under=(REMOVED,) if REMOVED in conditions else ())
     # 3. a table for every read point
     chosen = {"distinct": study.evidence.distinct, "conditions": conditions, "grades": study.grades.identity()}
     tables = tuple(
@@ -130,10 +148,12 @@ def within_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
 
     def read(shard: int) -> list[list[WithinReadout]]:
         of_shard = answers[shard * ANSWERS_EACH : (shard + 1) * ANSWERS_EACH]
-        states = trace_samples(tracer, [answer.sample for answer in of_shard], spec)
+        states = trace_samples(tracer, [answer.sample for answer in of_shard], spec, passes)
+        known = states.get(support_name(REMOVED))
+        removed = [float("nan")] * len(of_shard) if known is None else known.double().tolist()
         members = np.array([place[answer.sample.question.id] for answer in of_shard])
         return [
-            [*_records(of_shard, read_states(states, point, conditions, probes[point], folds, members))]
+            [*_records(of_shard, removed, read_states(states, point, conditions, probes[point], folds, members))]
             for point in points
         ]
 
@@ -159,9 +179,11 @@ def read_states(
     return np.stack(by_layer, axis=-1).transpose(1, 2, 0, 3).astype(np.float32)
 
 
-def _records(answers: Sequence[SampledAnswer], logits: Any) -> Iterator[WithinReadout]:
-    for sampled, values in zip(answers, logits, strict=True):
-        answer = sampled.sample.answer
+def _records(answers: Sequence[SampledAnswer], removed: Sequence[float], logits: Any) -> Iterator[WithinReadout]:
+    """`removed` (answer): log-probability of the tokens up to the last exact one, without the question."""
+    for sampled, without, values in zip(answers, removed, logits, strict=True):
+        answer, spans = sampled.sample.answer, sampled.sample.spans
+        first = spans.answer[0]
         yield WithinReadout(
             id=answer.id,
             number=sampled.number,
@@ -170,6 +192,8 @@ def _records(answers: Sequence[SampledAnswer], logits: Any) -> Iterator[WithinRe
             times=sampled.times,
             logprob=float(sum(answer.logprobs)),
             min_logprob=float(min(answer.logprobs, default=0.0)),
+            exact_logprob=float(sum(answer.logprobs[place - first] for place in spans.exact_answer)),
+            pmi=float(sum(answer.logprobs[: spans.answer_last - first + 1])) - without,
             tokens=len(answer.answer_ids),
             logits=values,
         )

@@ -77,6 +77,11 @@ class FieldMap(Spec):
     memory_answers: FieldPath | None = Field(None, exclude_if=_absent)
     """Answers that a model may remember and that contradict the passage."""
 
+    given: FieldPath | None = Field(None, exclude_if=_absent)
+    """An answer to the question, for sets with several rows per question. The model reads it and generates nothing."""
+    label: FieldPath | None = Field(None, exclude_if=_absent)
+    """Whether the given answer is right: true or false. Rows without it are graded."""
+
     @model_validator(mode="after")
     def _one_path_each(self) -> FieldMap:
         for name, value in self:

@@ -45,6 +45,12 @@ class Question:
         """Answers that a model may remember and that contradict the passage; empty where the dataset names none."""
         return list(json.loads(self.extra).get("memory_answers") or [])
 
+    @property
+    def given(self) -> tuple[str, bool | None] | None:
+        """The answer that the row itself gives, and whether it is right, if the dataset says; None: it has none."""
+        extra = json.loads(self.extra)
+        return (extra["given"], extra.get("label")) if "given" in extra else None
+
     @classmethod
     def asked(cls, question: str, answers: Sequence[str], context: str | None = None) -> Question:
         """A question that comes from no set: its text is its id."""

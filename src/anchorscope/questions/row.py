@@ -57,7 +57,7 @@ def to_question(row: Mapping[str, Any], fields: FieldMap, keep: list[str], defau
         context=_text(row, fields.context),
         question_group=group_key(question),
         subject_group=group_key(subject) if subject else None,
-        extra=_extra(row, keep, _of_passages(row, fields)),
+        extra=_extra(row, keep, _of_passages(row, fields) | _of_given(row, fields)),
     )
 
 
@@ -197,6 +197,14 @@ def _of_passages(row: Mapping[str, Any], fields: FieldMap) -> dict[str, Any]:
     """What only sets with passages have."""
     remembered = _answers(row, fields.memory_answers) if fields.memory_answers is not None else None
     return {"other_context": _text(row, fields.other_context), "memory_answers": remembered}
+
+
+def _of_given(row: Mapping[str, Any], fields: FieldMap) -> dict[str, Any]:
+    """The answer that a row gives itself, and its label."""
+    if fields.given is None:
+        return {}
+    label = _read(row, fields.label, fields.label.path[0]) if fields.label is not None else None
+    return {"given": _text(row, fields.given, required=True), "label": to_label(None if label is _ABSENT else label)}
 
 
 def _extra(row: Mapping[str, Any], keep: list[str], more: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from anchorscope.errors import QuestionsError, printable
-from anchorscope.progress import Progress, silent
+from anchorscope.progress import Notice, Progress, nobody, silent
+from anchorscope.questions.crossed import Pair, crossed_pairs
 from anchorscope.questions.hub_rows import HubRows
 from anchorscope.questions.question_set import QuestionSet, open_set
 from anchorscope.questions.record import QUESTIONS, Question
@@ -24,7 +25,9 @@ from anchorscope.study import DatasetSpec, Example, Study
 TICK = 256  # rows between two reports of progress
 
 
-def questions_stage(spec: DatasetSpec, store: Store, progress: Progress = silent) -> Sharded[Question]:
+def questions_stage(
+    spec: DatasetSpec, store: Store, progress: Progress = silent, notice: Notice = nobody
+) -> Sharded[Question]:
     """The `questions` table of one dataset. Its source is checked whole, and the sample drawn, before it begins."""
     study, cell = store.study, store.questions(spec.name)
     # 1. the source; what was begun at one commit is finished at it, though the branch may have moved
@@ -40,15 +43,26 @@ def questions_stage(spec: DatasetSpec, store: Store, progress: Progress = silent
         "sample": spec.sample,
         "seed": study.seed,
         "left_out": excluded,
-    }
+    } | ({} if spec.crossed is None else {"crossed": spec.crossed})
     # 2. the sample; with the same data and the same draw, the choice made then still holds
     if begun is None or begun["inputs"] != inputs:
         rows, facts = survey(questions, spec.sample, study.seed, progress)
+        if spec.crossed is not None:
+            pairs = _pairs(questions, spec, facts["cutoff"], study.seed)
+            rows, facts = 4 * len(pairs), facts | {"pairs": len(pairs)}
+            if len(pairs) < spec.crossed:
+                notice(f"{spec.name}: {len(pairs):,} pairs of questions can be crossed, not {spec.crossed:,}")
     else:
         rows, facts = begun["rows"], begun["facts"]
     table = cell.begin(QUESTIONS, Plan(rows, study.shard_rows), inputs, facts)
+
     # 3. its rows; a source that is not the same before and after has been read while it changed
-    sample = Forward(table.plan, lambda: chosen(questions, facts["cutoff"], study.seed))
+    def stream() -> Iterator[Question]:
+        if spec.crossed is None:
+            return chosen(questions, facts["cutoff"], study.seed)
+        return (row for pair in _pairs(questions, spec, facts["cutoff"], study.seed) for row in pair.rows())
+
+    sample = Forward(table.plan, stream)
     written: list[int] = []
 
     def read(shard: int) -> list[list[Question]]:
@@ -109,6 +123,18 @@ def chosen(questions: QuestionSet, cutoff: int, seed: int) -> Iterator[Question]
             yield question
 
 
+def _pairs(questions: QuestionSet, spec: DatasetSpec, cutoff: int, seed: int) -> list[Pair]:
+    """The pairs of the sample whose answers are crossed."""
+    assert spec.crossed is not None
+    pairs = crossed_pairs(chosen(questions, cutoff, seed), spec.crossed, seed)
+    if not pairs:
+        raise QuestionsError(
+            f"{questions.rows.label}: no two questions can be crossed",
+            "A pair needs the same relation, or the same question word and type of answer, and different answers.",
+        )
+    return pairs
+
+
 def _repeated_id(questions: QuestionSet, repeated: int, seed: int) -> str:
     """Say which id stands where; only hashes were kept, so the source is read once more."""
     places = [
@@ -127,4 +153,4 @@ def _examples(study: Study) -> list[Example]:
 
 def stage_of(context: Context, job: Job) -> Sharded[Question]:
     spec = next(dataset for dataset in context.store.study.datasets if dataset.name == job.dataset)
-    return questions_stage(spec, context.store, context.progress)
+    return questions_stage(spec, context.store, context.progress, context.notice)

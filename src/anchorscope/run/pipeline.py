@@ -22,6 +22,7 @@ from anchorscope.run.progress_file import ProgressFile
 from anchorscope.run.stages import all_stages, rounds, stages_of, until
 from anchorscope.store import Cell, Job, StageDef, Store
 from anchorscope.store.rundir import versions
+from anchorscope.store.stage import with_claims
 
 Done = Callable[[str, str, str], None]
 """Called with the stage, model and dataset of what is complete. For stages that run in a chain, it is the first."""
@@ -181,7 +182,7 @@ class Pipeline:
 
         with self._timed("figures"), self.progress("drawing", None):
             ledger = []
-            if self.study.evidence is not None:
+            if with_claims(self.study):
                 write_ledger(self.store)
                 ledger = [self.store.root / LEDGER]
             written = [path for point in self.study.traces.points for path in write_figures(self.store, point)]

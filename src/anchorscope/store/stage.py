@@ -46,6 +46,11 @@ def with_evidence(study: Study) -> bool:
     return study.evidence is not None
 
 
+def with_claims(study: Study) -> bool:
+    """Studies with `evidence` or with crossed answers have a ledger of claims."""
+    return with_evidence(study) or any(dataset.crossed for dataset in study.datasets)
+
+
 class Context(Protocol):
     """What every stage is made with. Stages that need a model take a `ModelContext` (models/context.py)."""
 

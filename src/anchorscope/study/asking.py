@@ -189,6 +189,9 @@ class DatasetSpec(Spec):
     """Names of the columns in `path`: plain (id, question, answers, …), or source (as in the set's own source)."""
     sample: Annotated[int, Field(ge=1)] | None = None
     """Number of questions to draw, by seed and question id. Default: all. A larger sample contains the smaller one."""
+    crossed: Annotated[int, Field(ge=1)] | None = Field(None, exclude_if=lambda value: value is None)
+    """Number of pairs of questions that are asked with both answers of the pair, so that each answer is right once and
+    wrong once (docs/evidence.md). Nothing is generated for this dataset. Default: the model answers by itself."""
 
     @model_validator(mode="before")
     @classmethod

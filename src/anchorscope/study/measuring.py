@@ -67,7 +67,7 @@ class TraceSpec(Spec):
                 raise ValueError(f"{name} names an entry twice: {', '.join(values)}")
         if self.conditions[:2] != ["clean", "knockout"]:
             raise ValueError("conditions must begin with clean, knockout, because all others are compared with them")
-        for control in ("question", "random", "evidence"):
+        for control in ("question", "random", "evidence", "answer"):
             pair = {f"control_{control}", f"matched_{control}"} & set(self.conditions)
             if len(pair) == 1:
                 raise ValueError(
@@ -109,10 +109,9 @@ class EvidenceSpec(Spec):
     """The experiments that need no flip and no groups, on which the ledger of claims rests (docs/evidence.md)."""
 
     RENAMED: ClassVar = {"samples": "saliency_samples"}
-    temperature: ClassVar = 1.0  # at which the answers are sampled
+    round: ClassVar = 8  # answers to a question before the next look at whether it has both right and wrong ones
     distinct: ClassVar = 4  # distinct right answers, and distinct wrong ones, that are read per question at most
     REMOVED: ClassVar = {
-        "temperature": ((temperature,), f"it was removed in version 0.3.0 and is always {temperature}; remove it"),
         "distinct": ((distinct,), f"it was removed in version 0.3.0 and is always {distinct}; remove it"),
         "other_prompts": ((0, 1, 2), "asking with other examples was removed in version 0.3.0; remove it"),
     }
@@ -120,7 +119,14 @@ class EvidenceSpec(Spec):
     questions: Annotated[int, Field(ge=1)] = 800
     """Maximum number of traced questions, drawn by a hash, that are answered several times."""
     answers: Annotated[int, Field(ge=2)] = 16
-    """Number of answers sampled for each of these questions."""
+    """Maximum number of answers sampled for each of these questions. Sampling a question stops once it has both right
+    and wrong answers (docs/answers.md)."""
+    temperature: Annotated[FiniteFloat, Field(gt=0)] = 0.7
+    """Temperature at which these answers are sampled. At 1, most wrong answers of small models are not words
+    (docs/grading.md)."""
+    top_p: Annotated[FiniteFloat, Field(gt=0, le=1)] = 0.9
+    """Probability that the most likely tokens have together, at this temperature, from which each token is sampled. 1
+    samples from all tokens."""
     donors: Annotated[int, Field(ge=2, le=4)] = 3
     """Number of other questions whose exact tokens replace a sample's own, one after the other."""
     saliency_samples: Annotated[int, Field(ge=0)] = 400

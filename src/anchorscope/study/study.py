@@ -16,7 +16,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from anchorscope.study.asking import AnswersSpec, DatasetSpec, GradesSpec, ModelSpec, PromptSpec
 from anchorscope.study.measuring import EvidenceSpec, ProbeSpec, SpansSpec, TraceSpec
 from anchorscope.study.running import EngineSpec
-from anchorscope.study.terms import Name, Spec
+from anchorscope.study.terms import CONDITION_DEFS, Name, Spec
 
 
 class Study(Spec):
@@ -64,11 +64,24 @@ class Study(Spec):
 
     @model_validator(mode="after")
     def _controls_are_found(self) -> Study:
+        cuts = {each.name: each.cuts or "" for each in CONDITION_DEFS}
         for control in ("question", "random", "prefix"):
-            cut = {f"control_{control}", f"matched_{control}"} & set(self.traces.conditions)
+            spans = (f"control_{control}", f"matched_{control}")
+            cut = [name for name in self.traces.conditions if cuts[name] in spans]
             if cut and f"control_{control}" not in self.spans.controls:
                 raise ValueError(
                     f"traces.conditions has {min(cut)}, but spans.controls has no control_{control}; add it there"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _crossed_answers_are_all_read(self) -> Study:
+        for dataset in self.datasets:
+            rows = 2 * (dataset.crossed or 0)
+            if rows > min(self.traces.max_right, self.traces.max_wrong):
+                raise ValueError(
+                    f"datasets: {dataset.name} has crossed: {dataset.crossed}, which makes {rows:,} right and {rows:,} "
+                    f"wrong answers, but fewer are read; set traces.max_right and traces.max_wrong to {rows} or more"
                 )
         return self
 

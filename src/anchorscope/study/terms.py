@@ -18,11 +18,15 @@ the first token after it."""
 Condition = Literal[
     "clean", "knockout", "control_question", "control_random", "matched_question", "matched_random", "answer_only",
     "control_prefix", "knockout_context", "knockout_both", "knockout_evidence", "matched_evidence", "control_evidence",
-    "swapped_context",
+    "swapped_context", "knockout_answer", "matched_answer", "control_answer", "knockout_early", "knockout_middle",
+    "knockout_late",
 ]  # fmt: skip
 """The kind of forward pass. A control cuts other tokens; `matched_…` cuts as many exact tokens for the same queries.
 `knockout_context` cuts the passage, `knockout_both` the passage and the exact question tokens, `knockout_evidence` the
-sentences of the passage that hold an answer. `swapped_context` replaces the passage by another one."""
+sentences of the passage that hold an answer. `swapped_context` replaces the passage by another one.
+`knockout_answer` cuts the exact question tokens for the answer's tokens alone, `control_answer` other question tokens,
+and `matched_answer` as many exact ones. `knockout_early`, `knockout_middle` and `knockout_late` cut the exact question
+tokens in one third of the layers."""
 
 Further = Literal[
     "answer_bare", "patched_1", "patched_2", "patched_3", "patched_4", "patched_control", "mirror_question",
@@ -63,6 +67,10 @@ class ConditionDef(NamedTuple):
     """What its pass changes, in the words of pages and legends."""
     cuts: SpanName | None = None
     """Tokens that it cuts; None where it has a stream of its own."""
+    into: Into | None = None
+    """Queries that it cuts, where not the study's `into` decides."""
+    layers: tuple[float, float] = (0.0, 1.0)
+    """Part of the layers in which it cuts, from the first, 0, to the last, 1."""
     default: bool = False
     """Whether a study makes it that does not name its conditions."""
     passage: bool = False
@@ -114,6 +122,15 @@ CONDITION_DEFS = (
     ConditionDef(
         "swapped_context", "another passage in its place", passage=True, support=True, null="permuted_swap",
     ),
+    ConditionDef("knockout_answer", "exact question tokens cut for the answer alone", "exact_question", into="answer"),
+    ConditionDef(
+        "matched_answer", "as many exact tokens cut as other question tokens, for the answer alone", "matched_question",
+        into="answer",
+    ),
+    ConditionDef("control_answer", "other question tokens cut for the answer alone", "control_question", into="answer"),
+    ConditionDef("knockout_early", "cut in the first third of layers", "exact_question", layers=(0, 1 / 3)),
+    ConditionDef("knockout_middle", "cut in the middle third of layers", "exact_question", layers=(1 / 3, 2 / 3)),
+    ConditionDef("knockout_late", "cut in the last third of layers", "exact_question", layers=(2 / 3, 1)),
 )  # fmt: skip
 """One entry per condition. A new one is an entry here, its name in `Condition`, and a paragraph of documentation."""
 CONDITIONS: tuple[Condition, ...] = tuple(each.name for each in CONDITION_DEFS)

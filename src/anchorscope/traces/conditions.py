@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from anchorscope.spans.record import Spans
 from anchorscope.study.terms import CONDITION_DEFS, CONDITIONS, Condition, Into, Position
-from anchorscope.traces.knockout import Knockout
+from anchorscope.traces.knockout import Cut, Knockout
 from anchorscope.traces.layout import Stream, clean_stream, cut_stream
 
 CUTS = {each.name: each.cuts for each in CONDITION_DEFS if each.cuts}
 """The span each condition cuts."""
+_DEFS = {each.name: each for each in CONDITION_DEFS}
 
 
 LAID_OUT = tuple(condition for condition in CONDITIONS if condition in ("clean", "answer_only", *CUTS))
@@ -24,8 +25,18 @@ def stream_of(condition: Condition, ids: Sequence[int], spans: Spans, shared: in
     if condition == "answer_only":
         # the question and the context are taken out; what follows moves up behind the prefix
         return Stream(tuple(ids[spans.cue[0] :]), spans.prefix[1])
-    knockout = Knockout(CUTS[condition], into)
-    return cut_stream(ids, shared, knockout.cut(spans), knockout.variants(layers)[0])
+    return cut_stream(ids, shared, cut_of(condition, spans, into), cut_layers(condition, layers))
+
+
+def cut_of(condition: Condition, spans: Spans, into: Into) -> Cut:
+    """The edges that a condition cuts in one sample. `into`: for which queries, where the condition leaves it open."""
+    return Knockout(CUTS[condition], _DEFS[condition].into or into).cut(spans)
+
+
+def cut_layers(condition: Condition, layers: int) -> range:
+    """The layers in which a condition cuts."""
+    first, last = (round(part * layers) for part in _DEFS[condition].layers)
+    return range(first, last)
 
 
 def place_of(condition: Condition, spans: Spans, position: Position | int) -> int:

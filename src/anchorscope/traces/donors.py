@@ -9,18 +9,17 @@ A control patch puts as many other tokens of the question in the place of the sa
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from anchorscope.questions.crossed import question_word
 from anchorscope.questions.row import group_key
 from anchorscope.spans.samples import Sample
 from anchorscope.traces.passes import Patch
 
 BLOCK = 6  # samples that share their donors
 POOL = 200  # questions that are looked at for donors of a block, at most
-_ASKED = re.compile(r"\b(how (?:many|much|long|old)|who|whom|whose|what|which|where|when|why|how)\b", re.IGNORECASE)
 
 
 class _Lender(NamedTuple):
@@ -51,12 +50,6 @@ class Donors(NamedTuple):
     """The donors' questions; empty where too few are alike."""
     patches: dict[str, Patch]
     """What is put where, under each condition that patches."""
-
-
-def question_word(question: str) -> str:
-    """What a question begins with, or asks by: who, which, how many …; other where it has none."""
-    asked = _ASKED.search(question)
-    return asked[0].lower() if asked else "other"
 
 
 def find_donors(

@@ -15,7 +15,7 @@ from anchorscope.spans.record import Spans
 from anchorscope.spans.samples import Sample
 from anchorscope.study import EvidenceSpec, TraceSpec
 from anchorscope.study.terms import MIRROR, MIRRORED, QUESTION_ONLY, SUPPORTED, Condition, Further, Position, SpanName
-from anchorscope.traces.conditions import CUTS, place_of, stream_of
+from anchorscope.traces.conditions import cut_of, place_of, stream_of
 from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.layout import Stream, cut_stream
 from anchorscope.traces.tracer import Read
@@ -72,6 +72,8 @@ class Passes:
     """By question, its prompt with another passage, without the shared tokens. A sample without one stays as it is."""
     support: bool = False
     """Whether the answer's log-probability is taken without evidence too."""
+    said_under: tuple[Condition, ...] = ()
+    """Conditions under which it is taken in place of those that are usual."""
     means: bool = False
     """Whether the mean over the answer's tokens is read in the clean pass."""
 
@@ -102,7 +104,10 @@ class Passes:
 
     def place(self, name: Condition | Further, spans: Spans, position: ReadPosition) -> int:
         """Where a position is in the stream of a condition; of a mean, the last token."""
-        place = _last(spans, position)
+        return self._place(name, spans, _last(spans, position))
+
+    def _place(self, name: Condition | Further, spans: Spans, place: int) -> int:
+        """Where a place of the clean stream, from the token before the answer on, is in the stream of a condition."""
         if name == "answer_bare":
             return place - spans.answer[0] + self.bos
         if name == "swapped_context":
@@ -141,13 +146,15 @@ class Passes:
         if name.startswith("patched"):
             return _patched(ids, shared, self.patches.get(sample.question.id, {}).get(name))
         if name == "knockout" and "clean" not in self.names:  # no clean tokens serve
-            cut = Knockout(CUTS[name], self.spec.into).cut(spans)
+            cut = cut_of(name, spans, self.spec.into)
             return Stream(tuple(ids[shared:]), shared, cut, range(self.layers))
         return stream_of(name, ids, spans, shared, self.spec.into, self.layers)  # type: ignore[arg-type]
 
     @property
     def supported(self) -> list[Condition]:
         """The conditions under which the answer's log-probability is taken."""
+        if self.said_under:
+            return [*self.said_under]
         taken = self.support or self.evidence is not None
         return [name for name in SUPPORTED if name in self.spec.conditions] if taken else []
 
@@ -158,9 +165,8 @@ class Passes:
         """
         first, last = sample.spans.answer[0], sample.spans.answer_last
         tokens = sample.answer.answer_ids[: last - first + 1]
-        moved = self.moved(sample.spans)
         return [
-            (Read(number, self.spec.conditions.index(name), place + moved * (name == "swapped_context")), token)
+            (Read(number, self.spec.conditions.index(name), self._place(name, sample.spans, place)), token)
             for name in self.supported
             for place, token in enumerate(tokens, first - 1)
         ]

@@ -23,9 +23,8 @@ from anchorscope.store.table import Aside
 from anchorscope.store.tensors import write_tensors
 from anchorscope.traces.activations import activations_path
 from anchorscope.traces.choose import choose
-from anchorscope.traces.conditions import CUTS
+from anchorscope.traces.conditions import CUTS, cut_layers, cut_of
 from anchorscope.traces.donors import Donors, find_donors
-from anchorscope.traces.knockout import Knockout
 from anchorscope.traces.mass import attention_mass
 from anchorscope.traces.passes import Passes
 from anchorscope.traces.record import MASS, TRACES, Mass, Trace
@@ -95,7 +94,9 @@ def traces_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
 def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Store) -> Whole[Mass]:
     """The `mass` table of one model and dataset: of some of the traced samples, drawn by a hash of seed and id."""
     spec, cell, seed = store.study.traces, store.results(model.name, dataset), store.study.seed
-    cutting = [condition for condition in spec.conditions if condition in CUTS]
+    everywhere = range(len(model.windows))
+    cuts_everywhere = [name for name in CUTS if cut_layers(name, len(everywhere)) == everywhere]
+    cutting = [condition for condition in spec.conditions if condition in cuts_everywhere]
 
     def compute(advance: Advance) -> list[Mass]:
         import torch
@@ -109,7 +110,7 @@ def mass_stage(model: Model, shared_ids: Sequence[int], dataset: str, store: Sto
         rows, failure = [], None
         for sample in read_samples(store, model.name, dataset, wanted):
             text = [*shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
-            cuts = [Knockout(CUTS[condition], spec.into).cut(sample.spans) for condition in cutting]
+            cuts = [cut_of(condition, sample.spans, spec.into) for condition in cutting]
             advance(1)
             try:
                 masses = attention_mass(model, text[: sample.spans.answer_last + 1], cuts)
