@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -11,7 +12,7 @@ from anchorscope.evidence.anchored import Groups, difference
 from anchorscope.evidence.dip import dip_within
 from anchorscope.evidence.donors import donor_series, variance_parts
 from anchorscope.evidence.groups import awareness_series
-from anchorscope.evidence.lines import bins_of
+from anchorscope.evidence.means import bins_of
 from anchorscope.evidence.mirror import mirror_series
 from anchorscope.evidence.pairs import Pairs, rank_weights
 from anchorscope.evidence.support import _difference, support_series
@@ -45,8 +46,11 @@ def answered(
         rng.random(n) < 0.5,
         rng.normal(size=n),
         rng.normal(size=n),
+        rng.normal(size=n),
+        rng.normal(size=n),
         rng.integers(1, 5, size=n).astype(float),
         rng.integers(1, 9, size=n).astype(float),
+        rng.integers(0, 5, size=n),
         list(conditions),
         rng.normal(size=(len(conditions), REPEATS, n, LAYERS)),
     )
@@ -79,6 +83,7 @@ def test_w_is_the_mean_share_of_pairs_of_one_question(rng):
     np.testing.assert_allclose(lost, both[0] - both[1], atol=1e-6)
     mean = answers.logprob / answers.tokens
     assert lines[Key("within_w_mean_logprob")].value[0] == pytest.approx(slow_w(answers, mean), abs=1e-5)
+    assert lines[Key("within_w_pmi")].value[0] == pytest.approx(slow_w(answers, answers.pmi), abs=1e-5)
     assert lines[Key("within_w_times")].value[0] == pytest.approx(slow_w(answers, answers.times), abs=1e-5)
 
 
@@ -134,23 +139,61 @@ def test_weights_come_from_other_clusters():
     assert pairs.won(pairs.weighed(told, question, 0)[:, None]).mean() == 1  # where clusters are split, it does
 
 
-@pytest.mark.parametrize("of_probe", ["noise", "mean_logprob", "truth"])
+@pytest.mark.parametrize("of_probe", ["noise", "mean_logprob", "exact_logprob", "pmi", "times", "truth"])
 def test_the_probe_adds_only_what_log_probabilities_do_not_tell(rng, of_probe):
     n = 300
     question, correct = np.repeat(np.arange(n), 4), np.tile([True, True, False, False], n)
     sign, tokens = np.where(correct, 1.0, -1.0), rng.integers(1, 9, size=4 * n).astype(float)
     mean = 0.8 * sign + rng.normal(size=4 * n)
-    told = {"noise": 0, "mean_logprob": mean, "truth": sign}[of_probe]
+    exact, pmi, times = (0.2 * sign + rng.normal(size=4 * n) for _ in range(3))
+    known = {"mean_logprob": mean, "exact_logprob": exact, "pmi": pmi, "times": times, "truth": sign}
+    told = known.get(of_probe, 0)
     read = told + 0.5 * rng.normal(size=4 * n)
     logits = np.broadcast_to(read[None, None, :, None], (1, 1, 4 * n, 1))
     least = mean - rng.random(4 * n)
-    answers = SampledReadouts(question, question, correct, mean * tokens, least, tokens, tokens, ["clean"], logits)
-    lines = as_lines(within_series(answers, resample(np.arange(n), 1, 200, 0)))
+    answers = SampledReadouts(
+        question, question, correct, mean * tokens, least, exact, pmi, tokens, np.exp(times + 9), question, ["clean"],
+        logits,
+    )  # fmt: skip
+    drawn = resample(np.arange(n), 1, 200, 0)
+    lines = as_lines(within_series(answers, drawn))
     added = lines[Key("within_added_to_confidence", "clean")]
     if of_probe == "truth":
         assert added.numbers[1, 0] > 0.05
     else:
         assert added.value[0] < 0.02
+    unknown = as_lines(within_series(replace(answers, pmi=np.full(4 * n, np.nan)), drawn))
+    assert not {Key("within_added_to_confidence", "clean"), Key("within_w_pmi")} & set(unknown)
+
+
+def test_balanced_pairs_count_every_string_as_often_right_as_wrong(rng):
+    """A common string is mostly right: scores of the string alone rank pairs right, and lead by nothing if balanced."""
+    common = rng.normal(size=9)
+    question = np.repeat(np.arange(400), 4)
+    strings = np.concatenate([rng.permutation(9)[:4] for _ in range(400)])
+    correct = rng.random(1600) < 1 / (1 + np.exp(-2 * common[strings]))
+    pairs = Pairs(question, correct)
+    balanced = pairs.balanced(strings)
+    for string in range(9):
+        right, wrong = (balanced.weight[strings[side] == string].sum() for side in (balanced.right, balanced.wrong))
+        assert right == pytest.approx(wrong, rel=1e-3)
+    by_string = common[strings]
+    lead = (balanced.weight * (by_string[balanced.right] - by_string[balanced.wrong])).sum() / balanced.weight.sum()
+    assert lead == pytest.approx(0, abs=1e-3)
+    drawn = resample(np.arange(400), 1, 10, 0)
+    plain, even = (each.share(by_string[None, :, None], drawn)[0, 0] for each in (pairs, balanced))
+    assert plain > 0.75
+    assert even == pytest.approx(0.5, abs=0.06)
+    slow = (balanced.weight * (by_string[balanced.right] > by_string[balanced.wrong])).sum() / balanced.weight.sum()
+    assert even == pytest.approx(slow, abs=1e-5)
+    truth = np.where(correct, 1.0, -1.0)
+    assert balanced.share(truth[None, :, None], drawn)[0, 0] == pytest.approx(1)
+
+
+def test_strings_that_do_not_recur_cannot_be_balanced(rng):
+    answers = answered(rng)
+    alone = Pairs(answers.question, answers.correct).balanced(np.arange(len(answers.question)))
+    assert len(alone.questions) == 0
 
 
 def test_variance_parts_find_what_was_put_in():

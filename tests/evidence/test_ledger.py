@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from anchorscope.errors import StoreError
 from anchorscope.evidence.chart import SORTED, A, Q
 from anchorscope.evidence.claim import Claim, ClaimMeasure, Measure
 from anchorscope.evidence.experiments import experiments
-from anchorscope.evidence.ledger import changes, holm, ledger, read_ledger, to_json, verdicts_of, weighed
+from anchorscope.evidence.ledger import (
+    changes,
+    expected_ledger,
+    holm,
+    ledger,
+    primary_claims,
+    read_ledger,
+    to_json,
+    verdicts_of,
+    weighed,
+)
 from anchorscope.pathways.series import Series, as_lines
 
 CLAIMS = [claim for each in experiments() for claim in each.claims]
@@ -37,15 +49,77 @@ def verdict(value: float, threshold: float, side: str, spread: float = 1.0, n: i
     ("value", "threshold", "side", "wanted"),
     [
         (5.0, 2.0, "above", "holds"),
-        (3.0, 2.0, "above", "cannot tell"),
+        (1.5, 2.0, "above", "cannot tell"),
         (-3.0, 2.0, "above", "does not hold"),
         (-5.0, -2.0, "below", "holds"),
-        (-2.5, -2.0, "below", "cannot tell"),
+        (-1.5, -2.0, "below", "cannot tell"),
         (1.0, -2.0, "below", "does not hold"),
     ],
 )
 def test_a_verdict_depends_on_which_side_of_the_threshold_the_interval_lies(value, threshold, side, wanted):
     assert verdict(value, threshold, side) == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (6.0, "holds"),
+        (4.0, "there is one"),  # beyond 0, and neither beyond 3 nor on the other side of it
+        (2.5, "there is one"),
+        (1.5, "cannot tell"),
+        (0.5, "does not hold"),
+        (-4.0, "does not hold"),
+    ],
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_beyond_zero_there_is_one_and_beyond_the_threshold_it_matters(value, wanted, sign):
+    one = weighed(
+        claim(3.0 * sign, "above" if sign > 0 else "below"), "m", "d", ClaimMeasure([draws(value * sign, 1)], 100)
+    )
+    found = verdicts_of([one])[0]
+    assert found.verdict == wanted
+    assert found.p == pytest.approx(norm.sf(value - 3), rel=1e-6)
+    assert found.p_none == pytest.approx(norm.sf(value), rel=1e-6)
+
+
+def test_zero_is_no_threshold_of_a_claim_to_be_near_it_nor_of_a_spread():
+    near = weighed(claim(10, "below"), "m", "d", ClaimMeasure([draws(9.5, 1)], 100))
+    spread = weighed(replace(claim(10, "above"), signed=False), "m", "d", ClaimMeasure([draws(9.5, 1)], 100))
+    assert [(each.verdict, each.p_none) for each in verdicts_of([near, spread])] == [("cannot tell", None)] * 2
+
+
+def test_a_small_effect_is_there_and_does_not_matter():
+    one = verdicts_of([weighed(claim(3, "above"), "m", "d", ClaimMeasure([draws(1, 0.1)], 100))])[0]
+    assert one.verdict == "does not hold"
+    assert one.p_none is not None
+    assert one.p_none < 1e-6
+
+
+def test_primary_claims_are_corrected_among_themselves():
+    strong = weighed(claim(0, "above"), "m", "d", ClaimMeasure([draws(2.4, 1)], 100))
+    weak = [weighed(claim(0, "above"), "m", "d", ClaimMeasure([draws(0.1, 1, s)], 100)) for s in range(20)]
+    first = verdicts_of([replace(strong, primary=True), *weak])[0]
+    assert (first.verdict, first.primary) == ("holds", True)
+    assert first.p == pytest.approx(norm.sf(2.4), rel=1e-6)
+
+
+def test_a_claim_is_primary_in_place_of_one_that_was_not_measured():
+    crossed = replace(claim(0, "above"), name="crossed", primary=True)
+    within = replace(claim(0, "above"), name="within", in_place_of="crossed")
+    other = replace(claim(0, "above"), name="other")
+    assert primary_claims([crossed, within, other], {"m": {"d": {}}}) == {"crossed", "within"}
+    there = replace(crossed, measure=Measure((), lambda lines: ClaimMeasure([draws(1, 1)], 100)))
+    assert primary_claims([there, within, other], {"m": {"d": {}}}) == {"crossed"}
+
+
+def test_the_primary_claims_of_a_run_without_crossed_answers():
+    names = primary_claims([each for each in CLAIMS if "crossed" not in each.name], {})
+    assert names == {"within_signal", "within_question", "within_adds", "two_groups"}
+
+
+def test_only_crossed_claims_tell_truth_from_the_prior():
+    assert all(each.name.startswith("crossed") for each in CLAIMS if each.tells_truth_from_prior)
+    assert all(each.name.startswith(("crossed", "within")) for each in CLAIMS if each.tells_truth_from_difficulty)
 
 
 def test_too_few_and_not_measured_cannot_be_told():
@@ -154,6 +228,18 @@ def test_a_ledger_is_kept_and_held_against_another(tmp_path: Path):
     other = ledger({"m": {"d": lines([-10, -30, -50, -60, -75, -90])}})
     assert "m, d, recovers: holds → does not hold" in changes(kept, other)
     assert changes(kept, verdicts[1:]) == [f"m, d, {kept[0].claim}: {kept[0].verdict} → not there"]
+    assert expected_ledger(path) == kept
+    record = json.loads(path.read_text(encoding="utf-8"))
+    for row in record["verdicts"]:
+        row["separates_truth_from_difficulty"] = row.pop("tells_truth_from_difficulty")
+        for name in ("p_none", "primary", "tells_truth_from_prior"):
+            del row[name]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    old = read_ledger(path)
+    assert [(each.claim, each.verdict) for each in old] == [(each.claim, each.verdict) for each in kept]
+    assert [each.tags for each in old] == [each.tags for each in kept]
+    with pytest.raises(StoreError, match="was made by version"):
+        expected_ledger(path)
     path.write_text("{}")
     with pytest.raises(StoreError, match=r"cannot read .*, or it is damaged"):
         read_ledger(path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorscope.evidence.lines import BoolArray
+from anchorscope.evidence.means import BoolArray
 from anchorscope.pathways.intervals import FloatArray
 from anchorscope.study.terms import MIN_GROUP
 

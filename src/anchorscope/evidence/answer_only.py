@@ -18,7 +18,7 @@ def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     if "answer_only" in cell.readouts.conditions:
         passes["answer_only"] = cell.readouts.logits[cell.readouts.conditions.index("answer_only"), :, 0]
     for name, logits in passes.items():
-        yield Series.of(Key(AUROC, name), mean_auroc(labels, logits, cell.drawn), n, cell.widened(Key("auroc")))
+        yield Series.of(Key(AUROC, name), mean_auroc(labels, logits, cell.drawn), n, cell.widening(Key("auroc")))
 
 
 AUROC = "answer_only_auroc"

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from anchorscope.evidence import chart_figures
 from anchorscope.evidence.claim import HALF, Claim, ClaimMeasure, Measure, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import IntArray as Rows
+from anchorscope.evidence.means import IntArray as Rows
 from anchorscope.evidence.tables import KEYS
 from anchorscope.pathways.baselines import BASELINES, MASSES, baselines, masses
 from anchorscope.pathways.effects import STATISTICS, Part, by_kind, effects
@@ -51,7 +51,7 @@ def chart_series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
         every = chain(effects(recorded.readouts, drawn, keys, cell.study.seed), further)
         for part in side_by_side(lambda part: list(part()), every):
             losses |= {one.key.condition: one for one in part if one.key == Key("delta_auroc", one.key.condition)}
-            yield from (replace(one, widened=cell.widened(one.key)) for one in part)
+            yield from (replace(one, widened=cell.widening(one.key)) for one in part)
         yield from masses(recorded, drawn, losses, keys)
 
 

@@ -3,8 +3,11 @@
 A claim may rest on several numbers. It holds if all of them lie beyond the threshold. No number is chosen by its value:
 layers are the middle one, or all. Thresholds say what would matter, not what was found: 5 or 10 percentage points of
 ΔP, some hundredths of AUROC, a tenth or a fifth of a standard deviation. They were fixed on worlds whose truth is
-known (checks/helpers/worlds.py), before any real ledger was made. Each claim is declared in the file of the experiment
-that it rests on, and names the keys of its numbers.
+known (checks/helpers/worlds.py), before any real ledger was made. A second threshold is zero: beyond it there is an
+effect, whether it matters or not. Each claim is declared in the file of the experiment that it rests on, and names the
+keys of its numbers.
+
+Two tags say what a claim that holds can still be mistaken for: how hard the question is, and how common the answer is.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ class ClaimMeasure:
     """Whether parts are many points of one curve: the band over all of them must lie there."""
     p: tuple[float, float] | None = None
     """Where no resamples tell: how likely such data are if the claim does not hold, and if it does."""
+    of_sets: bool = False
+    """Whether parts are (1 + dataset), the value of each dataset in place of resamples: the datasets are random."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,16 @@ class Claim:
     """Side of the threshold on which the claim holds."""
     measure: Measure
     """How it is measured."""
-    separates_truth_from_difficulty: bool = False
+    tells_truth_from_difficulty: bool = False
     """Whether the claim cannot hold if the states only know how hard a question is."""
+    tells_truth_from_prior: bool = False
+    """Whether the claim cannot hold if the states only know how common or how likely an answer is by itself."""
+    primary: bool = False
+    """Whether it is one of the few claims that are corrected among themselves; the others are exploratory."""
+    in_place_of: str = ""
+    """Name of the primary claim in whose place it is primary where that one was not measured."""
+    signed: bool = True
+    """Whether its number can lie on either side of zero, so that its distance from zero says whether there is any."""
     about: Literal["cell", "model", "pair"] = "cell"
     """Whether it is about one model on one dataset, on all datasets, or about the larger of two models."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from anchorscope.evidence.claim import HALF, Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import BoolArray, IntArray
+from anchorscope.evidence.means import BoolArray, IntArray
 from anchorscope.pathways.chart import LEGEND, Chart, Row, dotted, solid
 from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
 from anchorscope.pathways.record import Key
@@ -120,7 +120,7 @@ CLAIMS = (
         "donors", "It matters which other question's tokens replace the question's own",
         "spread of the shift over the donors of one sample, in standard deviations of clean read-outs",
         "the mean over donors",
-        0.2, "above", at_depth(HALF, SPREAD),
+        0.2, "above", at_depth(HALF, SPREAD), signed=False,
     ),
 )  # fmt: skip
 

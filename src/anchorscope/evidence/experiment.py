@@ -26,6 +26,9 @@ from anchorscope.study import Study
 from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.activations import Activations
 
+RESAMPLED = "by question"
+"""How resamples are drawn, among the inputs of `numbers`: by name, the same for all models of a dataset."""
+
 
 @dataclass(frozen=True)
 class CellData:
@@ -62,9 +65,10 @@ class CellData:
 
     @cached_property
     def drawn(self) -> Resamples:
-        """The resamples that all lines share."""
-        readouts = self.readouts
-        return resample(readouts.clusters, readouts.repeats, self.study.probes.resamples, self.study.seed)
+        """The resamples that all lines share; questions of the dataset count as often in every model."""
+        readouts, study = self.readouts, self.study
+        names = [f"{self.dataset}/{row.id}" for row in self.recorded.rows]
+        return resample(readouts.clusters, readouts.repeats, study.probes.resamples, study.seed, names)
 
     @cached_property
     def groups(self) -> Groups:
@@ -77,7 +81,7 @@ class CellData:
         left_out = read_left_out(self.store, self.model, self.dataset, self.point)
         return widenings(self.readouts, left_out, self.recorded.refit)
 
-    def widened(self, key: Key) -> float:
+    def widening(self, key: Key) -> float:
         """By how much the interval of a number is wider for what training adds."""
         return self.widenings.get(Family.of(key), 1.0)
 

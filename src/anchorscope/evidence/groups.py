@@ -15,7 +15,7 @@ from anchorscope.evidence.anchored import Groups, difference
 from anchorscope.evidence.claim import Claim, ClaimMeasure, Measure, at_depth
 from anchorscope.evidence.dip import ALTERNATIVES, dip_test, dip_within
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import BoolArray, IntArray, bins_of
+from anchorscope.evidence.means import BoolArray, IntArray, bins_of
 from anchorscope.pathways.baselines import within_strata
 from anchorscope.pathways.intervals import FloatArray, Resamples
 from anchorscope.pathways.lookup import Lines
@@ -25,6 +25,7 @@ from anchorscope.probes.fit import choose_strength, fit_layer
 from anchorscope.probes.folds import Folds, folds_of
 from anchorscope.probes.readouts import read_out
 from anchorscope.probes.record import SALIENCY
+from anchorscope.store.stage import with_claims
 from anchorscope.study.terms import MIN_GROUP
 
 ACCURACY = Key("boundary_accuracy", stratum="Q-A")
@@ -117,6 +118,7 @@ CLAIMS = (
     Claim(
         "two_groups", "The shifts form two groups of answers far apart, not a continuum",
         "dip of Δlogit, mean over fifths of the clean logit", ONE_OR_TWO, 0, "above", _dips("shift"),
+        primary=True,
     ),
     Claim(
         "boundary", "In a predicted class, Q-Anchored answers are right more often than others",
@@ -138,6 +140,10 @@ OF_SALIENCY = (
 )  # fmt: skip
 
 EXPERIMENT = Experiment(
-    "groups", _groups, (ACCURACY.statistic, AWARE.statistic, *(f"shift_{name}" for name in DIPS)), CLAIMS
+    "groups",
+    _groups,
+    (ACCURACY.statistic, AWARE.statistic, *(f"shift_{name}" for name in DIPS)),
+    CLAIMS,
+    wanted=with_claims,
 )
 SALIENCY_EXPERIMENT = Experiment("saliency", _saliency, tuple(f"saliency_{name}" for name in DIPS), OF_SALIENCY)

@@ -1,32 +1,39 @@
 """The ledger: for each claim about a model a verdict, with the number it rests on.
 
-A claim *holds* if its number lies beyond the threshold with p below 0.025 (one-sided) after Holm's correction over all
-claims about the model; it *does not hold* if its 95 % interval lies wholly on the other side; else one *cannot tell*.
-Discoveries are corrected, refusals are not: so that a claim must earn its place. p comes from the value and the spread
-of its resamples, taken as normal.
+There are two thresholds. Beyond zero *there is one*, an effect; beyond the claim's own threshold it matters, and the
+claim *holds*. Both ask for p below 0.025 (one-sided) after Holm's correction. It is over the primary claims about the
+model for these, and over the exploratory ones for those. A claim *does not hold*, which says that there is no effect
+that matters, if its 95 % interval lies wholly on the other side of its threshold; else one *cannot tell*. Discoveries
+are corrected, refusals are not: so that a claim must earn its place. p comes from the value and the spread of its
+resamples, taken as normal.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, stdtr, stdtrit
 
 from anchorscope.errors import StoreError
+from anchorscope.evidence import crossed
 from anchorscope.evidence.claim import Claim, ClaimMeasure
-from anchorscope.evidence.experiment import Experiment
-from anchorscope.evidence.experiments import experiments
-from anchorscope.evidence.record import LEDGER, ClaimAnswer, ClaimVerdict
+from anchorscope.evidence.experiment import RESAMPLED, Experiment
+from anchorscope.evidence.experiments import experiments, experiments_of
+from anchorscope.evidence.pooled import pooled
+from anchorscope.evidence.record import LEDGER, POOLED, ClaimAnswer, ClaimVerdict
 from anchorscope.pathways.intervals import FloatArray, interval
-from anchorscope.pathways.lookup import Lines, lines_of, no_numbers
+from anchorscope.pathways.lookup import Lines, lines_of, measured, no_numbers
+from anchorscope.pathways.record import NUMBERS
 from anchorscope.store import Store
 from anchorscope.store.files import write_text
+from anchorscope.store.stage import with_claims
 from anchorscope.study.terms import MIN_GROUP
 
 LEVEL = 0.025  # one-sided
@@ -47,9 +54,13 @@ class Weighed:
     numbers: tuple[float, float, float] | None
     """The value, and its interval, of the part that is worst for the claim."""
     against: float | None
-    """p that the claim does not hold."""
+    """p that there is no effect beyond the threshold."""
     in_favour: float | None
-    """p that it does."""
+    """p that there is one beyond it."""
+    none: float | None = None
+    """p that there is no effect at all; None where zero is no threshold of the claim."""
+    primary: bool = False
+    """Whether it is corrected among the primary claims."""
 
 
 def weighed(claim: Claim, model: str, dataset: str, measured: ClaimMeasure | None) -> Weighed:
@@ -60,23 +71,46 @@ def weighed(claim: Claim, model: str, dataset: str, measured: ClaimMeasure | Non
         value = float(measured.parts[0][0])
         return Weighed(claim, model, dataset, measured, (value, value, value), *measured.p)
     sign = 1 if claim.side == "above" else -1
-    ahead = np.array([_ahead(part, claim.threshold, sign) for part in measured.parts])  # in standard errors
+    ahead, of_zero = (
+        np.array([_ahead(part, threshold, sign, measured.of_sets) for part in measured.parts])  # in standard errors
+        for threshold in (claim.threshold, 0.0)
+    )
     many = len(ahead) if measured.at_once else 1
     worst = measured.parts[int(ahead.argmin())]
-    drawn = worst[1:][np.isfinite(worst[1:])]
-    # centred on the value, as all intervals are: a correlation of resampled curves lies below that of the curves
-    low, high = (float(end) for end in interval(drawn - drawn.mean() + worst[0]))
-    against = min(1.0, many * float(ndtr(-ahead.min())))
-    in_favour = min(1.0, len(ahead) * float(ndtr(ahead.min())))
-    return Weighed(claim, model, dataset, measured, (float(worst[0]), low, high), against, in_favour)
+    below = _below(measured)
+    against = min(1.0, many * below(-ahead.min()))
+    in_favour = min(1.0, len(ahead) * below(ahead.min()))
+    two = claim.signed and sign * claim.threshold > 0
+    none = min(1.0, many * below(-of_zero.min())) if two else None
+    numbers = (float(worst[0]), *_ends(measured, worst))
+    return Weighed(claim, model, dataset, measured, numbers, against, in_favour, none)
 
 
-def _ahead(part: FloatArray, threshold: float, sign: int) -> float:
+def _ahead(part: FloatArray, threshold: float, sign: int, of_sets: bool) -> float:
     """How many standard errors a number lies beyond the threshold."""
     drawn = part[1:][np.isfinite(part[1:])]
     spread = float(drawn.std(ddof=1)) if len(drawn) > 1 else 0.0
     beyond = sign * (float(part[0]) - threshold)
-    return beyond / spread if spread > 1e-12 else float(np.sign(beyond)) * 40
+    error = spread / np.sqrt(len(drawn)) if of_sets else spread
+    return beyond / error if error > 1e-12 else float(np.sign(beyond)) * 40
+
+
+def _below(measured: ClaimMeasure) -> Callable[[float], float]:
+    """How likely a number of standard errors or a smaller one is: normal, or by t where it comes from a few sets."""
+    if measured.of_sets:
+        return lambda errors: float(stdtr(len(measured.parts[0]) - 2, errors))
+    return lambda errors: float(ndtr(errors))
+
+
+def _ends(measured: ClaimMeasure, part: FloatArray) -> tuple[float, float]:
+    """The 95 % interval of a part."""
+    drawn = part[1:][np.isfinite(part[1:])]
+    if measured.of_sets:
+        reach = -float(stdtrit(len(drawn) - 1, LEVEL)) * float(drawn.std(ddof=1)) / np.sqrt(len(drawn))
+        return float(part[0]) - reach, float(part[0]) + reach
+    # centred on the value, as all intervals are: a correlation of resampled curves lies below that of the curves
+    low, high = interval(drawn - drawn.mean() + part[0])
+    return float(low), float(high)
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -90,18 +124,31 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def verdicts_of(claims: Sequence[Weighed]) -> list[ClaimVerdict]:
-    """The verdicts of all claims about one model: Holm over those that were measured."""
-    known = [claim.against for claim in claims if claim.against is not None]
-    adjusted = iter(holm(known))
-    return [_verdict(claim, next(adjusted) if claim.against is not None else None) for claim in claims]
+    """The verdicts of all claims about one model: Holm over the measured primary ones, and over the others."""
+    families = [claim.primary for claim in claims]
+    against = _adjusted([claim.against for claim in claims], families)
+    none = _adjusted([claim.none for claim in claims], families)
+    return [_verdict(*row) for row in zip(claims, against, none, strict=True)]
 
 
-def _verdict(one: Weighed, p: float | None) -> ClaimVerdict:
+def _adjusted(p: Sequence[float | None], families: Sequence[bool]) -> list[float | None]:
+    """Holm's correction within each family; None stays None."""
+    adjusted: list[float | None] = [None] * len(p)
+    for family in set(families):
+        known = {i: value for i, value in enumerate(p) if value is not None and families[i] is family}
+        for i, value in zip(known, holm(list(known.values())), strict=True):
+            adjusted[i] = value
+    return adjusted
+
+
+def _verdict(one: Weighed, p: float | None, p_none: float | None) -> ClaimVerdict:
     answer: ClaimAnswer = "cannot tell"
     if p is not None and p < LEVEL:
         answer = "holds"
     elif one.in_favour is not None and one.in_favour < LEVEL:
         answer = "does not hold"
+    elif p_none is not None and p_none < LEVEL:
+        answer = "there is one"
     value, low, high = one.numbers or (None, None, None)
     claim = one.claim
     return ClaimVerdict(
@@ -119,36 +166,88 @@ def _verdict(one: Weighed, p: float | None) -> ClaimVerdict:
         p=p,
         verdict=answer,
         n=one.measured.n if one.measured else 0,
-        separates_truth_from_difficulty=claim.separates_truth_from_difficulty,
+        p_none=p_none,
+        primary=one.primary,
+        tells_truth_from_difficulty=claim.tells_truth_from_difficulty,
+        tells_truth_from_prior=claim.tells_truth_from_prior,
     )
 
 
-def ledger(lines: Mapping[str, Mapping[str, Lines]]) -> list[ClaimVerdict]:
+def ledger(
+    lines: Mapping[str, Mapping[str, Lines]], chosen: Sequence[Experiment] | None = None, together: bool = True
+) -> list[ClaimVerdict]:
     """All verdicts, from the lines of each model and set; models in the study's order, the smaller of a pair first.
 
-    Claims that separate truth from difficulty come first.
+    They are those of the experiments that were chosen; by default, of all.
+
+    Primary claims come first, and among them those that tell truth from more. The rows over all models and sets come
+    last; there are none without `together`, which asks that models were resampled by the same questions. Where there
+    are datasets of the model's own answers, only claims about crossed answers are about crossed datasets.
     """
-    declared = [(claim, experiment) for experiment in experiments() for claim in experiment.claims]
-    declared.sort(key=lambda pair: not pair[0].separates_truth_from_difficulty)
+    declared = [(claim, experiment) for experiment in chosen or experiments() for claim in experiment.claims]
+    primary = primary_claims([claim for claim, _ in declared], lines)
     verdicts: list[ClaimVerdict] = []
+
+    def judged(claims: Sequence[Weighed]) -> list[ClaimVerdict]:
+        named = [replace(one, primary=one.claim.name in primary) for one in claims]
+        return sorted(verdicts_of(named), key=lambda verdict: verdict.rank)
+
     for model, sets in lines.items():
         claims = [
             weighed(claim, model, name, claim.measure(of_set))
             for claim, experiment in declared
-            for name, of_set in sets.items()
+            for name, of_set in _about(experiment, sets).items()
             if claim.about == "cell" and not (experiment.optional and _nothing(experiment, of_set))
         ]
-        together = [claim for claim, _ in declared if claim.about == "model" and len(sets) > 1]
-        claims += [weighed(claim, model, "all", claim.measure.together(sets)) for claim in together]
-        verdicts += verdicts_of(claims)
+        claims += [
+            weighed(claim, model, "all", claim.measure.together(of_sets))
+            for claim, experiment in declared
+            if claim.about == "model" and len(of_sets := _about(experiment, sets)) > 1
+        ]
+        verdicts += judged(claims)
     for smaller, larger in pairwise(lines):
         both = [
-            weighed(claim, f"{smaller} < {larger}", "all", claim.measure.together(lines[smaller], lines[larger]))
-            for claim, _ in declared
-            if claim.about == "pair"
+            weighed(claim, f"{smaller} < {larger}", "all", claim.measure.together(*of_both))
+            for claim, experiment in declared
+            if claim.about == "pair" and not (experiment.optional and _nothing_in(experiment, lines[smaller]))
+            for of_both in [[_about(experiment, lines[model]) for model in (smaller, larger)]]
         ]
-        verdicts += verdicts_of(both)
+        verdicts += judged(both)
+    by_row: defaultdict[str, list[Weighed]] = defaultdict(list)
+    for claim, experiment in declared if together else ():
+        if claim.about != "cell":
+            continue
+        by_cell = {
+            model: {name: claim.measure(of_set) for name, of_set in _about(experiment, sets).items()}
+            for model, sets in lines.items()
+        }
+        for name, one in pooled(by_cell).items():
+            by_row[name].append(weighed(claim, POOLED, name, one))
+    for row in by_row.values():
+        verdicts += judged(row)
     return verdicts
+
+
+def primary_claims(claims: Sequence[Claim], lines: Mapping[str, Mapping[str, Lines]]) -> set[str]:
+    """The names of the primary claims of a run: a claim that was not measured anywhere has another in its place."""
+    cells = [of_set for sets in lines.values() for of_set in sets.values()]
+    first = {claim.name: claim for claim in claims if claim.primary}
+    measured = {
+        name
+        for name, claim in first.items()
+        if claim.about == "cell" and any(claim.measure(of_set) is not None for of_set in cells)
+    }
+    return {*first} | {claim.name for claim in claims if claim.in_place_of and claim.in_place_of not in measured}
+
+
+def _about(experiment: Experiment, sets: Mapping[str, Lines]) -> Mapping[str, Lines]:
+    """The datasets that claims are about: the model's own answers, and crossed ones only where there are no others."""
+    own = {name: lines for name, lines in sets.items() if _nothing(crossed.EXPERIMENT, lines)}
+    return sets if experiment is crossed.EXPERIMENT or not own else own
+
+
+def _nothing_in(experiment: Experiment, sets: Mapping[str, Lines]) -> bool:
+    return all(_nothing(experiment, of_set) for of_set in sets.values())
 
 
 def _nothing(experiment: Experiment, lines: Lines) -> bool:
@@ -167,7 +266,7 @@ def to_json(study: str, verdicts: Iterable[ClaimVerdict], about: Mapping[str, An
     return json.dumps(record, indent=1, ensure_ascii=False) + "\n"
 
 
-ANSWERS: tuple[ClaimAnswer, ...] = ("holds", "does not hold", "cannot tell")
+ANSWERS: tuple[ClaimAnswer, ...] = get_args(ClaimAnswer)
 
 
 def _rounded(verdict: ClaimVerdict) -> dict[str, Any]:
@@ -181,11 +280,37 @@ def read_ledger(path: Path) -> list[ClaimVerdict]:
     file = path / LEDGER if path.is_dir() else path
     try:
         rows = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
-        return [ClaimVerdict(**row) for row in rows]
+        return [ClaimVerdict(**_renamed(row)) for row in rows]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"cannot read {file}, or it is damaged ({error!r})", "Make the ledger again with: anchorscope claims RUN"
         ) from None
+
+
+OLD_TAG = "separates_truth_from_difficulty"
+"""The one tag of ledgers of version 0.2.0. None of their claims tells truth from the answer's prior."""
+OLD_NAMES = {"within_answer": "within_strings"}
+"""Claims of version 0.2.0 that have another name today: the same number, told for what it is."""
+
+
+def _renamed(row: dict[str, Any]) -> dict[str, Any]:
+    """A verdict of version 0.2.0 with the names of today; its words and its correction stay those of its version."""
+    claim = row["claim"]
+    today = {"claim": OLD_NAMES.get(claim, claim)}
+    if OLD_TAG in row:
+        today["tells_truth_from_difficulty"] = row[OLD_TAG]
+    return {name: value for name, value in row.items() if name != OLD_TAG} | today
+
+
+def expected_ledger(path: Path) -> list[ClaimVerdict]:
+    """The verdicts to compare with; refused where a version made them that had one threshold and one correction."""
+    verdicts = read_ledger(path)
+    if verdicts and all(verdict.p_none is None and not verdict.primary for verdict in verdicts):
+        raise StoreError(
+            f"{path} was made by version 0.2.0, whose verdicts have one threshold and one correction for all claims",
+            "Make it again with: anchorscope claims RUN",
+        )
+    return verdicts
 
 
 def kept_ledger(root: Path) -> list[ClaimVerdict] | None:
@@ -208,12 +333,14 @@ def changes(expected: Sequence[ClaimVerdict], found: Sequence[ClaimVerdict]) -> 
 def claims_of(store: Store) -> list[ClaimVerdict]:
     """The verdicts of a run, at its first read point."""
     point = store.study.traces.points[0]
-    if store.study.evidence is None:
+    if not with_claims(store.study):
         raise StoreError(f"{store.root} has no evidence", "Add `evidence: {}` to the study and run it.")
     lines = lines_of(store, point)
     if not lines:
         raise no_numbers(store, point)
-    return ledger(lines)
+    entries = [cell.entry(NUMBERS.at(point)) or {} for _, cell in measured(store, point)]
+    chosen = experiments_of(store.study)
+    return ledger(lines, chosen, together=all(entry["inputs"].get("resampled") == RESAMPLED for entry in entries))
 
 
 def write_ledger(store: Store) -> list[ClaimVerdict]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from anchorscope.evidence.claim import HALF, Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import BoolArray
+from anchorscope.evidence.means import BoolArray
 from anchorscope.pathways.chart import LEGEND, Chart, Row, dotted, solid
 from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
 from anchorscope.pathways.record import Key

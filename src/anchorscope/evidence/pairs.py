@@ -6,13 +6,18 @@ neither help nor hurt.
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
-from anchorscope.evidence.lines import BoolArray, IntArray, weighted_mean
+from anchorscope.evidence.means import BoolArray, IntArray, weighted_mean
 from anchorscope.pathways.intervals import FloatArray, Resamples, average
 
 FOLDS = 5  # of the questions: scores of several features are weighed on the other folds
+SWEEPS = 1000  # of balancing, at most
 RIDGE = 1.0  # questions that say nothing, beside those that are there
 
 
@@ -48,9 +53,44 @@ class Pairs:
 
     def share(self, scores: FloatArray, drawn: Resamples) -> FloatArray:
         """(1 + resample, layer): W, the mean over questions of `won`; from (repeat, answer, layer)."""
-        weights = drawn.samples[:, self.questions]
-        by_repeat = np.stack([weighted_mean(self.won(repeat), weights) for repeat in scores])
+        of_question = self._share.sum(axis=1)  # 1, unless pairs are balanced
+        weights = drawn.samples[:, self.questions] * of_question
+        by_repeat = np.stack([weighted_mean(self.won(repeat) / of_question[:, None], weights) for repeat in scores])
         return average(by_repeat, drawn.repeats.T[:, :, None]) if len(scores) > 1 else by_repeat[0]
+
+    def balanced(self, strings: IntArray) -> Pairs:
+        """The same pairs, weighted such that every string (answer) counts as often right as wrong.
+
+        A score of the string alone then has a mean lead of 0. Only pairs from which a chain of pairs leads back to the
+        same string can be weighted so; questions without any are left out. By Osborne's balancing of the matrix whose
+        entries are the weights of pairs, from the wrong string to the right one.
+        """
+        names, string = np.unique(strings, return_inverse=True)
+        good, bad = string[self.right], string[self.wrong]
+        graph = coo_array((np.ones(len(good)), (bad, good)), shape=(len(names),) * 2)
+        part = connected_components(graph, connection="strong")[1]
+        kept = (part[good] == part[bad]) & (good != bad)
+        scale = np.ones(len(names))
+        for _ in range(SWEEPS):
+            weight = self.weight * kept * scale[bad] / scale[good]
+            out, into = (np.bincount(side, weight, len(names)) for side in (bad, good))
+            there = (out > 0) & (into > 0)
+            step = np.ones(len(names))
+            step[there] = np.sqrt(into[there] / out[there])
+            scale *= np.sqrt(step)  # damped: all strings move at once
+            if np.abs(np.log(step)).max(initial=0) < 1e-6:
+                break
+        return self._some(kept, self.weight * scale[bad] / scale[good])
+
+    def _some(self, kept: BoolArray, weight: FloatArray) -> Pairs:
+        """Some of the pairs (pair), with other weights. A question weighs what its pairs do; the mean is 1."""
+        some = copy(self)
+        there, some.place = np.unique(self.place[kept], return_inverse=True)
+        some.questions, some.right, some.wrong = self.questions[there], self.right[kept], self.wrong[kept]
+        some.weight = weight[kept] * len(there) / max(weight[kept].sum(), 1e-300)
+        some._share = np.zeros((len(there), len(some.right)), np.float32)
+        some._share[some.place, np.arange(len(some.right))] = some.weight
+        return some
 
     def weighed(self, features: FloatArray, clusters: IntArray, seed: int) -> FloatArray:
         """(answer): several features (answer, feature) in one score, which ranks right above wrong.

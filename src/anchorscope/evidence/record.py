@@ -8,15 +8,24 @@ from typing import Literal
 from anchorscope.pathways.record import NUMBERS
 from anchorscope.store.stage import StageDef
 
-ClaimAnswer = Literal["holds", "does not hold", "cannot tell"]
-"""What can be said of a claim."""
+ClaimAnswer = Literal["holds", "there is one", "does not hold", "cannot tell"]
+"""What can be said of a claim: there is an effect that matters; there is one, and it cannot be told whether it matters;
+there is none that matters; or neither is known."""
+POOLED = "all models"
+"""The model of a row over all models and datasets."""
 LEDGER = "claims.json"
 """Where a run keeps its verdicts."""
 SECTIONS = {
-    True: "Separates truth from difficulty: yes. These cannot hold if the states only know how hard a question is.",
-    False: "Separates truth from difficulty: no. These can also hold if the states only know how hard a question is.",
+    True: "Primary claims. They are few, and Holm's correction is over these alone.",
+    False: "Exploratory claims. Holm's correction is over these alone.",
 }
-"""What stands above the claims that separate truth from difficulty, and above the others."""
+"""What stands above the primary claims, and above the others."""
+TAGS = {
+    "truth or difficulty": "yes if the claim cannot hold where states only know how hard a question is",
+    "truth or prior": "yes if the claim cannot hold where states only know how common or how likely an answer is by "
+    "itself",
+}
+"""Columns that say what a claim can be mistaken for, and what *yes* means in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +35,10 @@ class ClaimVerdict:
     claim: str
     """short name of the claim"""
     model: str
-    """name of the model; for a claim about two models, `smaller < larger`"""
+    """name of the model; for a claim about two models, `smaller < larger`; all models, for a pooled row"""
     dataset: str
-    """name of the dataset; all, where the claim is about all datasets together"""
+    """name of the dataset; all, where the claim is about all datasets together; in a pooled row, these sets or sets
+    like these"""
     statement: str
     """statement of the claim, in words"""
     statistic: str
@@ -46,14 +56,22 @@ class ClaimVerdict:
     high: float | None
     """upper end of its 95 % interval"""
     p: float | None
-    """one-sided p-value of the hypothesis that the claim does not hold, after Holm's correction over all claims about
-    the model"""
+    """one-sided p-value of the hypothesis that there is no effect beyond the threshold, after Holm's correction over
+    the primary claims about the model, or over its exploratory ones"""
     verdict: str
-    """verdict on the claim: holds, does not hold or cannot tell"""
+    """verdict on the claim: holds (there is an effect beyond the threshold), there is one (beyond zero; it cannot be
+    told whether beyond the threshold), does not hold (there is none beyond the threshold) or cannot tell"""
     n: int
     """number of samples or questions behind the value"""
-    separates_truth_from_difficulty: bool = False
+    p_none: float | None = None
+    """one-sided p-value of the hypothesis that there is no effect at all, corrected likewise; null where zero is no
+    threshold of the claim, and in ledgers of version 0.2.0"""
+    primary: bool = False
+    """whether the claim is primary, and corrected among the primary ones; else it is exploratory"""
+    tells_truth_from_difficulty: bool = False
     """whether the claim cannot hold if the states only know how hard a question is"""
+    tells_truth_from_prior: bool = False
+    """whether the claim cannot hold if the states only know how common or how likely an answer is by itself"""
 
     def words(self, digits: int, interval: bool = True) -> str:
         """The number that the verdict rests on, as ledgers show it; or why there is none."""
@@ -67,7 +85,19 @@ class ClaimVerdict:
     @property
     def section(self) -> str:
         """What stands above claims of its kind."""
-        return SECTIONS[self.separates_truth_from_difficulty]
+        return SECTIONS[self.primary]
+
+    @property
+    def tags(self) -> tuple[str, str]:
+        """Yes or no, for each of `TAGS`."""
+        both = (self.tells_truth_from_difficulty, self.tells_truth_from_prior)
+        difficulty, prior = ("yes" if tag else "no" for tag in both)
+        return difficulty, prior
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool]:
+        """Sorts primary claims first, and among them those that tell truth from more."""
+        return not self.primary, not self.tells_truth_from_prior, not self.tells_truth_from_difficulty
 
     @property
     def condition(self) -> str:

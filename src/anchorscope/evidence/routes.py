@@ -15,7 +15,7 @@ import numpy as np
 from anchorscope.evidence.chart_figures import ROUTES
 from anchorscope.evidence.claim import HALF, Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import weighted_mean
+from anchorscope.evidence.means import weighted_mean
 from anchorscope.pathways.intervals import Resamples, mean_auroc
 from anchorscope.pathways.record import Key
 from anchorscope.pathways.series import Series

@@ -4,6 +4,9 @@ Such a dataset names the answers that a model may remember (`memory_answers`). A
 counts as taken from it, and one that agrees with memory as remembered. All others are left out. If the route follows
 the source, answers from the passage lose more log-probability without it than remembered ones do. A fragile answer
 loses much under any cut, so the same comparison for a cut of the question's words serves as the control.
+
+In such a dataset an answer from the passage stands in the text, and a remembered one does not. So the claim cannot tell
+*taken from the passage* from *standing in it*. checks/context.py has both names under both passages, which can.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import numpy as np
 
 from anchorscope.evidence.claim import Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import BoolArray, IntArray
+from anchorscope.evidence.means import BoolArray, IntArray
 from anchorscope.grades.grading import grader
 from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
 from anchorscope.pathways.record import Key
@@ -76,9 +79,10 @@ def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
 
 CLAIMS = (
     Claim(
-        "route_follows_source", "Answers from the passage depend on it more than remembered answers do",
-        "AUROC of the log-probability lost without the passage, for telling answers from the passage from remembered "
-        "ones, minus the same AUROC without the question's words", "knockout",
+        "route_follows_source", "Answers that stand in the passage depend on it more than remembered ones that do not",
+        "AUROC of the log-probability lost without the passage, for telling answers that agree with the passage from "
+        "those that agree with memory, minus the same AUROC without the question's words; n is the rarer kind",
+        "knockout; none for standing in the passage",
         0.05, "above", at_depth(0, Key(AUROC, DIFFERENCE)),
     ),
 )  # fmt: skip

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
-from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.experiments import experiments_of, keys_of
+from anchorscope.evidence.experiment import RESAMPLED, CellData, Experiment
+from anchorscope.evidence.experiments import MADE, digest_of, experiments_of, keys_of
 from anchorscope.evidence.record import EXPERIMENT_STAGES
 from anchorscope.evidence.transfer import cells_with_readouts
 from anchorscope.pathways.record import NUMBERS, NumberLine
@@ -19,7 +18,6 @@ from anchorscope.study.terms import ReadPoint
 from anchorscope.traces.record import MASS
 
 SHARD_ROWS = 256
-EXPERIMENTS = "experiments"
 
 
 def numbers_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> Whole[NumberLine]:
@@ -29,7 +27,7 @@ def numbers_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> W
     """
     cell = CellData(store, model, dataset, point)
     chosen = experiments_of(store.study)
-    names = {experiment.name: _digest(experiment) for experiment in chosen}
+    names = {experiment.name: digest_of(experiment) for experiment in chosen}
 
     def compute(advance: Advance) -> list[NumberLine]:
         before = _lines_before(cell, inputs)
@@ -40,11 +38,12 @@ def numbers_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> W
         return lines
 
     inputs: dict[str, Any] = {
-        EXPERIMENTS: names,
+        MADE: names,
         "readouts": {f"{m}/{d}": store.results(m, d).origin(READOUTS.at(point)) for m, d in cells_with_readouts(cell)},
         "further": {name: cell.cell.origin(kind) for name, kind in _further(cell).items()},
         "left_out": cell.cell.origin(LEFT_OUT.at(point)),
         "resamples": store.study.probes.resamples,
+        "resampled": RESAMPLED,
         "seed": store.study.seed,
     }
     title = f"{model}, {dataset}: numbers at {point.site}, {point.position}"
@@ -63,20 +62,14 @@ def _lines_before(cell: CellData, inputs: dict[str, Any]) -> dict[str, list[Numb
     entry = cell.cell.entry(kind)
     if entry is None or not cell.cell.complete(kind):
         return {}
-    before: dict[str, str] = entry["inputs"].get(EXPERIMENTS, {})
-    if cell.cell.outdated(kind, {**inputs, EXPERIMENTS: before}):
+    before: dict[str, str] = entry["inputs"].get(MADE, {})
+    if cell.cell.outdated(kind, {**inputs, MADE: before}):
         return {}
     lines: dict[str, list[NumberLine]] = {}
     for line in cell.cell.table(kind):
-        if before.get(line.experiment) == inputs[EXPERIMENTS].get(line.experiment):
+        if before.get(line.experiment) == inputs[MADE].get(line.experiment):
             lines.setdefault(line.experiment, []).append(line)
     return lines
-
-
-def _digest(experiment: Experiment) -> str:
-    """A hash of the keys that an experiment makes, and of those whose resamples are kept."""
-    keys = [*keys_of(experiment), *keys_of(experiment, claimed=True)]
-    return hashlib.sha256("\n".join("|".join(key) for key in keys).encode()).hexdigest()
 
 
 def _further(cell: CellData) -> dict[str, Kind[Any]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from anchorscope.evidence.claim import Claim, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import BoolArray, IntArray, bins_of
+from anchorscope.evidence.means import BoolArray, IntArray, bins_of
 from anchorscope.pathways.intervals import FloatArray, Resamples
 from anchorscope.pathways.record import Key
 from anchorscope.pathways.series import Series

@@ -13,7 +13,7 @@ import numpy as np
 from anchorscope.evidence.claim import Claim, ClaimMeasure, Measure
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.groups import STRENGTHS
-from anchorscope.evidence.lines import BoolArray, IntArray
+from anchorscope.evidence.means import BoolArray, IntArray
 from anchorscope.pathways.intervals import FloatArray, Resamples, mean_auroc
 from anchorscope.pathways.lookup import Lines
 from anchorscope.pathways.record import ANY, Key
@@ -102,7 +102,7 @@ def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     states = cell.activations.layer("clean", cell.point, layer)
     stems = {d: probes_stem(cell.store.results(m, d), cell.point) for m, d in others if m == cell.model}
     probes = {name: load_probes(stem)[0][layer] for name, stem in stems.items() if name != cell.dataset}
-    own, widened = cell.readouts.logits[0, :, 0, :, layer], cell.widened(Key("auroc"))
+    own, widened = cell.readouts.logits[0, :, 0, :, layer], cell.widening(Key("auroc"))
     yield from transfer_series(labels, states, probes, own, cell.drawn, widened)
     before = ReadPoint(cell.point.site, QUESTION_ONLY)
     for other in [m for m, d in others if d == cell.dataset and m != cell.model]:

@@ -2,9 +2,14 @@
 
 W is the share of (right, wrong) pairs of answers to one question that are ranked correctly, where a tie counts one
 half. It is averaged over the questions that have both kinds of answer. Whatever is the same for all answers to a
-question, above all the question's difficulty, produces ties and cannot help. W is measured under every condition. The
-same measure is taken of log-probabilities, length and frequency among the samples, and of what the probe adds to
-log-probabilities and length, whose weights are fitted on other questions.
+question, above all the question's difficulty, produces ties and cannot help. What differs between answers and is not
+truth can help: how common an answer is, its type, its form. So none of these claims tells truth from the answer's
+prior (evidence/crossed.py does).
+
+W is measured under every condition. The same measure is taken of simple scores: log-probabilities of the answer and of
+its exact tokens, their pointwise mutual information with the question, length, and how often the answer was sampled.
+What the probe adds to all of these together is kept; their weights are fitted on other questions. Where strings recur,
+W is also taken with pairs weighted such that every string counts as often right as wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ import numpy as np
 
 from anchorscope.evidence.claim import HALF, Claim, ClaimMeasure, Measure, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
-from anchorscope.evidence.lines import BoolArray, IntArray
+from anchorscope.evidence.means import BoolArray, IntArray
 from anchorscope.evidence.pairs import Pairs
 from anchorscope.pathways.chart import LEGEND, Chart, Row, dotted, solid
 from anchorscope.pathways.intervals import FloatArray, Resamples
@@ -26,6 +31,7 @@ from anchorscope.pathways.record import Key
 from anchorscope.pathways.series import Series
 from anchorscope.pathways.shifts import make_donors
 from anchorscope.probes.record import WITHIN
+from anchorscope.questions.row import group_key
 from anchorscope.store.table import as_arrays
 
 
@@ -43,17 +49,23 @@ class SampledReadouts:
     """(answer): log-probability of the whole answer"""
     min_logprob: FloatArray
     """(answer): that of its least likely token"""
+    exact_logprob: FloatArray
+    """(answer): that of its exact tokens"""
+    pmi: FloatArray
+    """(answer): log-probability minus that without the question; nan where it was not measured"""
     tokens: FloatArray
     """(answer): how many it has"""
     times: FloatArray
     """(answer): how many of the sampled answers say it"""
+    strings: IntArray
+    """(answer): the number of its text, the same for all answers with that text"""
     conditions: Sequence[str]
     """What was read."""
     logits: FloatArray
     """(condition, repeat, answer, layer)"""
 
 
-W, LOST, ADDED = "within_w", "within_w_lost", "within_added_to_confidence"
+W, LOST, ADDED, BALANCED = "within_w", "within_w_lost", "within_added_to_confidence", "within_w_balanced"
 MATCHED, BEYOND = "matched_question-control_question", "knockout-permuted"
 
 
@@ -83,12 +95,21 @@ def within_series(answered: SampledReadouts, drawn: Resamples, seed: int = 0) ->
         "mean_logprob": answered.logprob / length,
         "min_logprob": answered.min_logprob,
         "logprob": answered.logprob,
+        "exact_logprob": answered.exact_logprob,
+        "pmi": answered.pmi,
         "short": -np.log(length),
+        "times": np.log(np.maximum(answered.times, 1)),
     }
-    for name, values in {**forms, "times": answered.times}.items():
-        if name in SHOWN:
+    for name, values in forms.items():
+        if name in SHOWN and np.isfinite(values).all():
             yield Series.of(Key(f"{W}_{name}"), pairs.share(values[None, :, None], drawn)[:, 0], n)
-    # 3. what the probe adds to it
+    # 3. with every string as often right as wrong
+    balanced = pairs.balanced(answered.strings)
+    if len(balanced.questions):
+        yield Series.of(Key(BALANCED), balanced.share(logits["clean"], drawn), len(balanced.questions))
+    # 4. what the probe adds to what needs none; not told where one of these was not measured
+    if not np.isfinite(answered.pmi).all():
+        return
     known = np.stack(list(forms.values()), axis=1)
     confident = pairs.share(pairs.weighed(known, answered.clusters, seed)[None, :, None], drawn)[:, 0]
     yield Series.of(Key(f"{W}_confidence"), confident, n)
@@ -100,13 +121,15 @@ def within_series(answered: SampledReadouts, drawn: Resamples, seed: int = 0) ->
 
 READ = ("clean", "knockout", "permuted", "answer_only")
 """Passes of which W is kept; of the others, what it is compared with."""
-SHOWN = ("mean_logprob", "short", "times")
+SHOWN = ("mean_logprob", "exact_logprob", "pmi", "short", "times")
 """Scores without a probe that tables show one by one."""
 TABLES = {
     "main": {
         "probe": Key(W),
         "mean log-probability": Key(f"{W}_mean_logprob"),
-        "log-probabilities and length": Key(f"{W}_confidence"),
+        "exact tokens' log-probability": Key(f"{W}_exact_logprob"),
+        "mutual information": Key(f"{W}_pmi"),
+        "scores without a probe, together": Key(f"{W}_confidence"),
         "the probe adds": Key(ADDED),
     },
     "nulls": {
@@ -115,6 +138,7 @@ TABLES = {
         "question removed": Key(W, "answer_only"),
         "shortest first": Key(f"{W}_short"),
         "most frequent first": Key(f"{W}_times"),
+        "strings as often right as wrong": Key(BALANCED),
     },
 }
 """Tables of results: for each its columns."""
@@ -129,7 +153,7 @@ def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     columns: dict[str, list[Any]] = {}
     logits: list[FloatArray] = []
     for batch in cell.cell.table(kind).batches():
-        for name in ("id", "correct", "logprob", "min_logprob", "tokens", "times"):
+        for name in ("id", "answer", "correct", "logprob", "min_logprob", "exact_logprob", "pmi", "tokens", "times"):
             columns.setdefault(name, []).extend(batch.column(name).to_pylist())
         logits += as_arrays(batch.column("logits"))
     if not logits:
@@ -141,8 +165,11 @@ def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
         np.array(columns["correct"], dtype=bool),
         np.array(columns["logprob"]),
         np.array(columns["min_logprob"]),
+        np.array(columns["exact_logprob"]),
+        np.array(columns["pmi"], dtype=float),
         np.array(columns["tokens"], dtype=float),
         np.array(columns["times"], dtype=float),
+        np.unique([group_key(text) for text in columns["answer"]], return_inverse=True)[1],
         entry["inputs"]["within"]["conditions"],
         np.stack(logits).transpose(1, 2, 0, 3),
     )
@@ -162,25 +189,26 @@ CLAIMS = (
     Claim(
         "within_signal", "Among answers to one question, the probe ranks right above wrong",
         "W − 0.5 on the clean pass, at the middle layer", "0.5, the W of a question-only probe", 0.05, "above",
-        _above_chance("clean"), separates_truth_from_difficulty=True,
+        _above_chance("clean"), tells_truth_from_difficulty=True, in_place_of="crossed_fits",
     ),
     Claim(
         "within_question", "Within a question, part of the signal comes from the question's words",
         "W lost by the knockout beyond permuted, and by matched beyond control, at the middle layer",
         "permuted, control_question", 0.05, "above",
         at_depth(HALF, *(Key(LOST, name) for name in (BEYOND, MATCHED))),
-        separates_truth_from_difficulty=True,
+        tells_truth_from_difficulty=True, in_place_of="crossed_route",
     ),
     Claim(
-        "within_answer", "Within a question, part of the signal comes from the answer alone",
+        "within_strings", "Right answers to a question look different as strings",
         "W − 0.5 with the question removed, at the middle layer", "0.5", 0.05, "above",
-        _above_chance("answer_only"), separates_truth_from_difficulty=True,
+        _above_chance("answer_only"), tells_truth_from_difficulty=True,
     ),
     Claim(
-        "within_adds", "Within a question, the probe adds to log-probabilities and length",
-        "W of the probe at the middle layer with log-probabilities and length, minus W without the probe",
-        "mean, minimum and sum of log-probabilities and length, weighted together", 0.02, "above",
-        at_depth(HALF, Key(ADDED)), separates_truth_from_difficulty=True,
+        "within_adds", "Within a question, the probe adds to log-probabilities, length and frequency",
+        "W of the probe at the middle layer with scores that need no probe, minus W of these scores alone",
+        "mean, minimum and sum of log-probabilities, that of the exact tokens, pointwise mutual information with the "
+        "question, length, and how often the answer was sampled, weighted together", 0.02, "above",
+        at_depth(HALF, Key(ADDED)), tells_truth_from_difficulty=True, in_place_of="crossed_adds",
     ),
 )  # fmt: skip
 
@@ -217,7 +245,7 @@ CHART = Chart(
 EXPERIMENT = Experiment(
     "within",
     _series,
-    (W, LOST, ADDED, f"{W}_confidence", *(f"{W}_{name}" for name in SHOWN)),
+    (W, LOST, ADDED, BALANCED, f"{W}_confidence", *(f"{W}_{name}" for name in SHOWN)),
     CLAIMS,
     (CHART,),
     tuple(key for columns in TABLES.values() for key in columns.values()),
