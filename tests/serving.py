@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from anchorscope.detectors.detector import About, Card, KnownAnswer
+from anchorscope.detectors.card import Card
+from anchorscope.detectors.detector import About, KnownAnswer
 from anchorscope.detectors.drift import Moments
 from anchorscope.detectors.inputs import PROMPT_TOKENS, Inputs, States, confidence
 from anchorscope.detectors.linear import Linear
@@ -145,6 +146,8 @@ class Client:
         self.app = app
 
     def post(self, data: Any, path: str = "/v1/completions", headers: Headers = ()) -> Response:
+        """Send a request, greedy where it does not say otherwise."""
+        data = {"temperature": 0, **data} if isinstance(data, dict) else data
         return self.ask("POST", path, data if isinstance(data, bytes) else json.dumps(data).encode(), headers)
 
     def get(self, path: str) -> Response:

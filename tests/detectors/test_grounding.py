@@ -1,4 +1,4 @@
-"""What an answer loses without its passage, against log-probabilities by hand; the rule's promise on made-up losses."""
+"""What a passage adds to an answer, against log-probabilities by hand; the rule's promise on made-up numbers."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def by_hand(model, ids: list[int], tokens: int, cut: Cut) -> float:
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt2"])
-def test_losses_are_those_of_attention_by_hand(family: str, tmp_path):
+def test_numbers_are_those_of_plain_prompts_and_of_attention_by_hand(family: str, tmp_path):
     model = load_tiny(family, tmp_path, "float64")
-    found = anchorscope.grounding(model, *ASKED, prompt=PROMPT)
+    found = anchorscope.grounding(model, *ASKED, prompt=PROMPT, sentences=True)
     prompter = Prompter(model.tokenizer, PROMPT, model.wants_bos)
     sample = sample_with_passage(prompter, *ASKED)
     spans, tokens = sample.spans, sample.exact_tokens
@@ -46,11 +46,18 @@ def test_losses_are_those_of_attention_by_hand(family: str, tmp_path):
     clean = by_hand(model, ids, tokens, NOTHING)
     assert found.tokens == tokens
     assert found.support == pytest.approx(clean, abs=1e-5)  # kept in float32
-    assert found.passage == pytest.approx(clean - without(range(*spans.context)), abs=1e-5)
+    plain = [*prompter(ASKED[0]).ids, *sample.answer.answer_ids[:tokens]]  # the ordinary prompt without a passage
+    assert found.closed_book == pytest.approx(by_hand(model, plain, tokens, NOTHING), abs=1e-5)
+    assert found.passage == pytest.approx(clean - by_hand(model, plain, tokens, NOTHING), abs=1e-5)
     assert found.evidence == pytest.approx(clean - without(spans.evidence), abs=1e-5)
     assert found.question == pytest.approx(clean - without(spans.exact_question), abs=1e-5)
     assert found.source == "cannot say"
-    assert "without the passage" in str(found)
+    assert "a cut of the whole passage says nearly the same" in str(found)
+    assert "and a cut of the sentences that hold the answer" in str(found)
+    whole = anchorscope.grounding(model, *ASKED, prompt=PROMPT)
+    assert whole.passage == pytest.approx(found.passage, abs=1e-5)
+    assert whole.record()["evidence"] is None
+    assert "sentences" not in str(whole)
 
 
 def test_a_rule_keeps_its_promise(tmp_path):
@@ -69,6 +76,11 @@ def test_a_rule_keeps_its_promise(tmp_path):
     assert broken <= 12  # each of two promises may break in a tenth: 8 are expected at most, and 13 in one of 17 runs
     path = rule.save(tmp_path / "rule.json")
     assert GroundingRule.load(path) == rule
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    del saved["measure"]  # as version 0.2.0 saved rules, whose losses were those of a cut
+    path.write_text(json.dumps(saved), encoding="utf-8")
+    with pytest.raises(DetectorError, match=r"under a cut of the passage, as version 0\.2\.0 measured them"):
+        GroundingRule.load(path)
 
 
 def test_verdicts_and_what_a_rule_cannot_be_fitted_on(tmp_path):
@@ -76,7 +88,8 @@ def test_verdicts_and_what_a_rule_cannot_be_fitted_on(tmp_path):
     model = load_tiny("llama", tmp_path, "float32")
     found = anchorscope.grounding(model, *ASKED, prompt=PROMPT)
     told = [
-        rule(anchorscope.Grounding(**{**vars_of(found), "passage": lost})).source for lost in (3.5, 3.0, 2.0, 1.0, -1.0)
+        rule(anchorscope.Grounding(**{**vars_of(found), "passage": added})).source
+        for added in (3.5, 3.0, 2.0, 1.0, -1.0)
     ]
     assert told == ["from the passage", "from the passage", "cannot say", "from memory", "from memory"]
     with pytest.raises(DetectorError, match="this rule was fitted for m"):

@@ -16,11 +16,13 @@ from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.crossfit import Labelled
 from anchorscope.detectors.detector import About, FittedDetector
 from anchorscope.detectors.fit import fit_detector, kept_for_promise, recalibrated
+from anchorscope.detectors.inputs import Inputs, confidence
 from anchorscope.detectors.thresholds import choose_threshold, parse_promise
 from anchorscope.traces.clusters import Keys, clusters_of
 from conftest import write_jsonl
 from made_up import make_samples
 
+SHIPPED = Path(__file__).parents[2] / "results/small-models/detectors/smollm2-135m-confidence"
 ABOUT = About({"dtype": "float32"}, "made up", {}, "", "mlp", 3, 12)
 ERRORS, ALARMS = parse_promise("20% errors"), parse_promise("20% false alarms")
 
@@ -72,7 +74,6 @@ def test_false_alarms_stay_and_a_detector_without_a_promise_moves(samples: Label
     assert moved.threshold.passed < alarms.threshold.passed
     assert moved.threshold.errors[0] > alarms.threshold.errors[0]
     plain = fit_detector(samples, entry, ABOUT, ["set"])
-    assert plain.held_out is None
     assert plain.at(0.9).threshold is None
     assert plain.at(0.9).score_threshold < plain.at(0.5).score_threshold
 
@@ -88,7 +89,9 @@ def test_a_recalibrated_detector_keeps_its_own_labelled_answers(errors: FittedDe
     for rate in (0.3, 0.45):
         expected = choose_threshold(ERRORS, again.held_out.scores, new.right, new.clusters, rate, 2)
         assert again.at(rate).threshold == expected
-    assert recalibrated(replace(errors, threshold=None), new.inputs, new.right, new.clusters).held_out is None
+    plain = recalibrated(replace(errors, threshold=None), new.inputs, new.right, new.clusters)
+    assert plain.threshold is None
+    assert plain.card.unflagged is not None
 
 
 def test_saved_and_loaded_it_moves_as_before(errors: FittedDetector, tmp_path: Path) -> None:
@@ -99,6 +102,61 @@ def test_saved_and_loaded_it_moves_as_before(errors: FittedDetector, tmp_path: P
         assert again.at(rate).threshold == errors.at(rate).threshold
     errors.at(0.5).save(tmp_path / "moved")
     assert FittedDetector.load(tmp_path / "moved").at(0.4).threshold == errors.threshold
+
+
+def counted(detector: FittedDetector) -> tuple[float, float]:
+    """The share that is not flagged and the share of wrong ones among it, counted answer by answer."""
+    held_out, rate = detector.held_out, detector.base_rate
+    assert held_out is not None
+    assert (np.bincount(held_out.clusters) <= 1).all()  # each answer is its own cluster
+    limit, unflagged, total = detector.score_threshold, [0, 0], [0, 0]
+    for score, right in zip(held_out.scores.tolist(), held_out.right.tolist(), strict=True):
+        total[right] += 1
+        unflagged[right] += score <= limit
+    wrong, good = rate * unflagged[0] / total[0], (1 - rate) * unflagged[1] / total[1]
+    return wrong + good, wrong / (wrong + good)
+
+
+@pytest.mark.parametrize("promise", [ALARMS, ERRORS, None])
+def test_the_card_and_every_verdict_say_what_share_of_unflagged_answers_is_wrong(promise, tmp_path: Path) -> None:
+    apart = replace(make_samples(600), clusters=np.arange(600))
+    apart.inputs.numbers["logprob_min"] += 2.0 * apart.right
+    fitted = fit_detector(apart, catalogue()["logprob_min"], ABOUT, ["set"], promise, 0.4)
+    fitted.save(tmp_path / "saved")
+    for detector in (fitted, fitted.at(0.45), fitted.at(0.45).at(0.4), FittedDetector.load(tmp_path / "saved")):
+        found = detector.card.unflagged
+        assert (found.share, found.wrong[0]) == pytest.approx(counted(detector))
+        assert found.wrong[1] < found.wrong[0] < found.wrong[2]
+        assert found.base_rate == detector.base_rate
+        assert f"{100 * found.wrong[0]:.0f} % of these are wrong" in str(detector.card)
+        assert {verdict.wrong_unflagged for verdict in detector.judge(apart.inputs)} == {found.wrong}
+    assert fitted.judge(apart.inputs)[0].record()["wrong_unflagged"] == fitted.card.unflagged.wrong
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.4, 0.95])
+def test_an_answer_that_is_more_likely_wrong_than_right_never_passes(samples: Labelled, rate: float) -> None:
+    """A promise of few false alarms leaves answers unflagged that are wrong nine times of ten."""
+    fitted = fit_detector(samples, catalogue()["logprob_min"], ABOUT, ["set"], ALARMS, rate)
+    verdicts = fitted.judge(samples.inputs)
+    for verdict in verdicts:
+        if verdict.decision != "cannot say":
+            flagged, likely_wrong = verdict.p_wrong > verdict.threshold, verdict.p_wrong > 0.5
+            assert verdict.decision == ("flag" if flagged else "doubtful" if likely_wrong else "pass")
+    doubtful = sum(verdict.decision == "doubtful" for verdict in verdicts)
+    assert (doubtful > 50) == (rate == 0.95)
+    assert any("doubtful" in sentence for sentence in fitted.promise_in_words) == (
+        fitted.p_wrong(fitted.threshold.value) > 0.5
+    )
+
+
+def test_a_shipped_detector_says_that_most_of_what_it_does_not_flag_is_wrong() -> None:
+    shipped = FittedDetector.load(SHIPPED)
+    assert [round(value, 3) for value in shipped.card.unflagged.wrong] == [0.913, 0.898, 0.927]
+    numbers = confidence([[-0.5, -0.7], [-1.0, -2.0]]) | {"prompt_tokens": np.array([20.0, 20.0])}
+    verdicts = shipped.judge(Inputs(["a", "b"], ["q", "q"], ["x", "y"], numbers))
+    assert [verdict.decision for verdict in verdicts] == ["doubtful", "doubtful"]
+    assert all(0.5 < verdict.p_wrong < verdict.threshold for verdict in verdicts)
+    assert "95 % of answers are wrong, 55 % of answers are not flagged, and 91 % of these" in str(shipped.card)
 
 
 def as_format_1(stem: Path, **changed: object) -> None:
@@ -173,3 +231,35 @@ def test_answers_of_a_file_are_joined_as_in_a_run() -> None:
 def test_a_file_may_name_subjects(tmp_path: Path) -> None:
     file = write_jsonl(tmp_path / "a.jsonl", [{"question": "q", "answer": "a", "label": True, "subject": "s"}])
     assert read_lines(file) == [AnswerLine("q", "a", True, "s")]
+
+
+@pytest.mark.parametrize("promise", [ALARMS, None])
+def test_the_card_names_the_group_with_the_most_false_alarms(samples: Labelled, promise, tmp_path: Path) -> None:
+    names = ["few" if i < 20 else "harsh" if i % 4 == 1 else "mild" for i in range(len(samples.right))]
+    grouped = replace(samples, groups=names)
+    harsh = np.array([name == "harsh" for name in names])
+    grouped.inputs.numbers["logprob_min"][harsh & samples.right] -= 1.0
+    try:
+        fitted = fit_detector(grouped, catalogue()["logprob_min"], ABOUT, ["set"], promise, 0.4)
+    finally:
+        grouped.inputs.numbers["logprob_min"][harsh & samples.right] += 1.0
+    held_out, worst, limit = fitted.held_out, fitted.card.worst_group, fitted.score_threshold
+    scores = [
+        score
+        for score, right, group in zip(held_out.scores, held_out.right, held_out.group, strict=True)
+        if right and held_out.groups[group] == "harsh"
+    ]
+    assert (worst.name, worst.right) == ("harsh", len(scores))
+    assert worst.false_alarms[0] == pytest.approx(sum(score > limit for score in scores) / len(scores))
+    assert worst.false_alarms[1] < worst.false_alarms[0] < worst.false_alarms[2]
+    assert "harsh has the most false alarms" in str(fitted.card)
+    fitted.save(tmp_path / "saved")
+    assert FittedDetector.load(tmp_path / "saved").card == fitted.card
+    at_least_ten = [
+        name
+        for name in set(names)
+        if sum(np.array([held_out.groups[g] == name for g in held_out.group]) & held_out.right) > 9
+    ]
+    assert worst.groups == len(at_least_ten)
+    alone = replace(held_out, group=np.zeros_like(held_out.group), groups=["one"])
+    assert alone.worst_group(limit) is None

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.desk import Desk
 from anchorscope.serve.intercept import Intercepted
-from anchorscope.serve.responses import AnswerChoice, ApiRequest
+from anchorscope.serve.responses import AnswerChoice, ApiRequest, worst
 from serve.test_events import read_plainly
 
 FORGED = {"decision": "pass", "text": "forged"}
@@ -300,3 +300,11 @@ def test_an_answer_that_was_wanted_without_a_verdict_is_marked_off_and_carries_n
     assert (seen.mark, seen.verdicts) == ("off", {})
     seen = seen_by_a_client([b"data: " + body + b"\n\n"], **off)
     assert (seen.mark, seen.verdicts) == ("off", {})
+
+
+def test_the_header_says_pass_only_if_every_answer_passes():
+    assert worst(["pass", "pass"]) == "pass"
+    assert worst(["pass", "doubtful"]) == "doubtful"
+    assert worst(["doubtful", "cannot say", "pass"]) == "cannot say"
+    assert worst(["doubtful", "flag", "cannot say"]) == "flag"
+    assert worst([]) == worst(["pass", "a new word"]) == "cannot say"

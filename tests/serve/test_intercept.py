@@ -115,7 +115,7 @@ class Stand:
         self.prompt = self.judge.prompter(QUESTION).text
 
     def asked(self, **fields: Any) -> dict[str, Any]:
-        return {"model": "it", "prompt": self.prompt, **fields}
+        return {"model": "it", "prompt": self.prompt, "temperature": 0, **fields}
 
     def choices(self, **fields: Any) -> list[dict[str, Any]]:
         status, _, body = self.client.post(self.asked(**fields))
@@ -175,6 +175,8 @@ def test_several_prompts_and_answers_each_have_their_own(stand):
         ({"suffix": "x"}, "suffix"),
         ({"model": "an-adapter"}, "answered by another model"),
         ({"prompt": "Once upon a time"}, "not the detector's prompt"),
+        ({"temperature": None}, 'Send "temperature": 0'),
+        ({"temperature": 0.7}, "fitted on greedy answers"),
     ],
 )
 def test_what_cannot_be_judged_says_so(stand, fields, reason):

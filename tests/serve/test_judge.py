@@ -124,6 +124,7 @@ def test_a_response_says_which_detector_and_what_it_promises(judge, tmp_path):
     record = loaded.record(loaded.verdict(loaded.read(completed(loaded)), None))
     assert set(record) == {
         "decision", "reason", "code", "p_wrong", "threshold", "base_rate", "score", "promise", "detector", "version",
+        "wrong_unflagged",
     }  # fmt: skip
     assert (record["detector"], len(record["version"])) == ("guard", 12)
     json.dumps(record, allow_nan=False)

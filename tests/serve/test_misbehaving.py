@@ -105,7 +105,7 @@ class Fuzz:
         behaviour = draw.choice(["usual"] * 8 + list(BEHAVIOURS))
         streamed = draw.random() < 0.6
         prompt, dialect = self.prompts[number % len(self.prompts)], draw.choice(DIALECTS)
-        data: dict[str, Any] = {"model": "m", "prompt": prompt, "marker": marker, "stream": streamed}
+        data: dict[str, Any] = {"model": "m", "prompt": prompt, "marker": marker, "stream": streamed, "temperature": 0}
         data |= {"behaviour": behaviour, "dialect": dialect}
         if draw.random() < 0.3:
             data["n"] = draw.choice([2, 3])

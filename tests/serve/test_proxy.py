@@ -92,6 +92,8 @@ def test_verdicts_are_those_of_the_log_probabilities():
     _, _, streamed = Client(proxy).post({"model": "m", "prompt": prompt, "stream": True})
     first = json.loads(streamed.decode().split("\n\n")[0][6:])
     assert first["choices"][0]["anchorscope"] == choice["anchorscope"]
+    _, headers, _ = Client(proxy).post({"model": "m", "prompt": prompt, "temperature": None})
+    assert headers[b"x-anchorscope"] == b"cannot say"  # OpenAI's default is 1
 
 
 def test_another_prompt_is_not_judged():
@@ -197,7 +199,7 @@ class Served:
             server.should_exit = True
 
     def ask(self, **fields: Any) -> httpx.Response:
-        data = {"model": "an-alias", "prompt": self.prompt, **fields}
+        data = {"model": "an-alias", "prompt": self.prompt, "temperature": 0, **fields}
         return httpx.post(f"http://127.0.0.1:{self.port}/v1/completions", json=data)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from anchorscope.detectors.card import GREEDY, Decoding
 from anchorscope.detectors.catalogue import DEFAULT, entry_of
 from anchorscope.detectors.crossfit import FOLDS, Labelled, pooled
 from anchorscope.detectors.fit import fit_detector
@@ -100,8 +101,17 @@ def fit_run(
     promise: Promise | None = None,
     base_rate: float | None = None,
     progress: Progress = silent,
+    decoding: Decoding = GREEDY,
 ) -> Detector:
-    """Fit a detector on the traced samples of one model and some datasets of a run."""
+    """Fit a detector on the traced samples of one model and some datasets of a run.
+
+    `decoding`: how the answers were made, if the run took them from a file. Answers that a run generates are greedy.
+    """
+    if decoding != GREEDY and store.study.answers.source == "generate":
+        raise DetectorError(
+            f"the answers of this run are greedy, not {decoding}",
+            "Leave --temperature and --top-p out, or fit on a file of sampled answers: detect fit FILE -m MODEL",
+        )
     site = store.study.traces.sites[0]
     entry = entry_of(detector, site)
     lacking = [name for name in datasets if not store.results(model, name).complete(TRACES)]
@@ -119,7 +129,7 @@ def fit_run(
         about = about_of(loaded, prompter, site, store.study)
         with progress(f"{model}: fitting {detector}", FOLDS + 1) as advance:
             seed = store.study.seed
-            fitted = fit_detector(samples, entry, about, datasets, promise, base_rate, seed, witness, advance)
+            fitted = fit_detector(samples, entry, about, datasets, promise, base_rate, seed, witness, advance, decoding)
         return Detector.of(with_known_answers(fitted, loaded))
 
 

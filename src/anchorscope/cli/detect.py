@@ -140,6 +140,17 @@ def fit(
             "file's answers).",
         ),
     ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            help="State the temperature at which the answers of a file were sampled (default: 0, which is greedy). The "
+            "detector then judges answers of this temperature only.",
+            min=0,
+        ),
+    ] = None,
+    top_p: Annotated[
+        float, typer.Option("--top-p", help="State the top-p with which the answers were sampled.", min=0.01, max=1)
+    ] = 1.0,
 ) -> None:
     """Fit a detector on a run's traced answers or on a file of labelled answers, and save it with its card."""
     from anchorscope.answers.answer_lines import read_labelled_lines
@@ -147,6 +158,8 @@ def fit(
 
     # 1. the arguments, before anything heavy is loaded
     promise = parse_promise(at_most, 1 - confidence) if at_most else None
+    if top_p < 1 and not temperature:
+        raise DetectorError("--top-p has no meaning for greedy answers", "Give --temperature too, or leave it out.")
     _check_detectors([detector])
     if base_rate is not None and not 0 < base_rate < 1:
         raise DetectorError(
@@ -169,10 +182,19 @@ def fit(
         with progress("starting", None):
             from anchorscope.api.detectors import fit_run
             from anchorscope.detectors.answers_file import fit_file
+            from anchorscope.detectors.card import Decoding
+        decoding = Decoding(temperature or 0.0, top_p)
         if source.is_dir():
-            fitted = fit_run(store, models[0], sets, detector, promise, base_rate, progress)
+            fitted = fit_run(store, models[0], sets, detector, promise, base_rate, progress, decoding)
         else:
-            fitted = fit_file(source, str(model), detector, promise, base_rate, progress=progress, notice=notice)
+            fitted = fit_file(
+                source, str(model), detector, promise, base_rate, progress=progress, notice=notice, decoding=decoding
+            )
+    given = not source.is_dir() or store.study.answers.source == "file"
+    if given and temperature is None:
+        notice(
+            "These answers are taken for greedy ones. If they were sampled, fit again with --temperature (and --top-p)."
+        )
     fitted.save(save)
     out.print(clean(str(fitted.card)), soft_wrap=True)
     for sentence in fitted.promise_in_words:
@@ -253,7 +275,7 @@ def score(
     ] = None,
     dtype: DtypeOption = None,
 ) -> None:
-    """Judge each answer of a file as flag, pass or cannot say, one line of JSON each."""
+    """Judge each answer of a file as flag, doubtful, pass or cannot say, one line of JSON each."""
     from anchorscope.store.files import write_output
 
     _check_arguments(detector, answers, model, dtype)

@@ -41,6 +41,9 @@ def grounded(
         float,
         typer.Option("--at-most", help="With --fit, promise at most this share of wrong verdicts.", min=0.001, max=0.5),
     ] = 0.1,
+    sentences: Annotated[
+        bool, typer.Option("--sentences", help="Also cut the attention to the sentences that hold the answer.")
+    ] = False,
     save: Annotated[
         Path | None,
         typer.Option(
@@ -51,7 +54,7 @@ def grounded(
         str, typer.Option("--dtype", help="Load the model in this dtype: auto, bfloat16, float32 or float64.")
     ] = "auto",
 ) -> None:
-    """Measure how much probability answers lose without their passages. A rule says whether they came from there."""
+    """Score answers with and without their passages. With a rule, say whether they came from there."""
     from anchorscope.answers.answer_lines import read_lines
     from anchorscope.store.files import write_output
     from anchorscope.study import ModelSpec
@@ -61,7 +64,7 @@ def grounded(
         from anchorscope.detectors.grounding import GroundingRule, fit_rule, ground_file
     judge = GroundingRule.load(rule) if rule is not None else None
     found, lines, counts = [], [], Counter[str]()
-    for line, grounding in ground_file(answers, model, dtype=dtype, rule=judge, progress=progress):
+    for line, grounding in ground_file(answers, model, dtype=dtype, rule=judge, sentences=sentences, progress=progress):
         found.append((line, grounding))
         record = {"question": line.question, "answer": line.answer, **grounding.record()}
         lines.append(json.dumps(record, ensure_ascii=False))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from anchorscope.cli.console import RunArgument, clean, of_run, out, path_of, progress, size_of, table_of
+from anchorscope.cli.console import RunArgument, clean, of_run, out, path_of, progress, size_of, table_of, tell
 from anchorscope.errors import StoreError, did_you_mean, printable
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 QUESTION_STYLE, ANSWER_STYLE = "bold cyan", "bold magenta"
 QUESTION_SIGNS, ANSWER_SIGNS = ("[", "]"), ("<", ">")  # where there are no colours
-VERDICT_STYLES = {"holds": "green", "does not hold": "red", "cannot tell": "yellow"}
-VERDICT_SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
+VERDICT_STYLES = {"holds": "green", "there is one": "cyan", "does not hold": "red", "cannot tell": "yellow"}
+VERDICT_SIGNS = {"holds": "✓", "there is one": "+", "does not hold": "✗", "cannot tell": "?"}
 
 
 class GradeFilter(str, Enum):
@@ -253,23 +253,35 @@ def claims(
     as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as JSON.")] = False,
 ) -> None:
     """Print the verdict on every claim about the models of a run, with its numbers, and write RUN/claims.json."""
-    from anchorscope.evidence.ledger import changes, read_ledger, write_ledger
-    from anchorscope.evidence.record import LEDGER
+    from anchorscope.evidence.experiments import unmeasured
+    from anchorscope.evidence.ledger import changes, expected_ledger, write_ledger
+    from anchorscope.evidence.record import LEDGER, TAGS
     from anchorscope.store import Store
 
-    expected = read_ledger(expect) if expect else None
+    expected = expected_ledger(expect) if expect else None
     store = Store.open(run)
     with of_run(run):
         verdicts = write_ledger(store)
+    if names := unmeasured(store):
+        tell(
+            f"This version measures more than the run has ({', '.join(names)}). To add it, run the study again: "
+            "anchorscope run STUDY"
+        )
     if as_json:
         typer.echo((store.root / LEDGER).read_text(encoding="utf-8"), nl=False)
     else:
         for model in dict.fromkeys(verdict.model for verdict in verdicts):
             _print_claims([verdict for verdict in verdicts if verdict.model == model])
         out.print(
-            "✓ holds (p < 0.025, one-sided, after Holm's correction over all claims about the model), ✗ does not hold "
-            "(the 95 % interval lies on the other side of the threshold), ? cannot tell. Each sign is followed by the "
-            "value and its 95 % interval.",
+            "✓ holds: there is an effect beyond the threshold, so it matters. + There is one: an effect beyond zero, "
+            "and it cannot be told whether it matters. Both ask for p < 0.025, one-sided, after Holm's correction over "
+            "the primary claims about the model, or over its exploratory ones. ✗ does not hold: there is none that "
+            "matters, because the 95 % interval lies on the other side of the threshold. ? cannot tell. Each sign is "
+            "followed by the value and its 95 % interval.",
+            style="dim",
+        )
+        out.print(
+            f"{'; '.join(f'{name}: {meaning}' for name, meaning in TAGS.items())}.",
             style="dim",
         )
     if expected is not None:
@@ -283,10 +295,12 @@ def claims(
 
 def _print_claims(verdicts: list[ClaimVerdict]) -> None:
     """Print the verdicts on one model, or pair of models, with a row per claim and a column per dataset."""
+    from anchorscope.evidence.record import TAGS
+
     sets = list(dict.fromkeys(verdict.dataset for verdict in verdicts if verdict.dataset != "all"))
     out.print(f"\n[bold]{clean(verdicts[0].model)}[/bold]")
     for section in dict.fromkeys(verdict.section for verdict in verdicts):
-        table = table_of("claim", "holds if", *(sets or ["all datasets"]))
+        table = table_of("claim", *TAGS, "holds if", *(sets or ["all datasets"]))
         of_section = [verdict for verdict in verdicts if verdict.section == section]
         for name in dict.fromkeys(verdict.claim for verdict in of_section):
             by_dataset = {verdict.dataset: verdict for verdict in of_section if verdict.claim == name}
@@ -295,7 +309,7 @@ def _print_claims(verdicts: list[ClaimVerdict]) -> None:
                 cells = [_claim_cell(by_dataset["all"])] + [Text("")] * (len(sets) - 1)
             else:
                 cells = [_claim_cell(by_dataset[dataset]) if dataset in by_dataset else Text("") for dataset in sets]
-            table.add_row(first.statement, first.condition, *cells)
+            table.add_row(first.statement, *first.tags, first.condition, *cells)
         out.print(section)
         out.print(table)
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.answers.answer_lines import AnswerLine, read_labelled_lines, read_lines, texts_of
+from anchorscope.detectors.card import GREEDY, Decoding
 from anchorscope.detectors.catalogue import DEFAULT, entry_of
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of
 from anchorscope.detectors.drift import Drift, drift_of
@@ -52,8 +53,9 @@ def fit_file(
     site: Site = "mlp",
     progress: Progress = silent,
     notice: Notice = nobody,
+    decoding: Decoding = GREEDY,
 ) -> Detector:
-    """Fit a detector on the labelled answers of a file, which a model reads."""
+    """Fit a detector on the labelled answers of a file, which a model reads. `decoding`: how they were made."""
     lines = read_labelled_lines(path)
     entry = entry_of(detector, site)
     with progress(f"{model}: loading", None):
@@ -75,7 +77,7 @@ def fit_file(
     about = about_of(opened, prompter, site)
     witness = witness_of(opened, prompter, sites_of(states_among(names)))
     with progress(f"{opened.name}: fitting {detector}", FOLDS + 1) as advance:
-        fitted = fit_detector(samples, entry, about, [path.name], promise, base_rate, 0, witness, advance)
+        fitted = fit_detector(samples, entry, about, [path.name], promise, base_rate, 0, witness, advance, decoding)
     return Detector.of(with_known_answers(fitted, opened))
 
 
@@ -139,12 +141,9 @@ class DriftCheck:
 
     def in_words(self, auroc_at_fitting: float) -> list[str]:
         """What was found, in sentences."""
-        drift, detector = self.drift, self.detector
+        detector = self.detector
         sentences = [
-            f"{drift.samples:,} answers: {drift.unlike} ({100 * drift.unlike / max(1, drift.samples):.1f} %) are "
-            f"unlike the training answers; {100 * drift.expected:.1f} % were expected. The mean has shifted by "
-            f"{drift.moved:.2f} standard deviations",
-            "They differ from the training answers." if drift.drifted else "They look like the training answers.",
+            *self.drift.in_words,
             f"On a fixed text, the model's states differ from those at fitting by {100 * self.apart:.2g} %",
         ]
         if self.auroc is not None:
@@ -165,7 +164,7 @@ class DriftCheck:
         )
         if detector.threshold is not None and detector.threshold.value is None:
             sentences.append(f"No threshold keeps the promise. {detector.threshold.reason}")
-        return [*sentences, *detector.promise_in_words]
+        return [*sentences, *detector.promise_in_words, detector.card.in_use]
 
 
 def check_file(

@@ -39,6 +39,8 @@ class Labelled:
     """(sample): cluster"""
     probability: Floats
     """(sample): probability with which the sample was drawn"""
+    groups: Sequence[str] = ()
+    """(sample): relation of its question, or its dataset; empty where nobody says"""
 
     def training(self, rows: NDArray[np.intp], seed: int = 0) -> Training:
         """Training set of the selected samples."""
@@ -52,7 +54,8 @@ class Labelled:
 
     def of(self, rows: NDArray[np.intp]) -> Labelled:
         """The selected samples."""
-        return Labelled(self.inputs.of(rows), self.right[rows], self.clusters[rows], self.probability[rows])
+        groups = [self.groups[row] for row in rows] if self.groups else ()
+        return Labelled(self.inputs.of(rows), self.right[rows], self.clusters[rows], self.probability[rows], groups)
 
 
 def cross_scored(
@@ -154,4 +157,5 @@ def pooled(sets: Sequence[Labelled]) -> Labelled:
         np.concatenate([samples.right for samples in sets]),
         np.concatenate([samples.clusters + start for samples, start in zip(sets, starts, strict=True)]),
         np.concatenate([samples.probability for samples in sets]),
+        [name for samples in sets for name in samples.groups] if all(samples.groups for samples in sets) else (),
     )

@@ -17,21 +17,23 @@ from safetensors import SafetensorError
 from safetensors.numpy import save
 from scipy.special import expit, logit
 
+from anchorscope.detectors.card import GREEDY, Card, Decoding
 from anchorscope.detectors.catalogue import REMOVED
 from anchorscope.detectors.drift import Moments
 from anchorscope.detectors.file_record import check_record, tensors_of
 from anchorscope.detectors.inputs import Floats, Inputs, Need, states_among
 from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.record import Decision, Route, Verdict
-from anchorscope.detectors.thresholds import HeldOut, Promise, Threshold, moved_threshold
+from anchorscope.detectors.thresholds import HeldOut, Promise, Threshold, Unflagged, moved_threshold
 from anchorscope.errors import DetectorError
 from anchorscope.store.files import path_of
 from anchorscope.store.pair import read_pair, write_pair
 from anchorscope.study.terms import StateName
 
 D = TypeVar("D", bound="FittedDetector")
-FORMAT = 2  # since 2, it includes the answers on which the threshold was chosen
-READ_FORMATS = (1, 2)
+FORMAT = 3  # since 2 with the answers on which the threshold was chosen, since 3 with what verdicts come to
+READ_FORMATS = (1, 2, 3)
+LIKELY_WRONG = 0.5  # an answer with a larger p_wrong never passes
 FAINT = 0.2  # if both parts of a logit together are smaller than this, no route is named
 
 
@@ -59,48 +61,6 @@ class About:
     """Rule by which exact question tokens are found."""
     seed: int = 0
     """Seed for drawing controls."""
-
-
-@dataclass(frozen=True)
-class Card:
-    """A detector's training data, quality and limits. Read it before you use the detector."""
-
-    detector: str
-    """Name of the detector in the catalogue."""
-    title: str
-    """Title of the detector in words."""
-    datasets: Sequence[str]
-    """Datasets on which it was fitted."""
-    right: int
-    """Number of right answers among the samples."""
-    wrong: int
-    """Number of wrong answers among the samples."""
-    base_rate: float
-    """Share of wrong answers among all answers of these datasets."""
-    auroc: Sequence[float]
-    """AUROC out of fold with its 95 % interval: value, low, high."""
-    question_auroc: Sequence[float]
-    """AUROC of the question-only probe on the same samples, which needs no answer at all."""
-    calibration: Mapping[str, float]
-    """ECE and Brier score at the base rate, out of fold."""
-    chosen: Mapping[str, Any]
-    """Settings chosen in training: layer, C, β."""
-    not_for: Sequence[str]
-    """Uses that the detector is not made for."""
-
-    def __str__(self) -> str:
-        value, low, high = self.auroc
-        question = self.question_auroc
-        lines = [
-            f"{self.title} ({self.detector}), fitted on {', '.join(self.datasets)}: {self.right:,} right and "
-            f"{self.wrong:,} wrong answers",
-            f"AUROC out of fold is {value:.3f} ({low:.3f} to {high:.3f}), and {question[0]:.3f} ({question[1]:.3f} to "
-            f"{question[2]:.3f}) for a probe that sees only the question",
-            f"{100 * self.base_rate:.1f} % of answers are wrong (base rate); ECE {self.calibration['ece']:.3f}, Brier "
-            f"score {self.calibration['brier']:.3f}",
-            "Not for: " + "; ".join(self.not_for),
-        ]
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -149,7 +109,8 @@ class FittedDetector:
     witness: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
     """States of a fixed text, (layer, width), by which a different model is noticed whatever its name."""
     held_out: HeldOut | None = field(default=None, repr=False)
-    """Answers on which the threshold was chosen, or None without a promise and in files of format 1."""
+    """Answers that took no part in fitting, on which the threshold was chosen. Without a promise, all answers with
+    their scores out of fold. None in files of format 1, and of format 2 without a promise."""
     known_answers: Sequence[KnownAnswer] = field(default=(), repr=False)
     """The model's answers to known questions, with which the scores of another engine are compared."""
 
@@ -167,7 +128,10 @@ class FittedDetector:
         )
 
     def at(self: D, base_rate: float) -> D:
-        """The same detector at another base rate, with the threshold for the same promise, which may be None."""
+        """The same detector at another base rate, with the threshold for the same promise, which may be None.
+
+        The card then says what the verdicts come to at this base rate.
+        """
         if not 0 < base_rate < 1:
             raise DetectorError(
                 f"base_rate must be between 0 and 1, not {base_rate}", "Give the share of wrong answers, such as 0.3."
@@ -175,28 +139,39 @@ class FittedDetector:
         threshold = self.threshold
         if threshold is not None and threshold.base_rate != base_rate:
             threshold = moved_threshold(threshold, base_rate, self.held_out)
-        return replace(self, base_rate=base_rate, threshold=threshold)
+        moved = replace(self, base_rate=base_rate, threshold=threshold)
+        limit, held_out = moved.score_threshold, self.held_out
+        worst = held_out.worst_group(limit) if held_out is not None and limit is not None else None
+        return replace(moved, card=replace(self.card, unflagged=moved.unflagged, worst_group=worst))
+
+    @property
+    def unflagged(self) -> Unflagged | None:
+        """Answers that are not flagged at the base rate, and how many of them are wrong; None where it is not known."""
+        if self.threshold is not None:
+            return self.threshold.unflagged
+        limit = self.score_threshold
+        return (
+            self.held_out.unflagged(limit, self.base_rate) if self.held_out is not None and limit is not None else None
+        )
 
     # --- words
 
     @property
     def promise_in_words(self) -> list[str]:
-        """The promise, the threshold that keeps it, and what passes there; empty where there is none."""
+        """The promise, and the threshold that keeps it; empty where there is none."""
         threshold = self.threshold
         if threshold is None or threshold.value is None:
             return []
-        sentences = [
-            f"Promise: {threshold.promise}. An answer is flagged when p_wrong is above "
-            f"{self.p_wrong(threshold.value):.3f}.",
+        limit = self.p_wrong(threshold.value)
+        return [
+            f"Promise: {threshold.promise}. An answer is flagged when p_wrong is above {limit:.3f}.",
+            *(
+                [f"An answer with p_wrong between {LIKELY_WRONG} and {limit:.3f} is doubtful."]
+                if limit > LIKELY_WRONG
+                else []
+            ),
             threshold.promise.drawn,
         ]
-        if threshold.passed is not None and threshold.errors is not None:
-            share, low, high = (100 * number for number in threshold.errors)
-            sentences.append(
-                f"Where {100 * self.base_rate:.0f} % of answers are wrong, {100 * threshold.passed:.0f} % of answers "
-                f"pass, and {share:.0f} % of those that pass are wrong ({low:.0f} to {high:.0f} %)."
-            )
-        return sentences
 
     @property
     def cautions(self) -> list[str]:
@@ -209,7 +184,7 @@ class FittedDetector:
             )
         threshold = self.threshold
         if threshold is None and not 0.2 <= self.base_rate <= 0.8:
-            most = "flagged" if self.base_rate > 0.5 else "passed"
+            most = "flagged" if self.base_rate > LIKELY_WRONG else "passed"
             cautions.append(
                 "No threshold was chosen, so an answer is flagged when it is more likely wrong than right. Where "
                 f"{100 * self.base_rate:.0f} % of answers are wrong, nearly all are {most}. Choose a threshold with a "
@@ -218,11 +193,11 @@ class FittedDetector:
             )
         elif threshold is not None and threshold.value is None:
             cautions.append(f"No threshold keeps the promise. {threshold.reason}")
-        elif threshold is not None and threshold.errors is not None and threshold.errors[0] > 0.5:
+        elif threshold is not None and threshold.errors is not None and threshold.errors[0] > LIKELY_WRONG:
             cautions.append(
-                "More than half of the answers that pass are wrong, so a pass does not mean a right answer. Promise "
-                'fewer errors instead (--at-most "10% errors among passed"), or give the share of wrong answers in use '
-                "(--base-rate)."
+                "More than half of the answers that are not flagged are wrong, so most of them are doubtful and few "
+                'pass. Promise fewer errors instead (--at-most "10% errors among passed"), or give the share of wrong '
+                "answers in use (--base-rate)."
             )
         return cautions
 
@@ -237,11 +212,8 @@ class FittedDetector:
         """Verdicts on samples that were read. `reasons`: why nothing can be said of a sample, or an empty text."""
         scores = self.logits(inputs)
         all_reasons = list(reasons or [""] * len(inputs))
-        for place, unlike in enumerate(self.moments.unlike(inputs)):
-            if unlike and not all_reasons[place]:
-                all_reasons[place] = "its states are unlike those on which the detector was fitted"
-        for place, reason in enumerate(self.moments.too_long(inputs)):
-            all_reasons[place] = all_reasons[place] or reason
+        for looked in (self.moments.too_long(inputs), self.moments.why_unlike(inputs)):
+            all_reasons = [known or reason for known, reason in zip(all_reasons, looked, strict=True)]
         layers, routes = self._by_layer(inputs), self.routes(inputs)
         return [
             self._verdict(float(score), reason, layers[:, place], routes[place] if routes else None)
@@ -264,7 +236,11 @@ class FittedDetector:
         """The verdict on an answer of which nothing can be said."""
         limit = self.score_threshold
         p_limit = None if limit is None else self.p_wrong(limit)
-        return Verdict("cannot say", reason, None, p_limit, self.base_rate, score)
+        return Verdict("cannot say", reason, None, p_limit, self.base_rate, score, self._wrong_unflagged)
+
+    @property
+    def _wrong_unflagged(self) -> tuple[float, float, float] | None:
+        return self.card.unflagged.wrong if self.card.unflagged is not None else None
 
     def _verdict(self, score: float, reason: str, layers: Floats, route: Route | None) -> Verdict:
         if reason or not np.isfinite(score):
@@ -273,8 +249,9 @@ class FittedDetector:
         if limit is None:
             why = self.threshold.reason if self.threshold is not None else ""
             return self.cannot_say(f"no threshold keeps the promise: {why}", score)
-        decision: Decision = "flag" if score > limit else "pass"
-        numbers = (self.p_wrong(score), self.p_wrong(limit), self.base_rate, score)
+        p_wrong = self.p_wrong(score)
+        decision: Decision = "flag" if score > limit else "doubtful" if p_wrong > LIKELY_WRONG else "pass"
+        numbers = (p_wrong, self.p_wrong(limit), self.base_rate, score, self._wrong_unflagged)
         return Verdict(decision, "", *numbers, route, tuple(float(part) for part in layers))
 
     def _by_layer(self, inputs: Inputs) -> Floats:
@@ -321,7 +298,7 @@ class FittedDetector:
             "threshold": _told(self.threshold),
             "parts": _parts_record(self.parts) if self.parts else None,
             "shift": list(self.shift),
-            "held_out": {"seed": self.held_out.seed} if self.held_out is not None else None,
+            "held_out": _held_out_record(self.held_out) if self.held_out is not None else None,
             "known_answers": [list(answer) for answer in self.known_answers],
         }
         return write_pair(stem, record, save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}))
@@ -342,19 +319,19 @@ class FittedDetector:
             detector = cls(
                 Linear.load(parts["fitted"], record["fitted"]),
                 About(**record["about"]),
-                Card(**record["card"]),
+                _card(record["card"]),
                 Moments.load(parts["moments"], record["moments"]),
                 record["base_rate"],
                 _threshold(threshold) if threshold else None,
                 _parts(split) if split else None,
                 (record["shift"][0], record["shift"][1]),
                 parts["witness"],
-                HeldOut.load(parts["held_out"], chosen_on["seed"]) if chosen_on else None,
+                HeldOut.load(parts["held_out"], **chosen_on) if chosen_on else None,
                 [KnownAnswer(*answer) for answer in record.get("known_answers", ())],
             )
             _check_shapes(detector)
             # files of format 1 may hold a threshold that was promised at another base rate
-            return detector.at(detector.base_rate)
+            return detector.at(detector.base_rate)  # and the card is of this base rate
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             reason = f"there is no file {error.filename}" if isinstance(error, FileNotFoundError) else str(error)
             raise DetectorError(
@@ -383,6 +360,8 @@ def _check_shapes(detector: FittedDetector) -> None:
             raise ValueError(f"its weights of {name} have the shape {weight.shape}")
     if set(moments.mean) != set(states_among(detector.needs)):
         raise ValueError("it has no mean of the states that it reads")
+    if moments.numbers is not None and set(moments.reads) != set(fitted.numbers):
+        raise ValueError("it has no mean of the numbers that it reads")
     if any(states.shape != (about.layers, about.width) for states in detector.witness.values()):
         raise ValueError("its states of a fixed text have another shape than the model's")
     if detector.parts is not None:
@@ -390,6 +369,10 @@ def _check_shapes(detector: FittedDetector) -> None:
             raise ValueError("its parts are not those of its fits")
         if any(set(fit.states) != {detector.parts.clean} for fit in fits):
             raise ValueError("its parts name states that it does not read")
+
+
+def _held_out_record(held_out: HeldOut) -> dict[str, Any]:
+    return {"seed": held_out.seed, "groups": list(held_out.groups)}
 
 
 def _parts_record(parts: RouteParts) -> dict[str, Any]:
@@ -403,6 +386,12 @@ def _parts(record: Mapping[str, Any]) -> RouteParts:
 
 def _told(threshold: Threshold | None) -> dict[str, Any] | None:
     return {**threshold._asdict(), "promise": threshold.promise._asdict()} if threshold is not None else None
+
+
+def _card(record: Mapping[str, Any]) -> Card:
+    """The card of a file. What depends on the base rate is counted again."""
+    decoding = Decoding(**record["decoding"]) if "decoding" in record else GREEDY
+    return Card(**{**record, "decoding": decoding, "unflagged": None, "worst_group": None})
 
 
 def _threshold(record: Mapping[str, Any]) -> Threshold:

@@ -1,4 +1,4 @@
-"""Drift of new inputs from the training inputs of a detector, by the first two moments of its states."""
+"""Drift of new inputs from the training inputs of a detector, by the first two moments of its states and numbers."""
 
 from __future__ import annotations
 
@@ -9,29 +9,49 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.detectors.inputs import PASSAGE, PROMPT_TOKENS, Floats, Inputs
+from anchorscope.detectors.inputs import CONFIDENCE_NUMBERS, PASSAGE, PROMPT_TOKENS, Floats, Inputs, Need, states_among
 from anchorscope.study.terms import StateName
 
 VERY_MANY = 10**6  # tokens: no limit
 FAR = 0.995  # of the training samples lie nearer than what is called unlike them
+MOVED = 0.33  # training spreads by which a mean may move
+UNLIKE_STATES = "its states are unlike those on which the detector was fitted"
+UNLIKE_NUMBERS = "its log-probabilities or length are unlike those on which the detector was fitted"
+NUMBER_WORDS = {
+    "logprob_mean": "the mean log-probability",
+    "logprob_min": "the lowest log-probability",
+    "logprob_sum": "the sum of log-probabilities",
+    "log_tokens": "the length of the answer",
+    PROMPT_TOKENS: "the length of the prompt",
+}
+"""What is compared beside states, in words."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and spread of training states, and how far samples lie from them."""
+    """Mean and spread of training states and numbers, and how far samples lie from them."""
 
     mean: Mapping[StateName, NDArray[np.float32]]
     """By the name of the states, (layer, width)."""
     scale: Mapping[StateName, NDArray[np.float32]]
     """Likewise, the inverse of the spread; 0 where a feature does not vary."""
     farthest: float
-    """A sample farther than this is unlike the training samples."""
+    """A sample whose states are farther than this is unlike the training samples."""
     tokens: int
     """The longest answer among them."""
     prompt: int = VERY_MANY
     """Tokens of the longest prompt among them, behind those that all share."""
     passages: bool | None = None
     """Whether a passage came with any of their questions; None where nobody knows, as in files of earlier versions."""
+    numbers: Mapping[str, tuple[float, float]] | None = None
+    """By the name of a number, its mean and the inverse of its spread, 0 where it does not vary; None in files of
+    earlier versions."""
+    reads: tuple[str, ...] = ()
+    """Numbers that the detector reads."""
+    farthest_numbers: float = np.inf
+    """A sample whose numbers are farther than this is unlike the training samples."""
+    expected: float = 1 - FAR
+    """Share of the training samples that are unlike the others, by their states or by their numbers."""
 
     def beyond(self, prompt: float | None, answer: float | None, passage: bool) -> str:
         """Why an answer is beyond what the training samples were, before its states are read; empty if it is not.
@@ -64,8 +84,8 @@ class Moments:
 
     @property
     def longest_prompt(self) -> int:
-        """Tokens of a prompt beyond which nothing is said: half as many again as any had."""
-        return 3 * self.prompt // 2 + 16
+        """Tokens of a prompt beyond which nothing is said: a quarter more than any had."""
+        return 5 * self.prompt // 4 + 8
 
     def distance(self, inputs: Inputs) -> Floats:
         """(sample): log of the mean square of standardised states, mean over layers and kinds of states."""
@@ -78,10 +98,20 @@ class Moments:
                 count += 1
         return out / max(1, count)
 
-    def unlike(self, inputs: Inputs) -> NDArray[np.bool_]:
-        """(sample): whether a sample is farther out than nearly all training samples."""
+    def number_distance(self, inputs: Inputs) -> Floats:
+        """(sample): root mean square of the standardised numbers that the detector reads."""
+        known = self.numbers or {}
+        squares = [((inputs.number(name) - known[name][0]) * known[name][1]) ** 2 for name in self.reads]
+        return np.sqrt(np.mean(squares, axis=0)) if squares else np.zeros(len(inputs))
+
+    def why_unlike(self, inputs: Inputs) -> list[str]:
+        """(sample): why a sample is farther out than nearly all training samples; empty if it is not."""
         # a distance that is not a number is no sign of likeness
-        return np.asarray(~(self.distance(inputs) <= self.farthest)) if self.mean else np.zeros(len(inputs), bool)
+        states = ~(self.distance(inputs) <= self.farthest) if self.mean else np.zeros(len(inputs), bool)
+        numbers = ~(self.number_distance(inputs) <= self.farthest_numbers)
+        return [
+            UNLIKE_STATES if far else UNLIKE_NUMBERS if odd else "" for far, odd in zip(states, numbers, strict=True)
+        ]
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """By name."""
@@ -92,6 +122,8 @@ class Moments:
         """Everything else, as JSON."""
         return {
             "farthest": self.farthest, "tokens": self.tokens, "prompt": self.prompt, "passages": self.passages,
+            "numbers": self.numbers, "reads": self.reads, "farthest_numbers": self.farthest_numbers,
+            "expected": self.expected,
         }  # fmt: skip
 
     @classmethod
@@ -108,14 +140,21 @@ class Moments:
         if not (-1 < settings["farthest"] < np.inf if parts["mean"] else settings["farthest"] == np.inf):
             raise ValueError(f"moments.farthest cannot be {settings['farthest']}")
         most = settings["tokens"], settings.get("prompt", VERY_MANY)
-        return cls(parts["mean"], parts["scale"], settings["farthest"], *most, settings.get("passages"))
+        numbers, reads = settings.get("numbers"), tuple(settings.get("reads", ()))
+        if not set(reads) <= set(numbers or ()):
+            raise ValueError("it has no mean of the numbers that it reads")
+        return cls(
+            parts["mean"], parts["scale"], settings["farthest"], *most, settings.get("passages"),
+            {name: (mean, scale) for name, (mean, scale) in numbers.items()} if numbers is not None else None, reads,
+            settings.get("farthest_numbers", np.inf), settings.get("expected", 1 - FAR),
+        )  # fmt: skip
 
 
-def moments_of(inputs: Inputs, names: Sequence[StateName]) -> Moments:
-    """Of training samples, for the states of these names."""
+def moments_of(inputs: Inputs, needs: Sequence[Need]) -> Moments:
+    """Of training samples, for the states and numbers that a detector reads, and for lengths."""
     mean: dict[StateName, NDArray[np.float32]] = {}
     scale: dict[StateName, NDArray[np.float32]] = {}
-    for name in names:
+    for name in states_among(needs):
         states = inputs.state(name)
         means, scales = [], []
         for layer in range(states.layers):
@@ -126,8 +165,21 @@ def moments_of(inputs: Inputs, names: Sequence[StateName]) -> Moments:
         mean[name], scale[name] = np.array(means, np.float32), np.array(scales, np.float32)
     passages = bool(inputs.number(PASSAGE).any()) if PASSAGE in inputs.numbers else None
     most = (_most(answer_tokens(inputs)), _most(inputs.numbers.get(PROMPT_TOKENS)))
-    moments = Moments(mean, scale, np.inf, *most, passages)
-    return replace(moments, farthest=float(np.quantile(moments.distance(inputs), FAR))) if mean else moments
+    reads = tuple(name for name in CONFIDENCE_NUMBERS if name in needs)
+    also = [name for name in ("log_tokens", PROMPT_TOKENS) if name in inputs.numbers and name not in reads]
+    numbers = {name: _moments_of_number(inputs.number(name)) for name in (*reads, *also)}
+    moments = Moments(mean, scale, np.inf, *most, passages, numbers, reads)
+    if mean:
+        moments = replace(moments, farthest=float(np.quantile(moments.distance(inputs), FAR)))
+    if reads:
+        moments = replace(moments, farthest_numbers=float(np.quantile(moments.number_distance(inputs), FAR)))
+    return replace(moments, expected=max(1 - FAR, float(np.mean([bool(why) for why in moments.why_unlike(inputs)]))))
+
+
+def _moments_of_number(values: Floats) -> tuple[float, float]:
+    """The mean, and the inverse of the spread; 0 where a number does not vary."""
+    mean, spread = float(values.mean()), float(values.std())
+    return mean, 1 / spread if spread > 1e-6 * abs(mean) else 0.0
 
 
 def answer_tokens(inputs: Inputs) -> Floats | None:
@@ -146,33 +198,71 @@ class Drift(NamedTuple):
     samples: int
     """How many were looked at."""
     unlike: int
-    """How many lie farther out than nearly all training samples."""
+    """How many lie farther out than nearly all training samples, or are longer than any, or came with a passage."""
     expected: float
-    """The share of training samples that do."""
+    """The share of training samples that lie as far out."""
     p: float
     """How likely as many would be if they were like the training samples (binomial, one-sided)."""
     moved: float
-    """Mean distance of the new samples' mean from the training mean, in training spreads, root mean square."""
+    """Mean distance of the new samples' mean states from the training mean, in training spreads, root mean square."""
     noise: float
     """What `moved` would be by chance for as many samples."""
+    numbers: Mapping[str, float] = {}
+    """By name, by how many training spreads the mean of a number has moved."""
+    unknown: Sequence[str] = ()
+    """What could not be compared, in words."""
 
     @property
     def drifted(self) -> bool:
-        """Whether they look like others: too many far out, or their mean has moved by more than a third of a spread."""
-        return self.p < 0.01 or self.moved > max(0.33, 2 * self.noise)
+        """Whether they look like others: too many far out, or a mean has moved by more than a third of a spread.
+
+        Any of the few numbers may move by chance, so a number must move by three times the noise.
+        """
+        number = max(map(abs, self.numbers.values()), default=0.0)
+        return self.p < 0.01 or self.moved > max(MOVED, 2 * self.noise) or number > max(MOVED, 3 * self.noise)
+
+    @property
+    def in_words(self) -> list[str]:
+        """What was found, in sentences."""
+        shares = f"{100 * self.unlike / max(1, self.samples):.1f} %"
+        sentences = [
+            f"{self.samples:,} answers: {self.unlike} ({shares}) are unlike the training answers; "
+            f"{100 * self.expected:.1f} % were expected. Their mean states have shifted by {self.moved:.2f} standard "
+            "deviations"
+        ]
+        if self.numbers:
+            moved = [f"{NUMBER_WORDS[name]} by {by:+.2f}" for name, by in self.numbers.items()]
+            sentences.append(f"In standard deviations, the mean of these numbers has shifted: {', '.join(moved)}")
+        if self.unknown:
+            sentences.append(
+                f"The detector's file does not say how {' and '.join(self.unknown)} were at fitting, so they were not "
+                "compared. Fit the detector again with this version"
+            )
+        known = (
+            "No difference was found in what could be compared."
+            if self.unknown
+            else "They look like the training answers."
+        )
+        return [*sentences, "They differ from the training answers." if self.drifted else known]
 
 
 def drift_of(moments: Moments, inputs: Inputs) -> Drift:
-    """Compare new samples with the training samples."""
+    """Compare new samples with the training samples: states, numbers, lengths and passages."""
     from scipy.stats import binomtest  # half a second that loading a detector need not wait for
 
-    unlike = int(moments.unlike(inputs).sum())
+    unlike = sum(
+        bool(odd or long) for odd, long in zip(moments.why_unlike(inputs), moments.too_long(inputs), strict=True)
+    )
     squares, count = 0.0, 0
     for name, mean in moments.mean.items():
         states = inputs.state(name)
         for layer in range(len(mean)):
             z = (states.layer(layer).astype(np.float64).mean(axis=0) - mean[layer]) * moments.scale[name][layer]
             squares, count = squares + float(np.mean(z * z)), count + 1
-    size, expected = len(inputs), 1 - FAR
+    size, expected = len(inputs), moments.expected
     p = float(binomtest(unlike, size, expected, alternative="greater").pvalue) if size else 1.0
-    return Drift(size, unlike, expected, p, float(np.sqrt(squares / max(1, count))), float(1 / np.sqrt(max(1, size))))
+    known = {name: each for name, each in (moments.numbers or {}).items() if name in inputs.numbers and size}
+    numbers = {name: float((inputs.number(name).mean() - mean) * scale) for name, (mean, scale) in known.items()}
+    unknown = ["log-probabilities and lengths"] if moments.numbers is None else []
+    moved, noise = float(np.sqrt(squares / max(1, count))), float(1 / np.sqrt(max(1, size)))
+    return Drift(size, unlike, expected, p, moved, noise, numbers, unknown)

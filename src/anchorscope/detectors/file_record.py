@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 from safetensors.numpy import load
 
-from anchorscope.detectors.drift import VERY_MANY
+from anchorscope.detectors.drift import FAR, VERY_MANY
 from anchorscope.detectors.inputs import NumberName
 from anchorscope.study.terms import ExactRule, Into, Site
 from anchorscope.study.validation import first_problem
@@ -69,6 +69,12 @@ class _MomentsFields(_Fields):
     tokens: Count
     prompt: Count = VERY_MANY
     passages: bool | None = None
+    numbers: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] | None = None
+    """None in files of earlier versions."""
+    reads: list[NumberName] = []
+    farthest_numbers: Limit = math.inf
+    """Infinite for a detector that reads no numbers."""
+    expected: Share = 1 - FAR
 
 
 class _FingerprintFields(BaseModel):
@@ -95,6 +101,24 @@ class _AboutFields(_Fields):
     seed: Annotated[int, Field(ge=-LARGEST, le=LARGEST)] = 0
 
 
+class _UnflaggedFields(_Fields):
+    share: Share
+    wrong: Three
+    base_rate: Part
+
+
+class _WorstGroupFields(_Fields):
+    name: str
+    false_alarms: Three
+    right: Count
+    groups: Count
+
+
+class _DecodingFields(_Fields):
+    temperature: Annotated[float, Field(ge=0)]
+    top_p: Annotated[float, Field(gt=0, le=1)]
+
+
 class _CardFields(_Fields):
     detector: str
     title: str
@@ -108,6 +132,10 @@ class _CardFields(_Fields):
     calibration: dict[Literal["ece", "brier"], float]
     chosen: dict[str, Plain]
     not_for: list[str]
+    decoding: _DecodingFields | None = None
+    """None in files of earlier versions, which are of greedy answers."""
+    unflagged: _UnflaggedFields | None = None
+    worst_group: _WorstGroupFields | None = None
 
     @model_validator(mode="after")
     def _together(self) -> _CardFields:
@@ -146,12 +174,13 @@ class _PartsFields(_Fields):
 
 class _HeldOutFields(_Fields):
     seed: Count
+    groups: list[str] = []
 
 
 class DetectorRecord(_Fields):
     """Everything in a detector's JSON file but the checksums."""
 
-    format: Literal[1, 2]
+    format: Literal[1, 2, 3]
     fitted: _LinearFields
     moments: _MomentsFields
     about: _AboutFields

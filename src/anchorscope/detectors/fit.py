@@ -11,11 +11,12 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from anchorscope.detectors import metrics
+from anchorscope.detectors.card import GREEDY, Card, Decoding
 from anchorscope.detectors.catalogue import Entry, catalogue
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of, cross_scored, folds_for
-from anchorscope.detectors.detector import About, Card, D, FittedDetector, RouteParts, parts_of
+from anchorscope.detectors.detector import About, D, FittedDetector, RouteParts, parts_of
 from anchorscope.detectors.drift import moments_of
-from anchorscope.detectors.inputs import Floats, Inputs, site_named, states_among
+from anchorscope.detectors.inputs import Floats, Inputs, site_named
 from anchorscope.detectors.linear import Linear
 from anchorscope.detectors.score_widening import widening_of
 from anchorscope.detectors.thresholds import HeldOut, Promise
@@ -38,6 +39,7 @@ def fit_detector(
     seed: int = 0,
     witness: Mapping[str, NDArray[np.float32]] | None = None,
     advance: Advance = lambda _: None,
+    decoding: Decoding = GREEDY,
 ) -> FittedDetector:
     """Fit a detector. With a promise, a part of the samples is held out, and the threshold is chosen on it alone."""
     _enough(samples.right)
@@ -56,10 +58,11 @@ def fit_detector(
     fitted = entry.fitter.fit(training)
     advance(1)
     # 3. its threshold, by samples that took no part
-    threshold = held_out = None
+    threshold = None
+    held_out = _held_out(-scores[entry.name].mean(axis=0), samples, seed)
     if promise is not None:
         rest = samples.of(np.flatnonzero(for_promise))
-        held_out = HeldOut(-fitted.logits(rest.inputs), rest.right, rest.clusters, seed)
+        held_out = _held_out(-fitted.logits(rest.inputs), rest, seed)
         threshold = held_out.threshold(promise, rate)
     card = Card(
         detector=entry.name,
@@ -72,9 +75,11 @@ def fit_detector(
         question_auroc=list(areas.get(question_only.name, (float("nan"),) * 3)),
         calibration=calibration(scores[entry.name].mean(axis=0), samples),
         chosen=dict(fitted.chosen),
+        decoding=decoding,
         not_for=[
             *([CHANCE] if areas[entry.name][1] <= 0.5 else []),
             "another model, revision, quantisation or prompt (refused)",
+            f"answers that are not {decoding} (a server says cannot say)",
             f"other kinds of questions than {', '.join(datasets)}, on which it often fails (docs/detectors.md)",
             "long answers or several claims in one, because it judges one short answer",
             f"a share of wrong answers other than {100 * rate:.0f} %, unless detector.at(SHARE) sets it, which moves "
@@ -83,9 +88,18 @@ def fit_detector(
         ],
     )
     return FittedDetector(
-        fitted, about, card, moments_of(training.inputs, states_among(fitted.needs)), rate, threshold,
+        fitted, about, card, moments_of(training.inputs, fitted.needs), rate, threshold,
         _parts(fitted, training.inputs, training.right, site), witness=witness or {}, held_out=held_out,
-    )  # fmt: skip
+    ).at(rate)  # fmt: skip
+
+
+def _held_out(scores: Floats, samples: Labelled, seed: int) -> HeldOut:
+    """Scores of samples that took no part in the fit, with what is needed to count again."""
+    if not samples.groups:
+        return HeldOut(scores, samples.right, samples.clusters, seed)
+    names = sorted(set(samples.groups))
+    group = np.array([names.index(name) for name in samples.groups], dtype=np.int64)
+    return HeldOut(scores, samples.right, samples.clusters, seed, group, names)
 
 
 def _promised(promise: Promise | None) -> list[str]:
@@ -163,8 +177,7 @@ def recalibrated(
     best = minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-6, "maxiter": 2000}).x
     factor, offset = float(np.exp(best[0])), float(best[1])
     rate = float((~right).mean()) if natural else detector.base_rate
-    threshold, held_out = detector.threshold, None
-    if threshold is not None:
-        held_out = HeldOut(factor * logits + offset, right, clusters, seed)
-        threshold = held_out.threshold(threshold.promise, rate)
-    return replace(detector, shift=(factor, offset), base_rate=rate, threshold=threshold, held_out=held_out)
+    held_out = HeldOut(factor * logits + offset, right, clusters, seed)
+    threshold = held_out.threshold(detector.threshold.promise, rate) if detector.threshold is not None else None
+    better = replace(detector, shift=(factor, offset), base_rate=rate, threshold=threshold, held_out=held_out)
+    return better.at(rate)

@@ -1,9 +1,10 @@
-"""Measure whether an answer came from its passage, by cutting the passage and not by comparing texts.
+"""Measure how much log-probability a passage adds to an answer, by leaving the passage out and not by comparing texts.
 
-An answer's support is the log-probability of its tokens, up to the last exact one. It is measured for the whole prompt,
-and again without the passage, without the sentences that hold the answer, without as many tokens of other sentences,
-and without the question's own words. The probability lost without the passage came from the passage, and the rest
-did not need it. A rule, fitted on answers whose source is known, turns the loss into a verdict with a promise.
+An answer's support is the log-probability of its tokens, up to the last exact one. It is measured with the whole prompt
+and once more with the same prompt without the passage (closed book). What the passage adds is the difference. No cut is
+needed for that: cutting the attention to the whole passage gives nearly the same number (results/context). A cut is for
+parts of the prompt: the question's own words and, on demand, the sentences that hold the answer and as many tokens of
+other sentences. A rule, fitted on answers whose source is known, turns the difference into a verdict with a promise.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
 from anchorscope.store.files import path_of, write_output
 from anchorscope.study import PromptSpec, SpansSpec, TraceSpec
+from anchorscope.study.terms import Condition
 from anchorscope.traces.activations import support_name
 from anchorscope.traces.passes import Passes
 from anchorscope.traces.sweep import trace_samples
@@ -39,21 +41,19 @@ from anchorscope.traces.tracer import Tracer
 Source = Literal["from the passage", "from memory", "cannot say"]
 BATCH = 32  # answers that are measured before the next are read
 CONTROLS = SpansSpec(controls=["control_question", "control_random", "control_evidence"])
-SPEC = TraceSpec(
-    conditions=[
-        "clean",
-        "knockout",
-        "knockout_context",
-        "knockout_evidence",
-        "matched_evidence",
-        "control_evidence",
-    ]
-)
+WHOLE: list[Condition] = ["clean", "knockout", "swapped_context"]  # here, the other passage is none
+SENTENCES: list[Condition] = ["knockout_evidence", "matched_evidence", "control_evidence"]
+MEASURE = "left out"  # what losses of a rule are; those of version 0.2.0 were measured by a cut
 
 
 @dataclass(frozen=True)
 class Grounding:
-    """The log-probability that an answer loses without its passage, in nats."""
+    """The log-probability of an answer with and without its passage, in nats.
+
+    `passage` is no more than the comparison of two ordinary prompts. Cutting the attention to the whole passage gives
+    nearly the same number. An answer that the model also gives without the passage gains little from it, although the
+    passage may have been enough by itself.
+    """
 
     answer: str
     """Text of the answer."""
@@ -61,14 +61,16 @@ class Grounding:
     """Number of its tokens, up to the last exact one."""
     support: float
     """Log-probability of these tokens with the whole prompt."""
+    closed_book: float
+    """Log-probability of these tokens if the passage is left out of the prompt."""
     passage: float
-    """Loss of log-probability without the passage."""
-    evidence: float
-    """Loss without the sentences of the passage that hold the answer; 0 if none does."""
-    beyond_control: float
-    """Loss without tokens of these sentences, minus the loss without as many tokens of other sentences."""
+    """What the passage adds: `support` minus `closed_book`."""
     question: float
-    """Loss without the question's own words."""
+    """Loss under a cut of the question's own words."""
+    evidence: float = nan
+    """Loss under a cut of the sentences that hold the answer; 0 if none does. nan unless sentences were cut."""
+    beyond_control: float = nan
+    """Loss under a cut of tokens of these sentences, minus that of as many tokens of others. nan likewise."""
     source: Source = "cannot say"
     """Source of the answer."""
     reason: str = "no rule was given"
@@ -77,10 +79,12 @@ class Grounding:
     def __str__(self) -> str:
         lines = [
             f"{self.answer}: {self.source}" + (f" ({self.reason})" if self.reason else ""),
-            f"log-probability {self.support:.2f} nats; it loses {self.passage:.2f} without the passage, "
-            f"{self.evidence:.2f} without the sentences that hold the answer, and {self.question:.2f} without the "
-            "question's words",
+            f"log-probability {self.support:.2f} nats, and {self.closed_book:.2f} with the passage left out of the "
+            f"prompt, so the passage adds {self.passage:.2f} (a cut of the whole passage says nearly the same)",
+            f"a cut of the question's words takes {self.question:.2f}",
         ]
+        if not isnan(self.evidence):
+            lines[-1] += f", and a cut of the sentences that hold the answer {self.evidence:.2f}"
         return "\n".join(lines)
 
     def record(self) -> dict[str, Any]:
@@ -91,7 +95,7 @@ class Grounding:
 
 @dataclass(frozen=True)
 class GroundingRule:
-    """A rule that tells the source of an answer from its loss without the passage, by two thresholds with a promise.
+    """A rule that tells the source of an answer from what the passage adds to it, by two thresholds with a promise.
 
     The promise holds if the share of remembered answers is like that among the training answers. If both thresholds
     apply, the rule says *cannot say*.
@@ -100,9 +104,9 @@ class GroundingRule:
     model: str
     """Name of the model for which the rule was fitted. Others are refused."""
     from_passage: float | None
-    """Smallest loss that means *from the passage*, or None if no threshold keeps the promise."""
+    """Smallest gain that means *from the passage*, or None if no threshold keeps the promise."""
     from_memory: float | None
-    """Largest loss that means *from memory*, or None if no threshold keeps the promise."""
+    """Largest gain that means *from memory*, or None if no threshold keeps the promise."""
     at_most: float
     """Largest share of wrong verdicts among those of either kind."""
     delta: float
@@ -114,7 +118,7 @@ class GroundingRule:
 
     def __str__(self) -> str:
         def told(sign: str, value: float | None) -> str:
-            return "no threshold keeps the promise" if value is None else f"{sign} {value:.2f} nats lost"
+            return "no threshold keeps the promise" if value is None else f"{sign} {value:.2f} nats added"
 
         return (
             f"{self.model}, fitted on {self.passages} answers from the passage and {self.remembered} from memory. "
@@ -124,20 +128,20 @@ class GroundingRule:
 
     def __call__(self, grounding: Grounding) -> Grounding:
         """The same grounding with a verdict."""
-        lost = grounding.passage
-        above = self.from_passage is not None and lost >= self.from_passage
-        below = self.from_memory is not None and lost <= self.from_memory
+        added = grounding.passage
+        above = self.from_passage is not None and added >= self.from_passage
+        below = self.from_memory is not None and added <= self.from_memory
         if above and not below:
             return replace(grounding, source="from the passage", reason="")
         if below and not above:
             return replace(grounding, source="from memory", reason="")
-        return replace(grounding, source="cannot say", reason="no threshold keeps the promise for this loss")
+        return replace(grounding, source="cannot say", reason="no threshold keeps the promise for this gain")
 
     @classmethod
     def fit(
         cls,
         model: str,
-        lost: Sequence[float] | NDArray[Any],
+        added: Sequence[float] | NDArray[Any],
         followed: Sequence[bool] | NDArray[Any],
         clusters: Sequence[int] | NDArray[Any] | None = None,
         at_most: float = 0.1,
@@ -145,20 +149,20 @@ class GroundingRule:
     ) -> GroundingRule:
         """Fit a rule on answers whose source is known.
 
-        `lost`: the loss of each answer without its passage. `followed`: whether it came from the passage. `clusters`:
-        the clusters of related answers. The share of remembered answers is taken from these answers.
+        `added`: what the passage adds to each answer (`Grounding.passage`). `followed`: whether the answer came from
+        the passage. `clusters`: the clusters of related answers. The share of remembered answers is taken from these.
         """
-        loss, taken = np.asarray(lost, np.float64), np.asarray(followed, bool)
+        gain, taken = np.asarray(added, np.float64), np.asarray(followed, bool)
         if not taken.any() or taken.all():
             raise DetectorError(
                 f"a rule needs answers from the passage and from memory, but all {len(taken)} are of one kind",
                 "Add answers of the other kind. Questions that the model answers without a passage give memory.",
             )
-        groups = np.arange(len(loss)) if clusters is None else np.asarray(clusters)
+        groups = np.arange(len(gain)) if clusters is None else np.asarray(clusters)
         promise = Promise("errors_passed", at_most, delta)
         share = float(1 - taken.mean())
-        passage = choose_threshold(promise, -loss, taken, groups, share).value
-        memory = choose_threshold(promise, loss, ~taken, groups, 1 - share).value
+        passage = choose_threshold(promise, -gain, taken, groups, share).value
+        memory = choose_threshold(promise, gain, ~taken, groups, 1 - share).value
         return cls(
             model,
             None if passage is None else -passage,
@@ -172,18 +176,26 @@ class GroundingRule:
     def save(self, path: str | Path) -> Path:
         """Save the rule as JSON."""
         file = path_of(path)
-        write_output(file, json.dumps(asdict(self), indent=1) + "\n")
+        write_output(file, json.dumps({"measure": MEASURE, **asdict(self)}, indent=1) + "\n")
         return file
 
     @classmethod
     def load(cls, path: str | Path) -> GroundingRule:
         """Load a saved rule."""
         try:
-            return cls(**json.loads(path_of(path).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
+            saved = json.loads(path_of(path).read_text(encoding="utf-8"))
+            measure, rule = saved.pop("measure", "cut"), cls(**saved)
+        except (OSError, ValueError, TypeError, AttributeError) as error:
             raise DetectorError(
                 f"cannot load the rule at {path} ({error})", "Check the path, or fit it again."
             ) from None
+        if measure != MEASURE:
+            raise DetectorError(
+                f"the rule at {path} was fitted on losses under a cut of the passage, as version 0.2.0 measured them, "
+                "and passages are left out of the prompt now",
+                "Fit it again on the same answers: anchorscope grounded FILE --model MODEL --fit RULE.",
+            )
+        return rule
 
 
 def grounding(
@@ -195,10 +207,13 @@ def grounding(
     tokenizer: Tokenizer = None,
     prompt: PromptSpec | None = None,
     rule: GroundingRule | None = None,
+    sentences: bool = False,
 ) -> Grounding:
-    """Measure how much log-probability an answer loses without its passage. A `rule` also says where it came from.
+    """Measure how much log-probability a passage adds to an answer. A `rule` also says where the answer came from.
 
-    `model` is what `open_model` takes. Give a model object together with its `tokenizer`. `prompt`: the prompt to use.
+    The passage is left out of the prompt for that. `sentences`: also cut the attention to the sentences that hold
+    the answer, and to as many tokens of other sentences. `model` is what `open_model` takes. Give
+    a model object together with its `tokenizer`. `prompt`: the prompt to use.
     """
     texts = doors.text("question", question), doors.text("answer", answer), doors.text("context", context)
     opened = open_model(model, tokenizer)
@@ -207,7 +222,7 @@ def grounding(
     sample = sample_with_passage(prompter, *texts)
     if sample.spans.dropped is not None:
         raise ModelError(f"this question and answer cannot be traced: {sample.spans.dropped}")
-    measured = groundings(opened, prompter, [sample])[0]
+    measured = groundings(opened, prompter, [sample], sentences)[0]
     return rule(measured) if rule is not None else measured
 
 
@@ -218,6 +233,7 @@ def ground_file(
     dtype: str = "auto",
     prompt: PromptSpec | None = None,
     rule: GroundingRule | None = None,
+    sentences: bool = False,
     progress: Progress = silent,
 ) -> Iterator[tuple[AnswerLine, Grounding]]:
     """Measure every answer of a file with the columns question, answer and context."""
@@ -236,10 +252,10 @@ def ground_file(
             batch = lines[start : start + BATCH]
             samples = [sample_with_passage(prompter, x.question, x.answer, x.context or "") for x in batch]
             usable = [sample for sample in samples if sample.spans.dropped is None]
-            measured = iter(groundings(opened, prompter, usable) if usable else [])
+            measured = iter(groundings(opened, prompter, usable, sentences) if usable else [])
             for line, sample in zip(batch, samples, strict=True):
                 if sample.spans.dropped is not None:
-                    yield line, Grounding(line.answer, 0, *(nan,) * 5, reason=sample.spans.dropped)
+                    yield line, Grounding(line.answer, 0, nan, nan, nan, nan, reason=sample.spans.dropped)
                     continue
                 found = next(measured)
                 yield line, rule(found) if rule is not None else found
@@ -274,27 +290,31 @@ def sample_with_passage(prompter: Prompter, question: str, answer: str, context:
     return SampleMaker(prompter, CONTROLS)(Question.asked(question, [answer], context.strip()), answer.strip())
 
 
-def groundings(model: Model, prompter: Prompter, samples: Sequence[Sample]) -> list[Grounding]:
-    """The losses of some answers, all of which have spans and passages."""
-    tracer = Tracer(model, prompter.shared_ids, SPEC.sites)
-    passes = Passes(SPEC, prompter.shared_ids, tracer.layers, support=True)
-    traced = trace_samples(tracer, samples, SPEC, passes)
-    support = {name: traced[support_name(name)].double().numpy() for name in SPEC.conditions}
+def groundings(model: Model, prompter: Prompter, samples: Sequence[Sample], sentences: bool = False) -> list[Grounding]:
+    """What passages add to some answers, all of which have spans and passages; what cuts take."""
+    spec = TraceSpec(conditions=[*WHOLE, *(SENTENCES if sentences else [])])
+    tracer = Tracer(model, prompter.shared_ids, spec.sites)
+    shared = len(prompter.shared_ids)
+    closed = {sample.question.id: prompter(sample.question.question).ids[shared:] for sample in samples}
+    passes = Passes(spec, prompter.shared_ids, tracer.layers, passages=closed, support=True)
+    traced = trace_samples(tracer, samples, spec, passes)
+    support = {name: traced[support_name(name)].double().numpy() for name in spec.conditions}
     return [
         grounding_of(sample, {name: float(values[row]) for name, values in support.items()})
         for row, sample in enumerate(samples)
     ]
 
 
-def grounding_of(sample: Sample, support: dict[Any, float]) -> Grounding:
-    """The losses of an answer from its log-probability under each condition."""
+def grounding_of(sample: Sample, support: dict[Condition, float]) -> Grounding:
+    """What a passage adds to an answer, from the answer's log-probability under each condition."""
     lost = {name: support["clean"] - value for name, value in support.items()}
     return Grounding(
         answer=sample.answer.answer,
         tokens=sample.exact_tokens,
         support=support["clean"],
-        passage=lost["knockout_context"],
-        evidence=lost["knockout_evidence"],
-        beyond_control=lost["matched_evidence"] - lost["control_evidence"],
+        closed_book=support["swapped_context"],
+        passage=lost["swapped_context"],
         question=lost["knockout"],
+        evidence=lost.get("knockout_evidence", nan),
+        beyond_control=lost.get("matched_evidence", nan) - lost.get("control_evidence", nan),
     )

@@ -5,6 +5,7 @@ A code is the same for all answers with one reason, and holds nothing that a cli
 
 from __future__ import annotations
 
+OTHER_DECODING = "it was not decoded like the answers of the fit"
 OTHER_PROMPT = "its prompt is not the detector's prompt"
 NOT_READ = "its last token was not read: it was cut off at max_tokens or at a stop string"
 OTHER_TEXT = "its tokens are not the text that the client sees"
@@ -28,6 +29,7 @@ SUSPENDED = "the endpoint does not agree with the detector on known answers"
 FAILED = "the detector failed"
 
 CODES = {
+    OTHER_DECODING: "other_decoding",
     OTHER_PROMPT: "other_prompt",
     NOT_READ: "cut_off",
     OTHER_TEXT: "other_text",
@@ -52,6 +54,7 @@ CODES = {
     # of detectors: detectors/reader.py, detectors/drift.py, detectors/detector.py
     "the answer has several lines": "several_lines",
     "its states are unlike": "unlike_training",
+    "its log-probabilities or length are unlike": "unlike_training",
     "it is an abstention": "abstention",
     "a passage came with its question": "passage",
     "the question and the answer are too long": "too_long_for_model",

@@ -10,8 +10,8 @@ from anchorscope.detectors.reasons import code_of
 from anchorscope.store.stage import StageDef, on_demand
 from anchorscope.store.table import Kind
 
-Decision = Literal["flag", "pass", "cannot say"]
-"""What a verdict comes to."""
+Decision = Literal["flag", "doubtful", "pass", "cannot say"]
+"""What a verdict comes to. Only `pass` is good: treat every other word, and any that you do not know, as a flag."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Verdict:
     """What a detector says of one answer."""
 
     decision: Decision
-    """The decision: flag (likely wrong), pass, or cannot say. Without a threshold, an answer is flagged where it is
-    more likely wrong than right."""
+    """The decision: flag (above the threshold), doubtful (not flagged, but more likely wrong than right), pass (not
+    flagged, and at least as likely right as wrong), or cannot say. Without a promise, the threshold is one half."""
     reason: str
     """Reason for `cannot say`; empty otherwise."""
     p_wrong: float | None
@@ -47,6 +47,9 @@ class Verdict:
     """The share of wrong answers that `p_wrong` and `threshold` assume; None where no detector was asked."""
     score: float | None
     """The logit that the answer is wrong, at a base rate of one half."""
+    wrong_unflagged: tuple[float, float, float] | None = None
+    """Share of wrong answers among all answers that this detector does not flag, at the base rate: the estimate on
+    held-out answers, and its 95 % interval. None where it is not known."""
     route: Route | None = None
     """Contributions of the question and of the answer to the score. Without a knockout it is None, and not in JSON."""
     layers: tuple[float, ...] = field(default=(), repr=False)
@@ -59,9 +62,9 @@ class Verdict:
         return {**plain, "code": code_of(self.reason), **route}
 
 
-VERDICT_SCHEMA = 2
+VERDICT_SCHEMA = 3
 """The version of a verdict's JSON: raised when a field is renamed, removed or changes its meaning."""
-RECORDED = ("decision", "reason", "p_wrong", "threshold", "base_rate", "score")
+RECORDED = ("decision", "reason", "p_wrong", "threshold", "base_rate", "score", "wrong_unflagged")
 """The fields of a verdict that its JSON has as they are."""
 
 

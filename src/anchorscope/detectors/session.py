@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope import doors
+from anchorscope.detectors.card import GREEDY
 from anchorscope.detectors.catalogue import with_route
 from anchorscope.detectors.detector import About, D, FittedDetector, KnownAnswer
 from anchorscope.detectors.inputs import Need, site_named
@@ -83,7 +84,12 @@ class Session:
     def answer(
         self, questions: Sequence[str], route: bool = False, contexts: Contexts | None = None
     ) -> list[JudgedAnswer]:
-        """Let the model answer, and judge its answers."""
+        """Let the model answer greedily, and judge its answers."""
+        if (decoding := self.detector.card.decoding) != GREEDY:
+            raise DetectorError(
+                f"this detector was fitted on {decoding} answers, and `answer` makes greedy ones",
+                "Sample the answers yourself and give them to `score`, or fit a detector on greedy answers.",
+            )
         read = self.reader.generated(questions, self.names(route), contexts)
         verdicts = self._judged(read)
         texts = [(sample.question.question, sample.answer.answer) for sample in read.samples]
@@ -193,7 +199,7 @@ class Detector(FittedDetector):
         return answers[0] if isinstance(question, str) else answers
 
     def request(self, question: str, *, context: str | None = None) -> dict[str, Any]:
-        """The JSON body that asks a server this question with the detector's prompt, greedily and for one line.
+        """The JSON body that asks a server this question with the detector's prompt and decoding, for one line.
 
         A body with `messages` goes to `/v1/chat/completions`, one with `prompt` to `/v1/completions`. Add `model` where
         the server wants it. A chat template that writes today's date needs the study's date in `chat_template_kwargs`.
@@ -202,7 +208,9 @@ class Detector(FittedDetector):
         spec = build(PromptSpec, **self.about.prompt)
         passage = doors.text("context", context).strip() if context is not None else None
         body = server_prompt(spec, doors.text("question", question), passage)
-        return {**body, "temperature": 0, "max_tokens": LONGEST + 1, "stop": ["\n"]}
+        decoding = self.card.decoding
+        drawn = {} if decoding.top_p == 1 else {"top_p": decoding.top_p}
+        return {**body, "temperature": decoding.temperature, **drawn, "max_tokens": LONGEST + 1, "stop": ["\n"]}
 
     def session(self, model: ModelLike, tokenizer: Tokenizer = None) -> Session:
         """The session of the detector on a model. The last one is kept."""

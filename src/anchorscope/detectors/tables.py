@@ -66,6 +66,7 @@ def read_labelled(store: Store, model: str, dataset: str) -> Labelled:
         np.array([row.correct for row in rows]),
         np.array([row.cluster for row in rows]),
         np.array([row.probability for row in rows]),
+        [f"{dataset}, {row.relation}" if row.relation else dataset for row in rows],
     )
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -34,6 +34,7 @@ from scipy.special import bdtr, betaincinv
 
 from anchorscope.errors import ProbeError, StudyError, shown
 
+FEWEST_OF_GROUP = 10  # right answers of a group whose false alarms are told
 STEPS = 20  # candidates for errors among passed: each passes a twentieth of the right answers more
 DRAWS = 19_999  # of all Z(k) together
 NODES = 64  # values of r that stand for its Beta law
@@ -70,6 +71,46 @@ class Promise(NamedTuple):
         )
 
 
+@dataclass(frozen=True)
+class Unflagged:
+    """The answers that a detector does not flag, at a base rate."""
+
+    share: float
+    """Share of all answers that are not flagged."""
+    wrong: tuple[float, float, float]
+    """Share of wrong answers among these: the estimate and its 95 % interval."""
+    base_rate: float
+    """Share of wrong answers among all that both numbers assume."""
+
+    def __str__(self) -> str:
+        share, low, high = (100 * number for number in self.wrong)
+        return (
+            f"Where {_percent_of(self.base_rate)} % of answers are wrong, {100 * self.share:.0f} % of answers are not "
+            f"flagged, and {share:.0f} % of these are wrong ({low:.0f} to {high:.0f} %)"
+        )
+
+
+@dataclass(frozen=True)
+class WorstGroup:
+    """The group of questions whose right answers are flagged most often. A promise is about all groups together."""
+
+    name: str
+    """The group: a relation, or a dataset."""
+    false_alarms: tuple[float, float, float]
+    """Share of its right answers that are flagged, with an interval of at least 95 % for the worst of all groups."""
+    right: int
+    """Number of its right answers."""
+    groups: int
+    """Number of groups with enough right answers, among which it is the worst."""
+
+    def __str__(self) -> str:
+        share, low, high = (100 * number for number in self.false_alarms)
+        return (
+            f"Of {self.groups} groups with at least {FEWEST_OF_GROUP} held-out right answers, {self.name} has the most "
+            f"false alarms: {share:.0f} % of {self.right} ({low:.0f} to {high:.0f} %)"
+        )
+
+
 class Threshold(NamedTuple):
     """The score above which an answer is flagged, and what is known about it."""
 
@@ -93,6 +134,13 @@ class Threshold(NamedTuple):
     base_rate: float | None = None
     """The share of wrong answers that `passed` and `errors` assume, and at which errors are promised."""
 
+    @property
+    def unflagged(self) -> Unflagged | None:
+        """`passed` and `errors` together; None where one of them is not known."""
+        if self.passed is None or self.errors is None or self.base_rate is None:
+            return None
+        return Unflagged(self.passed, self.errors, self.base_rate)
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -106,22 +154,57 @@ class HeldOut:
     """(sample): what belongs together"""
     seed: int = 0
     """The seed that draws answers of clusters."""
+    group: Ints | None = None
+    """(sample): number of the group in `groups`; None where there are no groups"""
+    groups: Sequence[str] = ()
+    """Names of the groups."""
 
     def threshold(self, promise: Promise, base_rate: float) -> Threshold:
         """The threshold that keeps a promise at a base rate."""
         return choose_threshold(promise, self.scores, self.right, self.clusters, base_rate, self.seed)
 
+    def unflagged(self, value: float, base_rate: float) -> Unflagged | None:
+        """Answers whose score is at most `value`, counted on one answer of each cluster; None where there are none."""
+        rows = _one_each(np.arange(len(self.scores)), self.clusters, np.random.default_rng(self.seed))
+        score, is_right = np.asarray(self.scores, np.float64)[rows], self.right[rows]
+        return _unflagged(score[is_right], score[~is_right], value, base_rate)
+
+    def worst_group(self, value: float) -> WorstGroup | None:
+        """The group with the most false alarms at a threshold; None where fewer than two have enough right answers.
+
+        The interval is exact (Clopper–Pearson) and divides its error by the number of groups, so it holds for the one
+        that was picked.
+        """
+        if self.group is None:
+            return None
+        flagged = np.asarray(self.scores) > value
+        members = {name: self.right & (self.group == number) for number, name in enumerate(self.groups)}
+        counts = {name: (int(flagged[own].sum()), int(own.sum())) for name, own in members.items()}
+        enough = {name: each for name, each in counts.items() if each[1] >= FEWEST_OF_GROUP}
+        if len(enough) < 2:
+            return None
+        name = max(enough, key=lambda each: enough[each][0] / enough[each][1])
+        count, total = enough[name]
+        between = _clopper_pearson(count, total, 0.05 / len(enough))
+        return WorstGroup(name, (count / total, *between), total, len(enough))
+
     def tensors(self) -> dict[str, NDArray[Any]]:
         """By name."""
-        return {"scores": self.scores, "right": self.right, "clusters": self.clusters}
+        group = {} if self.group is None else {"group": self.group}
+        return {"scores": self.scores, "right": self.right, "clusters": self.clusters, **group}
 
     @classmethod
-    def load(cls, tensors: Mapping[str, NDArray[Any]], seed: int) -> HeldOut:
+    def load(cls, tensors: Mapping[str, NDArray[Any]], seed: int, groups: Sequence[str] = ()) -> HeldOut:
         """From what `tensors` gave."""
         scores, right, clusters = tensors["scores"], tensors["right"], tensors["clusters"]
         if scores.ndim != 1 or not scores.shape == right.shape == clusters.shape or right.dtype != np.bool_:
             raise ValueError("the held-out answers do not have one score, label and cluster each")
-        return cls(scores, right, clusters, seed)
+        group = tensors.get("group")
+        if group is not None and (
+            group.shape != scores.shape or group.dtype.kind != "i" or not np.isin(group, np.arange(len(groups))).all()
+        ):
+            raise ValueError("the held-out answers do not have one group each")
+        return cls(scores, right, clusters, seed, group, groups)
 
 
 def parse_promise(text: str, delta: float = 0.1) -> Promise:
@@ -157,12 +240,19 @@ def choose_threshold(
     of_right, of_wrong = np.sort(score[rows][is_right[rows]]), np.sort(score[rows][~is_right[rows]])
     choose = _false_alarms if promise.kind == "false_alarms" else _errors_passed
     value, bound, reason = choose(promise, of_right, of_wrong, base_rate)
-    passed = errors = None
-    if value is not None and len(of_right) and len(of_wrong):
-        passed = float((1 - base_rate) * (of_right <= value).mean() + base_rate * (of_wrong <= value).mean())
-        counts = [(int((of_class <= value).sum()), len(of_class)) for of_class in (of_right, of_wrong)]
-        errors = errors_among_passed(counts[0], counts[1], base_rate)
+    found = None if value is None else _unflagged(of_right, of_wrong, value, base_rate)
+    passed, errors = (found.share, found.wrong) if found is not None else (None, None)
     return Threshold(value, promise, len(of_right), len(of_wrong), bound, passed, reason, errors, base_rate)
+
+
+def _unflagged(right: Floats, wrong: Floats, value: float, base_rate: float) -> Unflagged | None:
+    """What is not flagged, from scores of right and of wrong answers; None without a class, or if all are flagged."""
+    if not len(right) or not len(wrong):
+        return None
+    counts = [(int((of_class <= value).sum()), len(of_class)) for of_class in (right, wrong)]
+    errors = errors_among_passed(counts[0], counts[1], base_rate)
+    share = (1 - base_rate) * counts[0][0] / counts[0][1] + base_rate * counts[1][0] / counts[1][1]
+    return None if errors is None else Unflagged(share, errors, base_rate)
 
 
 def moved_threshold(threshold: Threshold, base_rate: float, held_out: HeldOut | None) -> Threshold:
@@ -356,6 +446,11 @@ def _check_promise(promise: Promise) -> None:
         raise StudyError(
             f"delta must be between 0 and 1, not {promise.delta:g}", "Choose a probability of failure, such as 0.1."
         )
+
+
+def _percent_of(share: float) -> str:
+    """A share in percent, with a digit behind the point where the whole number would be 0 or 100."""
+    return f"{100 * share:.0f}" if 0.005 <= share < 0.995 else f"{100 * share:.1f}"
 
 
 def _percent(share: float) -> str:

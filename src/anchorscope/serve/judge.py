@@ -201,6 +201,7 @@ class LiveJudge:
         """A verdict as responses and the audit log have it."""
         threshold = self.detector.threshold
         promise = str(threshold.promise) if threshold is not None and self.promised else None
+        verdict = verdict if self.promised else replace(verdict, wrong_unflagged=None)
         return {**verdict.record(), "promise": promise, "detector": self.name, "version": self.version}
 
     def recalibrated(self, slope: float, offset: float) -> LiveJudge:

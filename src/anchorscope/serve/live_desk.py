@@ -10,6 +10,7 @@ from typing import Any
 
 from anchorscope.detectors.reasons import NO_PROMPT_IDS, OTHER_MODEL
 from anchorscope.serve.counts import Counts
+from anchorscope.serve.decoding import other_decoding
 from anchorscope.serve.desk import Desk
 from anchorscope.serve.judge import Completed, LiveJudge, ReadAnswer, by_column
 from anchorscope.serve.plan import Column, plan_of
@@ -32,10 +33,15 @@ class LiveDesk(Desk):
         book: RowBook,
         counts: Counts,
         models: Sequence[str] = (),
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        """`models`: the names of the model itself; an answer of another, such as an adapter, is not judged."""
+        """`models`: the names of the model itself; an answer of another, such as an adapter, is not judged.
+
+        `defaults`: settings of decoding that the server takes where a request has none.
+        """
         super().__init__(counts)
         self.judges, self.paths, self.book, self.models = dict(judges), dict(paths), book, models
+        self.defaults = dict(defaults or {})
         self.columns: list[Column] = plan_of({name: judge.detector for name, judge in judges.items()}).columns
         self.logprobs = any(judge.logprobs for judge in judges.values())
         self._seen = {name: _changed(path) for name, path in self.paths.items()}
@@ -63,6 +69,8 @@ class LiveDesk(Desk):
     ) -> dict[str, Any]:
         def read() -> ReadAnswer:
             if why := api_request.why_not or self._why_not(api_request, choice):
+                return ReadAnswer(why)
+            if why := other_decoding(api_request.data, judge.detector.card.decoding, self.defaults):
                 return ReadAnswer(why)
             return judge.read(Completed(choice.prompt_ids, choice.ids, choice.logprobs, choice.text, choice.last_read))
 

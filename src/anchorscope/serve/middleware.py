@@ -13,6 +13,7 @@ from typing import Any
 
 from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.serve.config import ServeConfig
+from anchorscope.serve.decoding import other_decoding
 from anchorscope.serve.departure import Message, Send
 from anchorscope.serve.intercept import App, Intercepted, Receive, Scope
 from anchorscope.serve.judge import LiveJudge
@@ -74,7 +75,11 @@ class Verdicts:
         book = RowBook(plan.fingerprint, vllm.parallel_config.pipeline_parallel_size, min(longest, 4096) + 8)
         self._tasks.append(asyncio.create_task(listen(book, config.socket)))
         names = [model.name for model in state.openai_serving_models.base_model_paths]
-        desk = LiveDesk(judges, config.detectors, book, config.counts(), names)
+        defaults = vllm.model_config.get_diff_sampling_param()
+        desk = LiveDesk(judges, config.detectors, book, config.counts(), names, defaults)
+        for name, judge in judges.items():
+            if why := other_decoding({}, judge.detector.card.decoding, defaults):
+                log.warning("anchorscope: %s cannot judge a request that does not state its decoding: %s", name, why)
         engine = GateEngine(state.engine_client, desk.logprobs)
         for name, judge in judges.items():
             parity = await gate(judge, engine, book, desk.columns, str(vllm.model_config.dtype).removeprefix("torch."))

@@ -28,6 +28,7 @@ from anchorscope.detectors.reasons import (
 from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.questions.record import Question
 from anchorscope.serve.counts import Counts
+from anchorscope.serve.decoding import other_decoding
 from anchorscope.serve.departure import Message, Send
 from anchorscope.serve.desk import Desk
 from anchorscope.serve.forward import EndpointLimits, Forwarder
@@ -73,6 +74,8 @@ class TextDesk(Desk):
     def read(self, api_request: ApiRequest, prompt: int, choice: AnswerChoice) -> ReadAnswer:
         """Find the answer and the log-probabilities of its tokens."""
         if why := api_request.why_not or choice.why_not or self._why_not(api_request, choice):
+            return ReadAnswer(why)
+        if why := other_decoding(api_request.data, self.judge.detector.card.decoding, {}):
             return ReadAnswer(why)
         return self.find(api_request, prompt, choice)
 
@@ -291,7 +294,7 @@ class Proxy:
 
     def _known(self, question: str, model: str) -> ApiRequest:
         """A known question as a request of a client."""
-        data = {**self.fitted.detector.request(question), "model": model}
+        data = {**self.fitted.detector.request(question), "temperature": 0, "model": model}
         return ApiRequest(data, "messages" in data)
 
 

@@ -18,7 +18,7 @@ FIELD = "anchorscope"
 HEADER = b"x-anchorscope"
 PATHS = {"/v1/completions": False, "/v1/chat/completions": True}
 """Paths whose answers are judged, and whether they are chats."""
-WORST = ("flag", "cannot say", "pass")
+WORST = ("flag", "cannot say", "doubtful", "pass")
 MOST_TOKENS = 4096  # of an answer that are kept: no detector judges answers of that length
 MOST_CHARACTERS = 64 * MOST_TOKENS
 ROUNDING = 1e-6  # by which a log-probability may exceed 0
@@ -246,5 +246,6 @@ def as_json(record: Any) -> bytes:
 
 
 def worst(decisions: list[str]) -> str:
-    """For the header: a flag, else cannot say, else pass."""
-    return next((decision for decision in WORST if decision in decisions), "cannot say")
+    """For the header: the worst decision of a response. It is pass only if every answer passes."""
+    known = [decision if decision in WORST else "cannot say" for decision in decisions]
+    return next((decision for decision in WORST if decision in known), "cannot say")
