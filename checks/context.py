@@ -1,12 +1,12 @@
-"""What do cut passages cost, and can one tell whether an answer came from its passage?
+"""What do cut passages cost, and can one tell whether a passage supports an answer?
 
     python checks/context.py --data DIR --models DIR [--run RUN]
 
-Steps: `cost` times the sweep over three routes beside one plain pass over the same prompts; `grounded` takes a run that
-asked the same questions with the original and with the substituted passages (docs/context.md) and compares what tells
-answers from memory from answers from the passage; `lengths` fits a detector on short passages of SQuAD and asks it
-about longer and longer prompts. Tests compare cuts with attention by hand (tests/traces/test_context.py) and verdicts
-with known truths (tests/evidence/test_routes.py).
+Steps: `cost` times the sweep over three routes beside one plain pass over the same prompts; `conflicts` scores two
+given names under two passages and under none, and compares what tells which name a passage supports
+(helpers/conflict_scores.py, helpers/conflict_numbers.py); `lengths` fits a detector on short passages of SQuAD and asks
+it about longer and longer prompts. Tests compare cuts with attention by hand (tests/traces/test_context.py) and
+verdicts with known truths (tests/evidence/test_routes.py).
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ from anchorscope.traces.passes import Passes
 from anchorscope.traces.record import TRACES
 from anchorscope.traces.sweep import trace_samples
 from anchorscope.traces.tracer import Tracer
-from helpers.groundedness import compared, read_twins
+from helpers.conflict_numbers import Number, all_numbers, write_numbers
+from helpers.conflict_scores import in_hash_order, plainly, read_conflicts, read_scores, score_all
 from helpers.models import loaded
 from helpers.steps import Check, Figures, Options
-from weights import unpacked
+from weights import SMALL, TITLES, unpacked
 
 check = Check(__doc__)
 CUT_PASSAGES = tuple(name for name in PASSAGE if name in CUTS)
@@ -96,12 +97,31 @@ def _squad(data: Path, count: int) -> list[Question]:
     return rows[:: len(rows) // count][:count]
 
 
-@check.step("run")
-def grounded(options: Options, work: Path) -> Figures:
-    """What tells answers from memory from answers from the passage, on the original passages."""
-    if not has_sets(options.run, "originals", "conflicts"):
-        return {"left out": "the run has no sets `originals` and `conflicts`"}
-    return {twins.model: compared(twins) for twins in read_twins(options.run, options.closed)}
+@check.step("data", "models", by_default=False)
+def conflicts(options: Options, work: Path) -> Figures:
+    """Log-probabilities of both names under both passages and under none; the table goes to --table."""
+    rows = read_conflicts(options.data)
+    folder: Path = options.scores or work
+    figures: Figures = {}
+    numbers: list[Number] = []
+    for name in SMALL:
+        file, title = folder / f"{name}.csv", TITLES[name]
+        figures[title] = {}
+        if options.minutes:
+            model, prompter = loaded(unpacked(name, options.models), "float32")
+            counts = options.cuts, options.sentences
+            found = score_all(model, prompter, rows, *counts, file, options.minutes)
+            plain = plainly(model, prompter, in_hash_order(rows)[0])
+            figures[title]["off plain passes by"] = max(abs(getattr(found[0], key) - plain[key]) for key in plain)
+        if not file.exists():
+            figures[title]["left out"] = f"there is no {file}"
+            continue
+        scores = read_scores(file)
+        numbers += all_numbers(title, scores, {row["id"]: row for row in rows})
+        figures[title]["questions"] = len(scores)
+    if options.table:
+        write_numbers(options.table, numbers)
+    return figures
 
 
 @check.step("data", "run")
@@ -143,7 +163,11 @@ def _judged(asked: Sequence[Question], answers: Sequence[JudgedAnswer]) -> Figur
 
 
 check.option("--questions", "Time this many questions", 24)
-check.option("--closed", "The run that asked the same questions without passages", metavar="RUN", type=Path)
+check.option("--minutes", "Start no further questions of conflicts after this time per model; 0 reads --scores", 25.0)
+check.option("--cuts", "Cut the passages of this many conflicts", 240)
+check.option("--sentences", "Cut single sentences of this many conflicts", 120)
+check.option("--scores", "Keep the log-probabilities of conflicts in FOLDER, to continue", metavar="FOLDER", type=Path)
+check.option("--table", "Write the numbers of conflicts to FILE", metavar="FILE", type=Path)
 
 if __name__ == "__main__":
     check()

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from anchorscope.detectors.card import Card
 from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.detector import Card, FittedDetector
+from anchorscope.detectors.detector import FittedDetector
 from anchorscope.detectors.drift import drift_of, moments_of
 from anchorscope.detectors.fit import fit_detector, recalibrated
-from anchorscope.detectors.inputs import states_among
 from anchorscope.detectors.session import Session, about_of, apart, reader_of, refused, witness_of
 from anchorscope.detectors.tables import read_labelled
 from anchorscope.detectors.training import area
@@ -59,7 +59,7 @@ def without_card(store: Store, model: Model, dataset: str, kind: str) -> FittedD
     training = samples.training(np.arange(len(samples.right)))
     fitted = catalogue()[kind].fitter.fit(training)
     card = Card(kind, kind, [dataset], 0, 0, samples.base_rate, (0, 0, 0), (0, 0, 0), {}, {}, ())
-    moments = moments_of(samples.inputs, states_among(fitted.needs))
+    moments = moments_of(samples.inputs, fitted.needs)
     return FittedDetector(fitted, about, card, moments, samples.base_rate, witness=dict(witness))
 
 

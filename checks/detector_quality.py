@@ -6,11 +6,17 @@ Steps: `table` compares the detectors of a run with the best simple one and with
 `null` gives AUROC with shuffled labels; `transfer` fits on one set, or on three, and tests on another; `labels` fits on
 fewer and fewer labels. RUN is a run that `anchorscope detect eval` has compared.
 By default `table`, which takes minutes; the others fit detectors again, which takes hours.
+
+`new_articles` asks whether a detector is useful: it promises at most 10 % errors among passed answers on half of the
+articles, and counts what came of it on the other half. RUN is then a run with passages of several articles, such as
+results/context/useful.yaml, and --articles a JSONL file with the `id` and the `subject` of each question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +25,14 @@ import numpy as np
 from anchorscope.detectors.catalogue import ScorerFitter, catalogue
 from anchorscope.detectors.compare import MEAN, compared, lookup
 from anchorscope.detectors.crossfit import FOLDS, Labelled, cross_scored, folds_for, pooled, shuffled
+from anchorscope.detectors.fit import kept_for_promise
 from anchorscope.detectors.inputs import Floats
 from anchorscope.detectors.scored import measured, scored_cells
 from anchorscope.detectors.tables import read_labelled
+from anchorscope.detectors.thresholds import Promise, choose_threshold
 from anchorscope.detectors.training import area
 from anchorscope.pathways.intervals import estimate, mean_auroc, resample
-from anchorscope.probes.folds import Folds
+from anchorscope.probes.folds import Folds, IntArray
 from anchorscope.store import Store
 from helpers.steps import Check, Figures, Options
 from helpers.tables import cells_of
@@ -32,6 +40,8 @@ from helpers.tables import cells_of
 check = Check(__doc__)
 
 CARRIED = ("confidence", "question_only", "single_layer", "joint", "combined")
+USEFUL = ("confidence", "single_layer", "single_layer_confidence", "joint")
+AT_MOST = Promise("errors_passed", 0.1)
 LABELS = (100, 200, 500, 1000, 1900)
 RESAMPLES = 500
 
@@ -156,6 +166,67 @@ def _within(logits: Floats, right: np.ndarray, kinds: np.ndarray) -> float:
     return float(np.nanmean([area(logits[kinds == kind], right[kinds == kind]) for kind in np.unique(kinds)]))
 
 
+@check.step("run", by_default=False)
+def new_articles(options: Options, work: Path) -> Figures:
+    """What detectors promise on half of the articles, and the errors among what passes on the other half.
+
+    The first split is told in full. The others count in how many splits the promise was found and kept.
+    """
+    with options.articles.open(encoding="utf-8") as lines:
+        article = {row["id"]: row["subject"] for row in map(json.loads, lines)}
+    store, rows = Store.open(options.run), []
+    for cell in cells_of(store, "traces", options.model):
+        samples = read_labelled(store, *cell)
+        of_sample = np.unique([article[name] for name in samples.inputs.ids], return_inverse=True)[1]
+        for name in USEFUL:
+            splits = [_one_split(samples, of_sample, name, seed) for seed in range(options.splits)]
+            rows.append({"model": cell[0], "detector": name} | splits[0] | _over(splits))
+            print(rows[-1], flush=True)
+    with options.useful.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+    return {"rows": rows}
+
+
+def _over(splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """In how many splits a promise was found and kept, and what passed then, on the mean."""
+    found = [split for split in splits if split["found"]]
+    return {
+        "splits": len(splits),
+        "splits_found": len(found),
+        "splits_kept": sum(split["errors"] <= AT_MOST.at_most for split in found),
+        "mean_passed": float(np.mean([split["passed"] for split in found])) if found else None,
+        "mean_errors": float(np.mean([split["errors"] for split in found])) if found else None,
+    }
+
+
+def _one_split(samples: Labelled, article: IntArray, name: str, seed: int) -> dict[str, Any]:
+    """One detector, fitted and promised on half of the articles and counted on the other half."""
+    first = np.random.default_rng([seed, 41]).permutation(article.max() + 1) < (article.max() + 1) // 2
+    known, new = (samples.of(np.flatnonzero(part[article])) for part in (first, ~first))
+    held_out = kept_for_promise(known, seed)
+    fitted = catalogue()[name].fitter.fit(known.training(np.flatnonzero(~held_out), seed))
+    rest = known.of(np.flatnonzero(held_out))
+    threshold = choose_threshold(AT_MOST, -fitted.logits(rest.inputs), rest.right, rest.clusters, known.base_rate, seed)
+    logits = fitted.logits(new.inputs)
+    drawn = resample(article[~first[article]], 1, RESAMPLES, seed)
+    auroc = estimate(mean_auroc(new.right, logits[None, :, None], drawn)[:, 0])
+    row: dict[str, Any] = {"base_rate": known.base_rate, "auroc": auroc.value, "auroc_low": auroc.low,
+                           "auroc_high": auroc.high, "found": threshold.value is not None,
+                           "bound": threshold.bound}  # fmt: skip
+    if threshold.value is None:
+        return row | dict.fromkeys(("passed", "errors", "errors_low", "errors_high"))
+    passed = -logits <= threshold.value
+    counts = drawn.samples @ np.stack([passed, passed & ~new.right], axis=1)
+    errors = estimate(counts[:, 1] / np.maximum(1, counts[:, 0]))
+    return row | {"passed": float(passed.mean()), "errors": errors.value, "errors_low": max(0.0, errors.low),
+                  "errors_high": errors.high}  # fmt: skip
+
+
+check.option("--articles", "Read the article of each question from this file", None, type=Path)
+check.option("--splits", "Divide the articles this many times", 20)
+check.option("--useful", "Write the table to this file", Path("useful.csv"), type=Path)
 check.option("--model", "Look at the model NAME of the run instead of all models", metavar="NAME")
 
 if __name__ == "__main__":

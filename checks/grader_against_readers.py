@@ -3,12 +3,16 @@
     python checks/grader_against_readers.py count --run RUN                        precision and misses, with intervals
     python checks/grader_against_readers.py recall --run RUN                       right answers that it calls right
     python checks/grader_against_readers.py draw --run RUN --sheets DIR --draw 1   sheets of answers, to be read again
+    python checks/grader_against_readers.py draw_sampled --run RUN --sheets DIR    sheets of sampled answers
+    python checks/grader_against_readers.py sampled                                errors of the grader by class
 
-What readers judged lies in checks/judged, which says how. RUN is a run of the study small-models.
+Sampled answers are several answers to questions that have both right and wrong ones, on which W rests. What readers
+judged lies in checks/judged, which says how. RUN is a run of the study small-models.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 from collections import Counter
@@ -18,7 +22,8 @@ from typing import Any
 
 from anchorscope.answers.record import ANSWERS
 from anchorscope.grades.grading import RULES, grader, with_rules
-from anchorscope.questions.record import QUESTIONS
+from anchorscope.probes.record import WITHIN, WithinReadout
+from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.store import Store
 from helpers.steps import Check, Figures, Options
 from helpers.tables import share
@@ -33,6 +38,9 @@ RIGHT, WRONG = 80, 30
 LAST = 3  # the draw after which no rule was made
 RECALL = 4  # the draw of answers that are called wrong, for recall
 MANY_WRONG = 300
+OF_CLASS = 50  # sampled answers of each class that are drawn, per model and set: 200 per set
+KINDS = ("plausible", "echo", "garbage")
+"""Kinds of wrong answers: one that somebody might give, one that repeats the question, one that is no answer at all."""
 
 
 def cells(store: Store) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
@@ -144,6 +152,71 @@ def recall(options: Options, work: Path) -> Figures:
     return table
 
 
+def judged_samples(model: str, dataset: str) -> Path:
+    """The file with what readers judged of sampled answers."""
+    return JUDGED / f"{model}-{dataset}-sampled.jsonl"
+
+
+@check.step("run", by_default=False)
+def draw_sampled(options: Options, work: Path) -> dict[str, int]:
+    """Write a sheet of sampled answers for each model and set; what the grader said of them stands in another file."""
+    store = Store.open(options.run)
+    point, seed = store.study.traces.points[0], store.study.seed
+    options.sheets.mkdir(parents=True, exist_ok=True)
+    counts = {}
+    for model in store.study.models:
+        for dataset in store.study.datasets:
+            cell = store.results(model.name, dataset.name)
+            if cell.entry(WITHIN.at(point)) is None:
+                continue
+            questions = {row.id: row for row in store.questions(dataset.name).table(QUESTIONS)}
+            rows = sorted(cell.table(WITHIN.at(point)), key=lambda row: _order(f"{seed}/sampled", row.id, row.number))
+            picked = [row for correct in (True, False) for row in [r for r in rows if r.correct is correct][:OF_CLASS]]
+            picked.sort(key=lambda row: _order("sheet", row.id, row.number))
+            name = judged_samples(model.name, dataset.name).name
+            for suffix, about in (("", _to_read), (".graded", _graded)):
+                lines = [json.dumps(about(row, questions[row.id]), ensure_ascii=False) for row in picked]
+                (options.sheets / f"{name}{suffix}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            counts[name] = len(picked)
+    return counts
+
+
+def _order(what: str, question: str, number: int) -> bytes:
+    return hashlib.blake2b(f"{what}/{question}/{number}".encode()).digest()
+
+
+def _to_read(row: WithinReadout, question: Question) -> dict[str, Any]:
+    accepted = question.answers[:12]
+    return {"id": row.id, "number": row.number, "question": question.question, "accepted": accepted,
+            "answer": row.answer}  # fmt: skip
+
+
+def _graded(row: WithinReadout, question: Question) -> dict[str, Any]:
+    return {"id": row.id, "number": row.number, "graded": "right" if row.correct else "wrong"}
+
+
+@check.step(by_default=False)
+def sampled(options: Options, work: Path) -> Figures:
+    """Of sampled answers, how many are called right that are wrong, and the other way round; kinds of wrong ones."""
+    rows = []
+    for path in sorted(JUDGED.glob("*-sampled.jsonl")):
+        model, _, dataset = path.stem.removesuffix("-sampled").rpartition("-")
+        judged = [json.loads(line) for line in path.read_text().splitlines()]
+        for called in ("right", "wrong"):
+            told = [row for row in judged if row["graded"] == called and row["verdict"] != "cannot_tell"]
+            kinds = Counter(row["kind"] for row in told if row["verdict"] == "wrong")
+            errors = sum(row["verdict"] != called for row in told)
+            rows.append({"dataset": dataset, "model": model, "class": called, "read": len(told), "wrong": errors}
+                        | {kind: kinds[kind] for kind in KINDS})  # fmt: skip
+            print(f"{model}, {dataset}, called {called}: {errors} of {len(told)} are not; {dict(kinds)}")
+    with options.table.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return {f"{row['model']}/{row['dataset']}/{row['class']}": share(row["wrong"], row["read"]) for row in rows}
+
+
+check.option("--table", "Write errors of sampled answers to this file", Path("grading-of-samples.csv"), type=Path)
 check.option("--sheets", "Write the sheets to this folder", Path("sheets"), type=Path)
 check.option("--draw", "Make the sheets of this draw", 1, choices=[1, 2, 3, RECALL])
 

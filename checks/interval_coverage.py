@@ -14,7 +14,7 @@ the one that tables and charts show. The intervals of detectors: checks/detector
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from anchorscope.evidence.claim import Claim, ClaimMeasure, Measure
+from anchorscope.evidence.crossed import ADDS, LOGPROB_C, LOST, C, CrossedReadouts, Quadruples, W, crossed_series
+from anchorscope.evidence.ledger import weighed
+from anchorscope.evidence.pooled import LIKE_THESE, THESE, pooled
 from anchorscope.evidence.transfer import knowing_series
 from anchorscope.pathways.baselines import baselines
 from anchorscope.pathways.effects import effects
@@ -38,6 +42,7 @@ from anchorscope.probes.recorded import LeftOut, Recorded
 from helpers.clusters import shared, unequal
 from helpers.steps import Check, Figures, Options
 from helpers.tables import share
+from helpers.widened import auroc_widening
 
 check = Check(__doc__)
 
@@ -47,6 +52,7 @@ SETTINGS = {
     for n, width in ((500, 200), (500, 1000), (1500, 200), (1500, 1000))
 }
 STRENGTH = 0.003
+RESAMPLES = 1000  # of pooled rows, as in a run: fewer make a percentile interval too narrow
 TELLING = 20  # dimensions that tell the classes apart
 KEYS = {
     "AUROC": Key("auroc", "clean"),
@@ -59,6 +65,14 @@ KEYS = {
     "ΔP of Q − A, knockout − permuted": Key("delta_p", "knockout-permuted", "layer_half", group="Q-A"),
 }
 AHEAD = "AUROC of the question, own − other's"
+CROSSED = {
+    Key(W): "W of crossed answers",
+    Key(LOST, "knockout-permuted"): "W lost beyond the null",
+    Key(LOST, "knockout_answer-permuted_answer"): "W lost, cut for the answer",
+    Key(C): "share of C above 0",
+    Key(LOGPROB_C): "share of C above 0, log-probability",
+    Key(ADDS): "the probe adds",
+}
 
 
 class Drawn:
@@ -133,9 +147,9 @@ def _ahead(world: Drawn, resampled: Resamples, repeats: int, seed: int) -> Itera
         yield AHEAD, _number(one.replicates, one.widened)
 
 
-def coverage(setting: tuple[int, int, bool], options: Options) -> Figures:
-    """The share of data sets whose intervals hold the mean over all of them."""
-    sets, draw = options.sets, partial(one, *setting, options.repeats, options.resamples)
+def coverage(title: str, draw: Callable[[int], dict[str, list[float]]], options: Options) -> Figures:
+    """The share of data sets, drawn by their seeds, whose intervals hold the mean over all of them."""
+    start, sets = time.perf_counter(), options.sets
     with ProcessPoolExecutor(options.jobs) as pool:
         made = list(pool.map(draw, range(options.first, options.first + sets)))
     table = {}
@@ -149,6 +163,10 @@ def coverage(setting: tuple[int, int, bool], options: Options) -> Figures:
         row["widened"] = round(float(widened.mean()), 2)
         row["half width by spread"] = round(float((wide_high - wide_low).mean() / 2 / value.std(ddof=1)), 2)
         table[name] = row
+    print(f"{title}: {sets} data sets, {time.perf_counter() - start:.0f} s")
+    for name, row in table.items():
+        both = "   ".join(f"{k} {row[k][0]:5} % [{row[k][1]}, {row[k][2]}]" for k in ("bootstrap", "interval"))
+        print(f"  {name:34} {row['mean']:9} ± {row['spread']:7}   {both}   widened {row['widened']}", flush=True)
     return table
 
 
@@ -159,14 +177,104 @@ def settings(options: Options, work: Path) -> Figures:
     for name_of_setting, setting in SETTINGS.items():
         if options.only and name_of_setting not in options.only:
             continue
-        start = time.perf_counter()
-        table = coverage(setting, options)
-        print(f"{name_of_setting}: {options.sets} data sets, {time.perf_counter() - start:.0f} s")
-        for name, row in table.items():
-            ends = "   ".join(f"{k} {row[k][0]:5} % [{row[k][1]}, {row[k][2]}]" for k in ("bootstrap", "interval"))
-            print(f"  {name:34} {row['mean']:9} ± {row['spread']:7}   {ends}   widened {row['widened']}", flush=True)
-        tables[name_of_setting] = table
+        draw = partial(one, *setting, options.repeats, options.resamples)
+        tables[name_of_setting] = coverage(name_of_setting, draw, options)
     return tables
+
+
+class CrossedDraw:
+    """Pairs of questions with both answers: states of question, answer and, in some directions, of the fit."""
+
+    def __init__(self, pairs: int, width: int, strength: float, rng: np.random.Generator) -> None:
+        rows = [(2 * p + q, 2 * p + a) for p in range(pairs) for q in range(2) for a in range(2)]
+        question, answer = np.array(rows).T
+        self.labels: Any = question == answer
+        self.clusters = question // 2
+        self.quadruples = Quadruples.of(
+            [f"q{i}" for i in question], [f"a{i}" for i in answer], self.labels.astype(bool).tolist()
+        )
+        sign = np.where(self.labels, 1.0, -1.0)[:, None]
+        known = strength * rng.gamma(1.0, 1.0, size=pairs)[self.clusters][:, None]  # some pairs are known, many are not
+        shared_part = sum(rng.normal(size=(2 * pairs, width))[index] for index in (question, answer))
+        scale = 3 / np.sqrt(1 + np.arange(width) / 10)
+
+        def states(strength: float) -> Any:
+            x = (0.6 * shared_part + 0.6 * rng.normal(size=shared_part.shape)) * scale
+            x[:, :TELLING] += strength * known * sign
+            return x.astype(np.float32)
+
+        self.passes = {"clean": states(0.35), "knockout": states(0.0), "knockout_answer": states(0.2)}
+        self.logprob = (0.8 * known * sign)[:, 0] + rng.normal(size=len(sign)) + 2 * rng.normal(size=2 * pairs)[answer]
+
+
+def one_crossed(
+    pairs: int, width: int, strength: float, repeats: int, resamples: int, seed: int
+) -> dict[str, list[float]]:
+    """The numbers of crossed answers in one data set, as `one` gives those of a chart."""
+    with threadpool_limits(1):
+        world = CrossedDraw(pairs, width, strength, np.random.default_rng([seed, pairs, width, 2]))
+        labels, clusters = world.labels, world.clusters
+        folds = make_folds(labels, clusters, repeats, 5, seed)
+        probes = fit_layer(world.passes["clean"], labels, clusters, folds, STRENGTH, seed=seed)
+        states = (world.passes["clean"], world.passes["knockout"])
+        widened = auroc_widening(states, labels, clusters, folds, probes, STRENGTH, seed)
+        logits: dict[str, Any] = {name: read_out(probes, x, folds)[:, 0, :, None] for name, x in world.passes.items()}
+        crossed = CrossedReadouts(world.quadruples, clusters, labels, world.logprob[:, None], logits)
+        drawn = resample(clusters, repeats, resamples, seed)
+        every = crossed_series(crossed, drawn, seed, widened)
+        return {CROSSED[each.key]: _number(each.replicates, each.widened) for each in every if each.key in CROSSED}
+
+
+@check.step()
+def crossed(options: Options, work: Path) -> Figures:
+    """Coverage of the numbers of crossed answers: 120 and 250 pairs of questions, and states that know nothing."""
+    tables = {}
+    for pairs, width, strength in ((120, 200, 1.0), (250, 200, 1.0), (250, 600, 1.0), (250, 200, 0.0)):
+        title = f"{pairs} pairs x {width}{'' if strength else ', nothing known'}"
+        draw = partial(one_crossed, pairs, width, strength, options.repeats, options.resamples)
+        tables[title] = coverage(title, draw, options)
+    return tables
+
+
+@check.step()
+def pooled_rows(options: Options, work: Path) -> Figures:
+    """Coverage of a claim's two rows over all models and sets: two models on two to four sets that differ, or do not.
+
+    Each question has a number in either model (such as W). Half of its variance is common to both models, and a fifth
+    of the questions is asked of one model only. The truth of `these sets` is the mean of the sets that were drawn, and
+    that of `sets like these` is the mean of all sets there could be.
+    """
+    claim = Claim("c", "", "", "", 0.05, "above", Measure((), lambda lines: None))
+    out: Figures = {}
+    every = np.arange(150)
+    weights = [
+        resample(every, 1, RESAMPLES, 0, [f"{place}/{question}" for question in every]).samples for place in range(4)
+    ]
+    for sets, apart in ((sets, apart) for sets in (2, 3, 4) for apart in (0.0, 0.03, 0.1)):
+        inside = {THESE: 0, LIKE_THESE: 0}
+        width: dict[str, list[float]] = {THESE: [], LIKE_THESE: []}
+        draws = 5 * options.sets
+        for seed in range(draws):
+            rng = np.random.default_rng([seed, sets, round(100 * apart)])
+            truths = 0.1 + apart * rng.normal(size=sets)
+            measured: dict[str, dict[str, ClaimMeasure | None]] = {"one": {}, "two": {}}
+            for place, (truth, size) in enumerate(zip(truths, rng.integers(50, 150, size=sets), strict=True)):
+                common = rng.normal(size=size)
+                for model in measured:
+                    values = truth + 0.3 * (common + rng.normal(size=size)) / np.sqrt(2)
+                    there = np.flatnonzero(rng.random(size) < 0.9)
+                    drawn = weights[place][:, there]  # as `resample` draws them for some of the names
+                    mean = drawn @ values[there] / drawn.sum(axis=1)
+                    measured[model][str(place)] = ClaimMeasure([mean], len(there))
+            for name, row in pooled(measured).items():
+                low, high = (weighed(claim, "", name, row).numbers or (0, 0, 0))[1:]
+                inside[name] += bool(low <= (float(truths.mean()) if name == THESE else 0.1) <= high)
+                width[name].append(high - low)
+        title = f"{sets} sets, {apart:g} apart"
+        found = {name: share(count, draws) for name, count in inside.items()}
+        out[title] = {name: {**found[name], "width": round(float(np.mean(width[name])), 3)} for name in found}
+        print(f"{title:24} {out[title]}", flush=True)
+    return out
 
 
 check.option("--sets", "Draw this many data sets per setting", 200)

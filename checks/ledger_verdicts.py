@@ -8,8 +8,9 @@ probes read so many samples, is the side of the threshold on which the mean over
 sets and about pairs of models are made from the cells of neighbouring repeats. `published` is what the published chart
 shows of each world.
 
-In the worlds where states only know how hard a question is, claims that separate truth from difficulty must not hold.
-Whether the others hold there is counted and not judged: it is what their tag warns of.
+In the worlds where states only know how hard a question is, claims that tell truth from difficulty must not hold.
+Whether the others hold there is counted and not judged: it is what their tag warns of. *There is one* is counted with
+*cannot tell*: the truth here is which side of the claim's own threshold the effect lies on.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ TRUTH: dict[str, tuple[bool, bool, bool]] = {
     "beyond_controls": (True, True, False),
     "within_signal": (True, True, True),
     "within_question": (True, True, False),
-    "within_answer": (True, False, True),
+    "within_strings": (True, False, True),
     "within_adds": (True, True, False),
     "donors": (True, True, False),
     "mirror_answer": (True, False, True),
@@ -61,9 +62,9 @@ TRUTH: dict[str, tuple[bool, bool, bool]] = {
 def truth_of(claim: Claim, kind: Kind, mean: float) -> tuple[bool | None, str]:
     """Whether a claim is true in a world, and how that is known; None where it is not judged."""
     if kind in ("difficulty", "weak"):
-        return (False, "construction") if claim.separates_truth_from_difficulty else (None, "not judged")
+        return (False, "construction") if claim.tells_truth_from_difficulty else (None, "not judged")
     if kind == "mixed":
-        known = claim.separates_truth_from_difficulty
+        known = claim.tells_truth_from_difficulty
         return (TRUTH[claim.name][KINDS.index("one")], "construction") if known else (None, "not judged")
     if claim.name in TRUTH:
         return TRUTH[claim.name][KINDS.index(kind)], "construction"
@@ -129,7 +130,7 @@ def report(said: Any, worlds: list[World], published: Any) -> Figures:
     failed = []
     for name, claim in by_name.items():
         right, decided, false_holds, worst_cannot = 0, 0, 0, 0
-        separates = "yes" if claim.separates_truth_from_difficulty else "no"
+        separates = "yes" if claim.tells_truth_from_difficulty else "no"
         worlds_of_claim: dict[str, Any] = {}
         for world in worlds:
             verdicts = said[name, world.name]
@@ -139,18 +140,19 @@ def report(said: Any, worlds: list[World], published: Any) -> Figures:
             counts = Counter(verdict for _, verdict in verdicts)
             good = counts["holds" if truth else "does not hold"]
             sure = counts["holds"] + counts["does not hold"]
+            open_ = counts["cannot tell"] + counts["there is one"]
             ending = f"{good:8} of {sure}" if truth is not None else ""
             print(
                 f"{name:20} {separates:9} {world.name:12} {truth!s:6} {mean:8.3f} {counts['holds']:6} "
-                f"{counts['does not hold']:5} {counts['cannot tell']:7} {ending}"
+                f"{counts['does not hold']:5} {open_:7} {ending}"
             )
             worlds_of_claim[world.name] = {"truth": truth, "by": known_by, "mean": round(mean, 4), **counts}
             if truth is not None:
                 right, decided = right + good, decided + sure
                 false_holds = max(false_holds, 0 if truth else counts["holds"])
-                worst_cannot = max(worst_cannot, counts["cannot tell"])
+                worst_cannot = max(worst_cannot, open_)
         share = right / decided if decided else float("nan")
-        summary[name] = {"separates truth from difficulty": separates, "worlds": worlds_of_claim}
+        summary[name] = {"truth or difficulty": separates, "worlds": worlds_of_claim}
         if share < 0.95 or false_holds > 0.05 * len(verdicts) or worst_cannot > 0.2 * len(verdicts):
             failed.append(name)
     gaps = {world: [round(float(np.mean(x)), 1), round(float(np.std(x)), 1)] for world, x in published.items()}

@@ -2,11 +2,15 @@
 
     python checks/truth_or_difficulty.py
 
-Steps: `claims` counts the verdicts on every claim in all worlds (ledger_verdicts.py), among them two in which states
-only know how hard a question is; `flipped` does so where 5 % of the answers are graded wrongly; `logprob` does so where
-the probe reads mean log-probability and nothing else; `detectors` counts how often a detector is ahead of
-log-probability within a question, where states and log-probabilities only know how hard it is, and where states know
-the truth; `promises` and `coverage` are those of detector_promises.py.
+Steps: `answers` counts the verdicts on claims within a question and on crossed answers in worlds where states know
+something about an answer that is not its truth (helpers/answer_worlds.py). A claim with a *yes* in one of the ledger's
+two columns may hold in at most 5 % of the draws of each world that the column is about, and `crossed_route` where the
+truth comes by the cue. `claims` counts the verdicts on
+every claim in all other worlds (ledger_verdicts.py), among them two in which states only know how hard a question is;
+`flipped` does so where 5 % of the answers are graded wrongly; `logprob` does so where the probe reads mean
+log-probability and nothing else; `detectors` counts how often a detector is ahead of log-probability within a question,
+where states and log-probabilities only know how hard it is, and where states know the truth; `promises` and `coverage`
+are those of detector_promises.py.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import sys
 from collections import Counter
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from scipy.special import expit
@@ -28,18 +32,59 @@ from anchorscope.detectors.crossfit import Labelled, cross_scored, folds_for
 from anchorscope.detectors.inputs import Inputs, States, confidence
 from anchorscope.detectors.score_widening import widening_of
 from anchorscope.detectors.several import SeveralScores, known_numbers
+from anchorscope.evidence import crossed
 from anchorscope.evidence.ledger import verdicts_of, weighed
+from anchorscope.evidence.record import ClaimAnswer
 from anchorscope.evidence.within import CLAIMS, SampledReadouts, within_series
 from anchorscope.pathways.intervals import resample
 from anchorscope.pathways.series import as_lines
 from anchorscope.study.terms import StateName
+from helpers.answer_worlds import ABOUT_DIFFICULTY, ABOUT_PRIOR, ABOUT_ROUTE, KINDS, AnswerKind, AnswerWorld
 from helpers.steps import Check, Figures, Options
 
 check = Check(__doc__)
 
 LAYERS, WIDTH, QUESTIONS, ANSWERS = 3, 12, 150, 6
+CROSSED = tuple(claim for claim in crossed.CLAIMS if claim.about == "cell")
 NAMES = tuple(catalogue())
 POSITIONS = ("prompt_last", "answer_last", "answer_mean")
+
+
+def of_world(job: tuple[AnswerKind, int]) -> list[tuple[str, float, str]]:
+    """The verdicts on one draw, each claim by itself: without correction, which is the strictest test of a tag."""
+    world, said = AnswerWorld(*job), []
+    for claims, series in ((CLAIMS, world.sampled), (CROSSED, world.crossed)):
+        lines = as_lines(series())
+        for claim in claims:
+            verdict = verdicts_of([weighed(claim, "model", "set", claim.measure(lines))])[0]
+            said.append((claim.name, float("nan") if verdict.value is None else verdict.value, verdict.verdict))
+    return said
+
+
+@check.step()
+def answers(options: Options, work: Path) -> Figures:
+    """Can the prior of an answer, its form or the grader fool a claim that is said to tell truth from it?"""
+    tags = {claim.name: claim for claim in (*CLAIMS, *CROSSED)}
+    out: Figures = {kind: {} for kind in KINDS}
+    failed = []
+    print(f"{'world':12} {'claim':16} {'mean':>8} {'holds':>6} {'is one':>6} {'not':>6} {'cannot':>6}")
+    with get_context("spawn").Pool(options.jobs) as pool:
+        for kind in KINDS:
+            draws = pool.map(of_world, [(kind, seed) for seed in range(options.repeats)], chunksize=4)
+            for place, (name, claim) in enumerate(tags.items()):
+                counts = Counter(draw[place][2] for draw in draws)
+                mean = float(np.mean([draw[place][1] for draw in draws]))
+                out[kind][name] = {"mean": round(mean, 3), **counts}
+                numbers = " ".join(f"{counts[answer]:6}" for answer in get_args(ClaimAnswer))
+                print(f"{kind:12} {name:16} {mean:8.3f} {numbers}", flush=True)
+                tagged = (
+                    (kind in ABOUT_DIFFICULTY and claim.tells_truth_from_difficulty)
+                    or (kind in ABOUT_PRIOR and claim.tells_truth_from_prior)
+                    or (kind in ABOUT_ROUTE and name == "crossed_route")
+                )
+                if tagged and counts["holds"] > 0.05 * len(draws):
+                    failed.append(f"{name} in {kind}")
+    return {"draws": options.repeats, "worlds": out, "not reached": failed}
 
 
 @check.step()
@@ -72,8 +117,9 @@ def logprob(options: Options, work: Path) -> Figures:
             logits = np.broadcast_to(read[None, None, :, None], (1, 1, size, 1))
             least = mean - rng.random(size) * np.log(1 + tokens)
             answers = SampledReadouts(
-                question, question, correct, mean * tokens, least, tokens, tokens, ["clean"], logits
-            )
+                question, question, correct, mean * tokens, least, mean * tokens, mean * tokens, tokens, tokens,
+                np.arange(size), ["clean"], logits,
+            )  # fmt: skip
             lines = as_lines(within_series(answers, resample(np.arange(2 * QUESTIONS), 1, 200, seed), seed))
             counts[verdicts_of([weighed(claim, "model", "set", claim.measure(lines))])[0].verdict] += 1
         out[title] = dict(counts)

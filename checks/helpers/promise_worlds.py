@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from scipy.special import betaln
 from scipy.stats import norm
 
+from anchorscope.detectors.card import Card
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.crossfit import Labelled
-from anchorscope.detectors.detector import About, Card, FittedDetector
+from anchorscope.detectors.detector import About, FittedDetector
 from anchorscope.detectors.drift import Moments
 from anchorscope.detectors.fit import kept_for_promise
 from anchorscope.detectors.inputs import Inputs

@@ -138,7 +138,7 @@ def spellings(port: int, request: Mapping[str, Any], text: bytes) -> Counter[str
     for name, method, path, body, headers in tries:
         status, mark, rest = raw_ask(port, method, path, body, headers)
         answered = 200 <= status < 300 and text in rest
-        judged = b'"anchorscope":{"decision"' in rest and mark in ("flag", "pass", "cannot say")
+        judged = b'"anchorscope":{"decision"' in rest and mark in ("flag", "doubtful", "pass", "cannot say")
         outcome = "judged" if answered and judged else "SILENT" if answered else f"refused {status}"
         found[outcome] += 1
         if outcome == "SILENT" or (not answered and mark != "not judged" and status not in (0, 400)):

@@ -26,7 +26,7 @@ from anchorscope.evidence import chart
 from anchorscope.evidence.anchored import Groups
 from anchorscope.evidence.donors import donor_series
 from anchorscope.evidence.groups import FIFTHS, awareness_series, boundary_series, dip_series
-from anchorscope.evidence.lines import bins_of
+from anchorscope.evidence.means import bins_of
 from anchorscope.evidence.mirror import mirror_series
 from anchorscope.evidence.support import support_series
 from anchorscope.evidence.transfer import knowing_series
@@ -216,7 +216,10 @@ class Cell:
         stacked = np.stack(logits, axis=-1).transpose(2, 0, 1, 3)  # (condition, repeat, answer, layer)
         ones = np.ones(len(rows))
         graded = (sign > 0) ^ (self.rng.random(len(sign)) < self.world.flipped)
-        return SampledReadouts(rows, self.clusters[rows], graded, told, told, ones, ones, list(passes), stacked)
+        return SampledReadouts(
+            rows, self.clusters[rows], graded, told, told, told, told, ones, ones, np.arange(len(rows)), list(passes),
+            stacked,
+        )  # fmt: skip
 
     def _mirror(self, fitter: ProbeFitter, drawn: Resamples) -> Iterator[Series]:
         """States behind the answer, where both signals arrive, with and without each of them."""
