@@ -6,10 +6,14 @@ import csv
 import json
 from importlib import import_module
 from pathlib import Path
+from statistics import NormalDist
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+
+from anchorscope.evidence.record import ClaimVerdict
 
 TOOLS = Path(__file__).parents[1] / "docs" / "tools"
 CELLS = [(model, dataset) for model in ("one", "two") for dataset in ("popqa", "nq")]
@@ -31,9 +35,18 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def verdict(claim: str, model: str, dataset: str, answer: str) -> dict[str, Any]:
     words = dict.fromkeys(("statement", "statistic", "control"), claim)
-    numbers = {"threshold": 0.02, "side": "above", "value": 0.1, "low": 0.0, "high": 0.2, "p": 0.5, "n": 50}
+    numbers = {
+        "threshold": 0.02,
+        "side": "above",
+        "value": 0.1,
+        "low": 0.0,
+        "high": 0.2,
+        "p": 0.5,
+        "p_none": 0.5,
+        "n": 50,
+    }
     asked = {"claim": claim, "model": model, "dataset": dataset, "verdict": answer}
-    return {**asked, **words, **numbers, "separates_truth_from_difficulty": True}
+    return {**asked, **words, **numbers, "tells_truth_from_difficulty": True}
 
 
 @pytest.fixture
@@ -41,9 +54,17 @@ def folder(tmp_path: Path) -> Path:
     """Results of four model–dataset pairs; one has too few answers for a gap."""
     answers = {"beyond_permuted": ["holds", "cannot tell", "cannot tell", "does not hold"]}
     answers |= {"within_signal": ["holds"] * 4, "within_adds": ["does not hold"] * 3 + ["cannot tell"]}
+    answers |= {"within_question": ["cannot tell"] * 4, "within_strings": ["cannot tell"] * 4}
+    answers |= {"two_groups": ["does not hold"] * 3 + ["holds"]}
     rows = [
         verdict(claim, *cell, said) for claim, all4 in answers.items() for cell, said in zip(CELLS, all4, strict=True)
     ]
+    below = {"beyond_permuted": [(-0.09, -0.03), (-0.03, -0.01), (-0.03, 0.01), (-0.01, 0.03)]}
+    above = {"within_signal": [(0.1, 0.3), (0.1, 0.3), (0.01, 0.3), (-0.1, 0.3)]}
+    for claim, ends in (below | above).items():
+        for row, (low, high) in zip([row for row in rows if row["claim"] == claim], ends, strict=True):
+            row |= {"low": low, "high": high, "side": "below" if claim in below else "above"}
+    rows.append(verdict("within_adds", "all models", "these sets", "does not hold") | {"value": 0.004, "low": -0.001})
     (tmp_path / "claims.json").write_text(json.dumps({"verdicts": rows}), encoding="utf-8")
     (tmp_path / "earlier").mkdir()
     (tmp_path / "earlier" / "float32.json").write_text(json.dumps({"verdicts": rows[:6]}), encoding="utf-8")
@@ -78,15 +99,20 @@ def folder(tmp_path: Path) -> Path:
 
 def test_four_sentences_have_the_numbers_of_the_tables(found: ModuleType, folder: Path):
     cut, lines, easy, detection = found.in_short(str(folder)).splitlines()
-    assert "in 2 of 4 pairs by 95 % intervals" in cut
-    assert "which holds in 1 of 4 (not in 1, cannot tell in 2)." in cut
-    assert "are 20 points apart at the middle layer" in lines
-    assert "puts them 18 apart, and the gap exceeds it in 1 of 3 pairs with enough answers." in lines
-    assert "right above wrong answers in 4 of 4 pairs." in easy
-    assert "length in 0 of 4 (not in 3, cannot tell in 1)." in easy
+    assert "beyond the permutation null in 2 of 4 pairs, by more than 0.02 in 1. Difficulty alone can do that." in cut
+    assert "are 20 points apart at the middle layer. The permutation null alone puts them 18 apart." in lines
+    assert "larger than that in 1 of 3 pairs and smaller in 1. A test for two groups found none in 3 of 4" in lines
+    assert "pairs and some in 1." in lines
+    assert "W is above chance in 3 of 4 pairs, by more than 0.02 in 2. It falls under the cut in 0 of 4" in easy
+    assert "The probe adds 0.004 (−0.001 to 0.200) to log-probabilities and length, mean over pairs." in easy
     assert "0.800 (0.700 to 0.900)" in detection
-    assert "−0.010 (−0.030 to 0.010)" in detection
-    assert detection.endswith("−0.020 (−0.040 to 0.000) over log-probabilities within a question.")
+    assert "Within a question its lead over log-probabilities is −0.020 (−0.040 to 0.000)" in detection
+
+
+def test_a_larger_earlier_run_stands_beside_it(found: ModuleType, folder: Path):
+    cut, lines, *_ = found.in_short(str(folder), "float32").splitlines()
+    assert "by more than 0.02 in 1 (in the largest earlier run in 2 of 4 pairs, by more than 0.02 in 1)." in cut
+    assert "found none in 0 of 0 pairs of the largest earlier run" in lines
 
 
 def test_each_site_has_a_row_with_its_numbers(found: ModuleType, tmp_path: Path):
@@ -111,6 +137,35 @@ def test_a_gap_that_was_not_measured_is_a_dash(found: ModuleType, folder: Path):
     assert rows[-1] == "| two, nq | – | – | – |"
 
 
+def test_a_share_of_pairs_is_divided_by_what_grading_errors_leave_of_it(found: ModuleType):
+    """By hand: pairs of right and wrong answers whose labels are flipped as often as was read."""
+    rng = np.random.default_rng(2)
+    right, wrong = found.Rate(15, 100), found.Rate(4, 200)
+    called = np.tile([True, False], 200_000)
+    truly = np.where(called, rng.random(400_000) >= right.share, rng.random(400_000) < wrong.share)
+    score = 1.0 * truly + rng.normal(size=400_000)
+    w = (score[called] > score[~called]).mean() - 0.5
+    # two answers of one kind are ranked by chance; right above wrong by a difference of one standard deviation
+    truth = NormalDist().cdf(1 / 2**0.5) - 0.5
+    row = ClaimVerdict(**verdict("within_signal", "m", "d", "holds") | {"value": w, "low": w - 0.02, "high": w + 0.02})
+    value, low, high = found.if_graded_as_read(row, right, wrong)
+    assert value == pytest.approx(truth, abs=0.005)
+    assert value == pytest.approx(w / (1 - 0.15 - 0.02))
+    assert high - low > 0.04 / (1 - 0.15 - 0.02)  # the rates are not known exactly either
+    assert found.if_graded_as_read(row, found.Rate(2, 29), wrong) is None
+    assert found.if_graded_as_read(row, found.Rate(60, 100), wrong) is None
+
+
+def test_rates_of_grading_are_those_of_a_dataset(found: ModuleType, folder: Path):
+    read = [("popqa", "one", "right", 40, 2), ("popqa", "two", "right", 10, 3), ("popqa", "one", "wrong", 90, 9)]
+    names = ("dataset", "model", "class", "read", "wrong")
+    write(folder / found.READ, [dict(zip(names, row, strict=True)) for row in read])
+    assert found.grading_rates(str(folder)) == {"popqa": (found.Rate(5, 50), found.Rate(9, 90))}
+    rows = found.if_graded(str(folder)).splitlines()
+    assert rows[2].startswith("| one, popqa | 5 of 50 | 9 of 90 | 0.100 → 0.125 (")
+    assert len(rows) == 4  # nq was not read
+
+
 def test_an_earlier_run_is_compared_verdict_by_verdict(found: ModuleType, folder: Path):
     text = found.repeated(str(folder), "float32")
     assert "Of the 4 verdicts that are decided in both runs, none is reversed." in text
@@ -118,3 +173,36 @@ def test_an_earlier_run_is_compared_verdict_by_verdict(found: ModuleType, folder
     earlier = folder / "earlier" / "float32.json"
     earlier.write_text(earlier.read_text(encoding="utf-8").replace("does not hold", "holds"), encoding="utf-8")
     assert "1 is reversed (`beyond_permuted` for two on nq, which holds there" in found.repeated(str(folder), "float32")
+
+
+def test_a_table_of_passages_has_each_model_and_the_number_of_questions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.syspath_prepend(TOOLS)
+    passages = import_module("passages")
+    sizes = {"all": 90, "cut": 30, "sentences cut": 12}
+    rows = [
+        {"model": model, "questions": part, "measure": measure, "value": at, "low": 0.1, "high": 0.9, "n": sizes[part]}
+        for model, at in (("one", 0.25), ("two", 0.5))
+        for part, measure in passages.CONFLICTS["alike"].values()
+        if (model, part) != ("two", "sentences cut") or measure.startswith("r of")
+    ]
+    write(tmp_path / "conflicts-teacher-forced.csv", rows)
+    head, _, first, *_, last = passages.conflict_numbers(str(tmp_path), "alike").splitlines()
+    assert head == "|  | one (30 and 12 questions) | two (30 and 12 questions) |"
+    assert first.endswith("| 0.250 (0.100 to 0.900) | 0.500 (0.100 to 0.900) |")
+    assert last.endswith("| 0.250 (0.100 to 0.900) | – |")
+
+
+def test_losses_under_cuts_are_those_of_the_middle_layer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.syspath_prepend(TOOLS)
+    rows = [
+        {"model": "one", "dataset": "squad", "statistic": "delta_auroc", "condition": "knockout_context",
+         "layer": layer, "value": -layer / 10, "low": -1, "high": 0}
+        for layer in range(7)
+    ]  # fmt: skip
+    write(tmp_path / "squad.csv", rows)
+    head, _, passage, null, *_ = import_module("passages").passage_losses(str(tmp_path), "squad").splitlines()
+    assert head == "| what is cut | one, squad, layer 3 |"
+    assert passage == "| the passage | −0.300 (−1.000 to 0.000) |"
+    assert null.endswith("| – |")

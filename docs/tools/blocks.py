@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import found
+import passages
 
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.record import RECORDED, Route, Verdict
+from anchorscope.evidence.claim import Claim
 from anchorscope.evidence.experiments import experiments
 from anchorscope.pathways.chart import LETTERS
 from anchorscope.questions.definition import FieldMap, HubSource, SetDefinition
@@ -136,15 +138,23 @@ def charts() -> str:
 
 
 def claims() -> str:
-    """Every claim of the ledger, those that separate truth from difficulty first."""
+    """Every claim of the ledger, the primary ones first, and among them those that tell truth from more."""
     every = [claim for each in experiments() for claim in each.claims]
     rows = []
-    for claim in sorted(every, key=lambda claim: not claim.separates_truth_from_difficulty):
+    for claim in sorted(every, key=lambda claim: (not (claim.primary or claim.in_place_of), *_tags(claim))):
         holds = f"{claim.side} {claim.threshold:g}".replace("-", "−")
-        separates = "yes" if claim.separates_truth_from_difficulty else "no"
-        rows.append([f"`{claim.name}`", claim.statement, claim.statistic, claim.control, holds, separates])
-    head = "claim | statement | what is measured | held against | holds if | separates truth from difficulty"
+        primary = "yes" if claim.primary else f"without `{claim.in_place_of}`" if claim.in_place_of else "no"
+        tags = ", ".join("no" if missing else "yes" for missing in reversed(_tags(claim)))
+        rows.append([f"`{claim.name}`", claim.statement, claim.statistic, claim.control, holds, tags, primary])
+    head = (
+        "claim | statement | what is measured | held against | holds if | truth or difficulty, truth or prior | primary"
+    )
     return markdown(head, rows)
+
+
+def _tags(claim: Claim) -> tuple[bool, bool]:
+    """Whether a claim can be mistaken for the answer's prior, and for difficulty."""
+    return not claim.tells_truth_from_prior, not claim.tells_truth_from_difficulty
 
 
 def detectors() -> str:
@@ -185,9 +195,12 @@ def rooms() -> str:
 
 
 MADE = (
-    stages, folders, columns, tables, numbers, charts, claims, detectors, verdict, set_definition, rooms, found.found,
-    found.in_short, found.cells, found.aurocs, found.losses, found.sites, found.gaps, found.ledger, found.within,
-    found.compare, found.detectors_in_mean, found.cards, found.two_kinds, found.described, found.repeated,
+    stages, folders, columns, tables, numbers, charts, claims, detectors, verdict, set_definition, rooms,
+    found.found, found.in_short, found.cells, found.aurocs, found.losses, found.sites, found.gaps, found.ledger,
+    found.within, found.pooled, found.if_graded, found.crossed, found.crossed_rivals, found.sizes, found.primary,
+    found.compare, found.detectors_in_mean, found.useful_detectors, found.cards, found.two_kinds, found.described,
+    found.repeated, passages.passage_losses, passages.passage_claims, passages.conflict_numbers,
+    passages.squad_detectors,
 )  # fmt: skip
 BLOCKS: dict[str, Callable[..., str]] = {each.__name__: each for each in MADE}
 """By the name that pages have for them."""

@@ -7,16 +7,24 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from retold import SHARED, is_old, pooled_verdicts, retold
 
 from anchorscope.detectors.catalogue import DEFAULT
 from anchorscope.detectors.detector import FittedDetector
 from anchorscope.detectors.thresholds import Threshold
+from anchorscope.evidence.crossed import ADDS, LOGPROB_C, LOST, C, W
+from anchorscope.evidence.crossed import TABLES as CROSSED
 from anchorscope.evidence.ledger import read_ledger
-from anchorscope.evidence.record import ClaimVerdict
+from anchorscope.evidence.pooled import THESE
+from anchorscope.evidence.record import POOLED, TAGS, ClaimVerdict
 from anchorscope.evidence.tables import AUROCS, GAPS, LOSSES
 from anchorscope.evidence.within import TABLES as WITHIN
 from anchorscope.pathways.record import Key
 from anchorscope.report.text.summary import truth, verdict_counts
+from anchorscope.study.terms import MIN_GROUP
 
 ROOT = Path(__file__).parents[2]
 MEAN = ("all", "mean over cells")
@@ -24,7 +32,7 @@ SHOWN = (
     "logprob_min", "confidence", "question_only", "question_confidence", "single_layer", "single_layer_confidence",
     "stack", "joint", "combined",
 )  # fmt: skip
-SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
+SIGNS = {"holds": "✓", "there is one": "+", "does not hold": "✗", "cannot tell": "?"}
 MEASURES = {
     "AUROC": "auroc",
     "lead over the best simple detector": "beyond_baselines",
@@ -32,6 +40,7 @@ MEASURES = {
     "W − best log-probability": "w_minus_logprob",
     "adds to log-probabilities": "w_added",
 }
+ENDS = ("value", "low", "high")
 Row = dict[str, str]
 
 
@@ -60,6 +69,12 @@ def compared(folder: str) -> dict[tuple[str, str, str, str], Row]:
     return {(row["model"], row["dataset"], row["detector"], row["measure"]): row for row in rows}
 
 
+def each_verdict(path: Path) -> list[ClaimVerdict]:
+    """The verdicts of a ledger on each model, without those on all models; told by two thresholds if it has one."""
+    verdicts = read_ledger(path)
+    return retold(verdicts) if is_old(verdicts) else [row for row in verdicts if row.model != POOLED]
+
+
 def claimed(verdicts: Sequence[ClaimVerdict], name: str) -> str:
     """In how many model–set pairs a claim holds."""
     return verdict_counts([verdict for verdict in verdicts if verdict.claim == name and verdict.value is not None])
@@ -67,7 +82,7 @@ def claimed(verdicts: Sequence[ClaimVerdict], name: str) -> str:
 
 def found(folder: str) -> str:
     """What a study found, in sentences that its ledger and its detectors choose."""
-    verdicts, by_key = read_ledger(ROOT / folder), compared(folder)
+    verdicts, by_key = each_verdict(ROOT / folder), compared(folder)
 
     def mean(measure: str) -> str:
         return number(by_key.get((*MEAN, "combined", measure)))
@@ -102,7 +117,7 @@ def _nothing_added(verdicts: Sequence[ClaimVerdict]) -> list[str]:
 
 def two_kinds(folder: str) -> str:
     """What the ledger of a study says of two kinds of answers."""
-    verdicts = read_ledger(ROOT / folder)
+    verdicts = each_verdict(ROOT / folder)
     shifts, saliency = (claimed(verdicts, name) for name in ("two_groups", "two_groups_saliency"))
     return (
         f"That the shifts under the knockout form two groups far apart holds in {shifts}. That saliency, the attention "
@@ -110,57 +125,64 @@ def two_kinds(folder: str) -> str:
     )
 
 
-def in_short(folder: str) -> str:
-    """What a study found in four sentences, with the numbers that its tables give."""
-    verdicts, by_key = read_ledger(ROOT / folder), compared(folder)
+def in_short(folder: str, earlier: str = "") -> str:
+    """What a study of the model's own answers found, by 95 % intervals throughout; beside a larger earlier run."""
+    verdicts, by_key = each_verdict(ROOT / folder), compared(folder)
+    before = each_verdict(ROOT / folder / "earlier" / f"{earlier}.json") if earlier else []
     told = [row for row in at_half(folder, GAPS).values() if all(cell and cell["value"] for cell in row.values())]
     mean = {name: abs(sum(float(row[name]["value"]) for row in told) / len(told)) for name in GAPS}
     named = ("auroc", "beyond_question", "w_minus_logprob")
     auroc, lead, within_lead = (number(by_key.get((*MEAN, DEFAULT, name))) for name in named)
-    holding = {name: _brief(verdicts, name).partition(" (")[0] for name in ("within_question", "within_answer")}
     wider = sum(float(row["difference"]["high"]) < 0 for row in told)
-    differences = [row["difference"] for row in at_half(folder, LOSSES).values()]
-    asked = next(abs(row.threshold) for row in verdicts if row.claim == "beyond_permuted")
-    lower = sum(row is not None and float(row["high"]) < 0 for row in differences)
-    within = sum(row.claim == "within_signal" and row.value is not None for row in verdicts)
-
-    def pairs(measured: int) -> str:
-        return "pairs" if measured == len(differences) else "pairs with enough answers"
-
+    narrower = sum(float(row["difference"]["low"]) > 0 for row in told)
+    largest = f" (in the largest earlier run {_beyond(before, 'beyond_permuted')})" if before else ""
+    groups = [row.verdict for row in before or verdicts if row.claim == "two_groups"]
+    of_run = " of the largest earlier run" if before else ""
+    by_definition = ", by an easier definition of *none* than today's" if before else ""
     items = [
-        f"**The cut** lowers the probe's AUROC beyond the permutation null in {lower} of {len(differences)} pairs by "
-        f"95 % intervals. The ledger asks for more than {asked:g} after correction for many claims, which holds in "
-        f"{_brief(verdicts, 'beyond_permuted')}.",
-        f"**The two groups**, sorted and measured by separate probes, are {mean['knockout']:.0f} points apart at the "
-        f"middle layer. The permutation null alone puts them {mean['permutation null']:.0f} apart, and the gap exceeds "
-        f"it in {wider} of {len(told)} {pairs(len(told))}.",
-        "**Within a question**, where difficulty cannot help, the probe ranks right above wrong answers in "
-        f"{_brief(verdicts, 'within_signal', pairs(within))}. Part of that is shown to come from the question in "
-        f"{holding['within_question']}, and from the answer alone in {holding['within_answer']}. It adds to "
-        f"log-probabilities and length in {_brief(verdicts, 'within_adds')}.",
+        f"**The cut** lowers the probe's AUROC beyond the permutation null {_beyond(verdicts, 'beyond_permuted')}"
+        f"{largest}. Difficulty alone can do that.",
+        f"**The two groups** of the chart, sorted and measured by separate probes, are {mean['knockout']:.0f} points "
+        f"apart at the middle layer. The permutation null alone puts them {mean['permutation null']:.0f} apart. The "
+        f"gap is larger than that in {wider} of {len(told)} pairs and smaller in {narrower}. A test for two groups "
+        f"found none in {groups.count('does not hold')} of {len(groups)} pairs{of_run} and some in "
+        f"{groups.count('holds')}{by_definition}.",
+        "**Within a question**, where difficulty cannot help, W is above chance "
+        f"{_beyond(verdicts, 'within_signal')}. It falls under the cut {_beyond(verdicts, 'within_question')}. With "
+        f"the question removed it is above chance {_beyond(verdicts, 'within_strings')}. States that only know how "
+        f"common an answer is can show all three. The probe adds {_over_pairs(folder, 'within_adds')} to "
+        "log-probabilities and length, mean over pairs.",
         f"**The detector** `{DEFAULT}` has a mean AUROC of {auroc}. Its lead over the best detector that reads only "
-        f"the question is {lead}, and {within_lead} over log-probabilities within a question.",
+        f"the question is {lead}. Within a question its lead over log-probabilities is {within_lead}, where the rival "
+        "is the best of six forms, picked on the same answers.",
     ]
     return "\n".join(f"- {item}" for item in items)
 
 
-def _brief(verdicts: Sequence[ClaimVerdict], name: str, of: str = "") -> str:
-    """`4 of 8 (not in 1, cannot tell in 3)`: in how many model–set pairs a claim holds."""
-    mine = [row.verdict for row in verdicts if row.claim == name and row.value is not None]
-    counts = {
-        words: mine.count(verdict) for words, verdict in (("not", "does not hold"), ("cannot tell", "cannot tell"))
-    }
-    others = ", ".join(f"{words} in {count}" for words, count in counts.items() if count)
-    holds = f"{mine.count('holds')} of {len(mine)} {of}".rstrip()
-    return f"{holds} ({others})" if others else holds
+def _beyond(verdicts: Sequence[ClaimVerdict], claim: str) -> str:
+    """`in 7 of 8 pairs, by more than 0.02 in 5`: whose 95 % interval lies beyond zero, and beyond the threshold."""
+    mine = [row for row in verdicts if row.claim == claim and row.value is not None and row.model != POOLED]
+    sign = 1 if mine[0].side == "above" else -1
+    nearest = [min(sign * end for end in (row.low, row.high) if end is not None) for row in mine]
+    threshold = abs(mine[0].threshold)
+    matter = sum(end > threshold for end in nearest)
+    return f"in {sum(end > 0 for end in nearest)} of {len(mine)} pairs, by more than {threshold:g} in {matter}"
+
+
+def _over_pairs(folder: str, claim: str) -> str:
+    """The mean over pairs with its 95 % interval; of an old ledger, as if models shared every question (the widest)."""
+    verdicts = read_ledger(ROOT / folder)
+    of_all = pooled_verdicts(verdicts)[SHARED] if is_old(verdicts) else [r for r in verdicts if r.model == POOLED]
+    row = next(row for row in of_all if row.claim == claim and row.dataset == THESE)
+    return number({"value": str(row.value), "low": str(row.low), "high": str(row.high)})
 
 
 def repeated(folder: str, earlier: str) -> str:
     """How the verdicts of an earlier run compare with those of a study, and what it says within a question."""
-    before = read_ledger(ROOT / folder / "earlier" / f"{earlier}.json")
-    now = {(row.claim, row.model, row.dataset): row for row in read_ledger(ROOT / folder)}
+    before = each_verdict(ROOT / folder / "earlier" / f"{earlier}.json")
+    now = {(row.claim, row.model, row.dataset): row for row in each_verdict(ROOT / folder)}
     pairs = [(row, now[key]) for row in before if (key := (row.claim, row.model, row.dataset)) in now]
-    decided = [pair for pair in pairs if all(row.verdict != "cannot tell" for row in pair)]
+    decided = [pair for pair in pairs if all(row.verdict in ("holds", "does not hold") for row in pair)]
     other = [pair for pair in decided if pair[0].verdict != pair[1].verdict]
     named = "; ".join(
         f"`{row.claim}` for {row.model} on {row.dataset}, which {old.verdict} there with {old.n} samples and "
@@ -193,7 +215,7 @@ def half(folder: str, keys: dict[str, Key], digits: int) -> str:
 
 def described(folder: str) -> str:
     """What was described of the published figures, beside our lines and what our ledger says of it."""
-    verdicts = read_ledger(ROOT / folder)
+    verdicts = each_verdict(ROOT / folder)
     models = {row.model for row in verdicts}
     lines = [row for row in rows_of(ROOT / "results" / "published" / "compared.csv") if row["model"] in models]
     a, q = ([row for row in lines if row["group"] == group] for group in "AQ")
@@ -273,32 +295,223 @@ def cells(folder: str) -> str:
 
 def ledger(folder: str, model: str) -> str:
     """The ledger of one model: a row for each claim, a column for each dataset."""
-    verdicts = [row for row in read_ledger(ROOT / folder) if row.dataset != "all" and row.model == model]
+    verdicts = [row for row in each_verdict(ROOT / folder) if row.dataset != "all" and row.model == model]
     datasets = list(dict.fromkeys(row.dataset for row in verdicts))
     rows = []
     for name in dict.fromkeys(row.claim for row in verdicts):
         mine = {row.dataset: row for row in verdicts if row.claim == name}
         first = next(iter(mine.values()))
-        separates = "yes" if first.separates_truth_from_difficulty else "no"
         said = [
             f"{SIGNS[row.verdict]} {row.words(1 if abs(row.threshold) >= 1 else 3, interval=False)}"
             if (row := mine.get(dataset)) is not None and row.value is not None
             else "–"
             for dataset in datasets
         ]
-        rows.append([first.statement, separates, *(text.replace("-", "−") for text in said)])
-    return table(["claim", "separates truth from difficulty", *datasets], rows)
+        rows.append([first.statement, *first.tags, *(text.replace("-", "−") for text in said)])
+    return table(["claim", *TAGS, *datasets], rows)
+
+
+def pooled(folder: str) -> str:
+    """Each claim over all models and datasets of a run: a row for a claim, a column for what is taken as random."""
+    verdicts = read_ledger(ROOT / folder)
+    if is_old(verdicts):
+        columns = pooled_verdicts(verdicts)
+    else:
+        of_all = [row for row in verdicts if row.model == POOLED]
+        columns = {
+            name: [row for row in of_all if row.dataset == name] for name in dict.fromkeys(r.dataset for r in of_all)
+        }
+    by_claim = {name: {row.claim: row for row in rows} for name, rows in columns.items()}
+    every = {row.claim: row for rows in columns.values() for row in rows}
+    lines = []
+    for claim, row in every.items():
+        digits = 1 if abs(row.threshold) >= 1 else 3
+        cells = [by_claim[name].get(claim) for name in columns]
+        said = [f"{SIGNS[cell.verdict]} {cell.words(digits)}".replace("-", "−") if cell else "–" for cell in cells]
+        lines.append([f"`{claim}`", "yes" if row.primary else "no", row.condition.replace("-", "−"), *said])
+    return table(["claim", "primary", "holds if", *columns], lines)
+
+
+READ = "grading-of-samples.csv"
+"""Sampled answers that people read: by dataset, model and class (called right, or wrong), how many, and how many of
+these were called so wrongly."""
+OF_PAIRS = ("within_signal", "within_question", "within_strings", "within_adds")
+"""Claims whose number is a share of pairs ranked right, beyond another such share or one half."""
+
+
+def grading_rates(folder: str) -> dict[str, tuple[Rate, Rate]]:
+    """By dataset, how many answers called right were read and are not, and how many called wrong; over all models."""
+    counts: dict[tuple[str, str], list[int]] = {}
+    for row in rows_of(ROOT / folder / READ):
+        each = counts.setdefault((row["dataset"], row["class"]), [0, 0])
+        each[0] += int(row["wrong"])
+        each[1] += int(row["read"])
+    both = {dataset for dataset, _ in counts if {(dataset, "right"), (dataset, "wrong")} <= set(counts)}
+    return {name: (Rate(*counts[name, "right"]), Rate(*counts[name, "wrong"])) for name in sorted(both)}
+
+
+class Rate(NamedTuple):
+    """How many of some answers are graded wrongly."""
+
+    count: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """Share that is graded wrongly."""
+        return self.count / self.total
+
+    @property
+    def variance(self) -> float:
+        """Variance of that share; not zero where no error was found."""
+        likely = (self.count + 0.5) / (self.total + 1)
+        return likely * (1 - likely) / self.total
+
+
+def if_graded_as_read(row: ClaimVerdict, right: Rate, wrong: Rate) -> tuple[float, float, float] | None:
+    """The number of a claim about pairs if the grader errs as on the answers that were read, with its 95 % interval.
+
+    Of pairs of an answer called right and one called wrong, (1 − a)(1 − b) are what they seem and ab are the other way
+    round, where a and b are the shares of right and of wrong ones that are graded wrongly. The others are pairs of a
+    kind, which are ranked by chance. So the number is smaller by the factor 1 − a − b. This takes errors as
+    independent of the score: not of an unusual form that states can see.
+    """
+    if row.value is None or row.low is None or row.high is None or min(right.total, wrong.total) < MIN_GROUP:
+        return None
+    factor = 1 - right.share - wrong.share
+    if factor < 0.5:  # most of what is left would be the correction
+        return None
+    error = (row.high - row.low) / 3.92
+    spread = row.value * np.sqrt(right.variance + wrong.variance) / factor
+    reach = 1.96 * float(np.hypot(error, spread)) / factor
+    value = row.value / factor
+    return value, value - reach, value + reach
+
+
+def if_graded(folder: str) -> str:
+    """Claims within a question as graded, and if the grader errs as on the answers that were read."""
+    rates, verdicts = grading_rates(folder), each_verdict(ROOT / folder)
+    names = [name for name in OF_PAIRS if any(row.claim == name for row in verdicts)]
+    lines = []
+    for cell in dict.fromkeys((row.model, row.dataset) for row in verdicts if row.dataset in rates):
+        right, wrong = rates[cell[1]]
+        said = [f"{rate.count} of {rate.total}" for rate in (right, wrong)]
+        for name in names:
+            row = next((row for row in verdicts if (row.claim, row.model, row.dataset) == (name, *cell)), None)
+            corrected = if_graded_as_read(row, right, wrong) if row else None
+            graded = "–" if row is None or row.value is None else f"{row.value:.3f}"
+            said.append(f"{graded} → " + ("–" if corrected is None else "{:.3f} ({:.3f} to {:.3f})".format(*corrected)))
+        lines.append([", ".join(cell), *(text.replace("-", "−") for text in said)])
+    return table(["model, dataset", "right that are wrong", "wrong that are right", *names], lines)
 
 
 def within(folder: str, which: str = "main") -> str:
     """W within a question: of the probe beside log-probabilities, or (`nulls`) of cuts and of what reads nothing."""
     measured = at_half(folder, WITHIN[which])
+    columns = [name for name in WITHIN[which] if any(rows[name] for rows in measured.values())]
+    lines = [
+        [", ".join(cell), next(row["n"] for row in rows.values() if row), *(number(rows[name]) for name in columns)]
+        for cell, rows in measured.items()
+        if any(rows.values())
+    ]
+    return table(["model, dataset", "questions", *columns], lines)
+
+
+ASKED = {
+    "crossed_fits": "Do states know which answer fits its question?",
+    "crossed_route": "Does part of that reach the answer's tokens directly from the question's words?",
+    "crossed_adds": "Do states know more about it than log-probability?",
+    "two_groups": "Do the shifts under the cut form two groups of answers?",
+}
+"""The question that each primary claim answers."""
+MEASURED = {
+    "crossed_fits": "W − 0.5",
+    "crossed_route": "The smallest of four losses, of W and of C, beyond the null and beyond other words,",
+    "crossed_adds": "The further share of pairs ranked right",
+}
+ANSWERED = {
+    "holds": "Yes",
+    "there is one": "There is an effect, of which it cannot be told whether it is as large as {}",
+    "does not hold": "No, or by less than {}",
+    "cannot tell": "Cannot tell",
+}
+
+
+def primary(folder: str) -> str:
+    """The answers to the primary questions, over all models and datasets of a run and pair by pair."""
+    verdicts = read_ledger(ROOT / folder)
+    items = []
+    for claim, question in ASKED.items():
+        mine = [row for row in verdicts if row.claim == claim and row.value is not None]
+        cells = [row for row in mine if row.model != POOLED]
+        over_all = next((row for row in mine if row.model == POOLED and row.dataset == THESE), None)
+        if over_all is None:
+            continue
+        answer = ANSWERED[over_all.verdict].format(f"{abs(over_all.threshold):g}")
+        if not over_all.threshold:
+            answer = {"holds": "Yes", "does not hold": "No"}.get(over_all.verdict, "Not decided for all pairs together")
+        words = f"It holds in {verdict_counts(cells)}."
+        if claim in MEASURED:
+            ends = {"value": str(over_all.value), "low": str(over_all.low), "high": str(over_all.high)}
+            words = f"{MEASURED[claim]} is {number(ends)} over all pairs. {words}"
+        items.append(f"- **{question}** {answer}. {words[0].upper()}{words[1:]}")
+    return "\n".join(items)
+
+
+def crossed(folder: str, which: str = "main") -> str:
+    """Crossed answers at the middle layer: one of the tables that the experiment declares."""
+    measured = at_half(folder, CROSSED[which])
     lines = [
         [", ".join(cell), next(row["n"] for row in rows.values() if row), *(number(row) for row in rows.values())]
         for cell, rows in measured.items()
         if any(rows.values())
     ]
-    return table(["model, dataset", "questions", *WITHIN[which]], lines)
+    return table(["model, dataset", "pairs", *CROSSED[which]], lines)
+
+
+def crossed_rivals(folder: str) -> str:
+    """Rivals that know words and no fact, on the same pairs."""
+    rows = rows_of(ROOT / folder / "rivals.csv")
+    by_key = {(row["dataset"], row["rival"], row["measure"]): row for row in rows}
+    columns = list(dict.fromkeys((row["rival"], row["measure"]) for row in rows))
+    pairs = {row["dataset"]: row["pairs"] for row in rows}
+    lines = [[name, n, *(number(by_key[(name, *column)]) for column in columns)] for name, n in pairs.items()]
+    return table(["dataset", "pairs", *(f"{rival}, {measure}" for rival, measure in columns)], lines)
+
+
+SIZES = {
+    "W": Key(W),
+    "lost beyond the null": Key(LOST, "knockout-permuted"),
+    "cut for the answer alone": Key(LOST, "knockout_answer-permuted_answer"),
+    "log-probability, C": Key(LOGPROB_C),
+    "probe, C": Key(C),
+    "the probe adds": Key(ADDS),
+}
+"""What is told of models of several sizes."""
+
+
+def parameters(model: str) -> float:
+    """How many parameters a model has, by its name."""
+    found = re.search(r"(\d+(?:\.\d+)?)([MB])\b", model, re.IGNORECASE)
+    if found is None:
+        raise ValueError(f"the name {model} does not say how large the model is")
+    return float(found[1]) * {"m": 1e6, "b": 1e9}[found[2].lower()]
+
+
+def sizes(*folders: str) -> str:
+    """Crossed answers on the datasets that all models have read, the smallest model first, and pairs of models."""
+    measured = {cell: row for folder in folders for cell, row in at_half(folder, SIZES).items()}
+    models = sorted({model for model, _ in measured}, key=parameters)
+    shared = [name for _, name in measured if all((model, name) in measured for model in models)]
+    lines = [
+        [f"{dataset}, {model}", *(number(row) for row in measured[model, dataset].values())]
+        for dataset in dict.fromkeys(shared)
+        for model in models
+    ]
+    pairs = [row for folder in folders for row in each_verdict(ROOT / folder) if row.claim == "crossed_larger"]
+    words = [f"{row.model}: {row.verdict}, {row.words(3)}".replace("-0", "−0") for row in pairs]
+    said = f"W lost beyond the null, larger minus smaller model, mean over all datasets of a run: {'; '.join(words)}."
+    return f"{table(['dataset, model', *SIZES], lines)}\n\n{said}"
 
 
 def compare(folder: str, model: str, measure: str) -> str:
@@ -324,6 +537,25 @@ def detectors_in_mean(folder: str) -> str:
     return table(["detector", *MEASURES], lines)
 
 
+def useful_detectors(path: str) -> str:
+    """What detectors promised on some articles, and what came out on others."""
+    lines = []
+    for row in rows_of(ROOT / path):
+        found, rate = row["found"] == "True", f"{100 * float(row['base_rate']):.0f} %"
+        auroc = number(
+            {name: row[column] for name, column in zip(ENDS, ("auroc", "auroc_low", "auroc_high"), strict=True)}
+        )
+        passed = f"{100 * float(row['passed']):.0f} %" if found else "–"
+        wrong = ["–"]
+        if found:
+            wrong = [f"{100 * float(row[column]):.1f}" for column in ("errors", "errors_low", "errors_high")]
+            wrong = [f"{wrong[0]} % ({wrong[1]} to {wrong[2]})"]
+        promise = "found" if found else f"none; best bound {100 * float(row['bound']):.0f} %"
+        lines.append([f"`{row['detector']}`", rate, auroc, promise, passed, *wrong])
+    head = ["detector", "wrong answers", "AUROC, new articles", "promise of 10 % errors", "pass", "wrong among these"]
+    return table(head, lines)
+
+
 def cards(folder: str) -> str:
     """The detectors that are kept as files: what each was fitted on, what it promises, where it fails, its hash."""
     return "\n\n".join(card(path) for path in sorted((ROOT / folder).glob("*.safetensors")))
@@ -342,6 +574,7 @@ def card(path: Path) -> str:
         f"**Quality.** AUROC {value:.3f} ({low:.3f} to {high:.3f}) out of fold. A probe of the question alone has "
         f"{asked:.3f} ({between[0]:.3f} to {between[1]:.3f}).",
         f"**Promise.** {_promised(promised)}",
+        f"**In use.** {about.in_use}.",
         f"**Not for** {', '.join(text.partition(':')[0] for text in about.not_for)}.",
         f"**Size.** {size / 1000:,.0f} kB. The SHA-256 of the "
         f"JSON file followed by the safetensors file begins with `{digest[:16]}`.",
@@ -354,7 +587,6 @@ def _promised(threshold: Threshold | None) -> str:
         return "None."
     if threshold.value is None:
         return f"{threshold.promise} was asked for and could not be given, because {threshold.reason}."
-    passed = f" About {100 * threshold.passed:.0f} % of answers pass." if threshold.passed is not None else ""
     chosen = f"{threshold.right:,} right and {threshold.wrong:,} wrong answers that took no part in fitting"
     promise = str(threshold.promise)
-    return f"{promise[0].upper()}{promise[1:]}, with a threshold chosen on {chosen}.{passed}"
+    return f"{promise[0].upper()}{promise[1:]}, with a threshold chosen on {chosen}."

@@ -174,10 +174,10 @@ for answered in detector.answer(model, ["What is the capital of Cyprus?", "What 
     print(answered.answer, "|", answered.verdict.decision, "|", p if p is None else round(p, 2))
 """),
     _text(f"""
-The detector says *flag*, *pass* or *cannot say*. Both answers above are wrong, and it lets one of them pass. It was
-fitted on answers that the model did not write, half of them wrong, so its probabilities do not hold for the model's
-own answers. For a detector to use, let the model answer, collect about 300 right answers, and ask for a promise such
-as `--at-most "10% false alarms"`.
+The detector says *flag*, *doubtful*, *pass* or *cannot say*. Both answers above are wrong, and it lets one of them
+pass. It was fitted on answers that the model did not write, half of them wrong, so its probabilities do not hold for
+the model's own answers. For a detector to use, let the model answer, collect about 300 right answers, and ask for a
+promise such as `--at-most "10% false alarms"`.
 
 ## Go on
 

@@ -3,7 +3,8 @@
     python docs/tools/result_tables.py RUN FOLDER
 
 cells.csv has the counts of questions, grades and traced answers. half.csv has the numbers that tables of results show
-(evidence/tables.py, and `tables` of each experiment) at the middle layer, fixed in advance, for every read point.
+(evidence/tables.py, and `tables` of each experiment) at the middle layer, fixed in advance, for every read point. Cuts
+in windows of layers are read at the last layer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorscope.evidence import chart
+from anchorscope.evidence import chart, crossed
 from anchorscope.evidence.experiments import experiments
 from anchorscope.evidence.tables import CONTROLS
 from anchorscope.grades.record import GRADES
@@ -77,8 +78,10 @@ def half_way(store: Store, point: ReadPoint) -> Iterator[Statistic]:
     for origin, cell in measured(store, point):
         lines = read_lines(cell, point, replicates=False).values()
         rows = [row for line in lines if line.key.among(wanted) for row in line.rows(origin)]
-        middle = round(max(row.layer for row in rows) / 2)
-        yield from (row for row in rows if row.layer in (middle, -1))
+        last = max(row.layer for row in rows)
+        for row in rows:
+            if row.layer in (-1, last if row.key in crossed.AT_LAST else round(last / 2)):
+                yield row
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,6 +1,7 @@
 """Draw the pictures in results/ again from the tables beside them.
 
-    python docs/tools/results_redrawn.py            every results/*/ with a delta_p.csv, in place, and results/published
+    python docs/tools/results_redrawn.py            every folder of results/ and results/crossed/ with a delta_p.csv, in
+                                                    place, results/published, and crossed answers against size
     python docs/tools/results_redrawn.py FOLDER …   only these folders
 
 No run and no model is needed. tests/docs/test_redraw.py holds the pictures to their tables.
@@ -14,8 +15,11 @@ from pathlib import Path
 
 from published_figures import read_described, write_published
 from redraw import FIRST, redraw, statistics_of, studies_in
+from sizes_figure import write_sizes
 
 RESULTS = Path(__file__).parents[2] / "results"
+CROSSED = RESULTS / "crossed"
+SIZES = ("results/crossed/small-models", "results/crossed/qwen2.5-coder")
 DESCRIBED = RESULTS / "published" / "described.csv"
 # what a reader must know beside a model's name
 QUANTISED = dict.fromkeys(("SmolLM2-135M", "Gemma-3-270m", "Qwen2.5-Coder-0.5B", "Qwen2.5-Coder-1.5B"), "4-bit")
@@ -35,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     other = "Draw into DIR instead, also as SVG and PDF and with captions."
     parser.add_argument("--all-formats", type=Path, metavar="DIR", help=other)
     options = parser.parse_args(arguments)
-    folders: list[Path] = options.folders or studies_in(RESULTS)
+    folders: list[Path] = options.folders or [*studies_in(RESULTS), *studies_in(CROSSED)]
     place: Path | None = options.all_formats
     written = {
         str(folder): len(redraw(folder, place / folder.name if place else None, place is not None))
@@ -43,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     if not options.folders and not place:
         written[str(DESCRIBED.parent)] = len(redraw_published())
+        write_sizes(SIZES, CROSSED / "sizes.png")
     print(written)
 
 

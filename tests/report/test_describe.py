@@ -182,13 +182,15 @@ VERDICTS = [
 
 
 def test_the_ledger_is_summed_up_over_sets_and_leads_with_truth():
-    first = dataclasses.replace(verdict("truth", "m", "nq", "holds"), separates_truth_from_difficulty=True)
+    first = dataclasses.replace(verdict("truth", "m", "nq", "holds"), primary=True, tells_truth_from_difficulty=True)
     text = page_of(small(), ["m"], ["popqa", "nq"], verdicts=[*VERDICTS, first])
-    assert "In all, six verdicts: 4 *holds*, 1 *does not hold* and 1 *cannot tell*." in text
-    assert "Claim: The fall is there.\n\n- m: holds on PopQA and NQ; cannot tell on HotpotQA.\n" in text
+    assert "In all, six verdicts: 4 *holds*, 0 *there is one*, 1 *does not hold* and 1 *cannot tell*." in text
+    assert "Claim: The truth is there. (truth or difficulty: yes; truth or prior: no.)" in text
+    assert "Claim: The fall is there. (truth or difficulty: no; truth or prior: no.)\n\n- m: holds on PopQA" in text
+    assert "- m: holds on PopQA and NQ; cannot tell on HotpotQA.\n" in text
     assert "- m: does not hold on all datasets together.\n" in text
     assert "- m (smaller) and n (larger): holds on NQ." in text
-    yes, no = (text.index(f"Separates truth from difficulty: {answer}") for answer in ("yes", "no"))
+    yes, no = (text.index(f"{kind} claims.") for kind in ("Primary", "Exploratory"))
     assert yes < text.index("The truth is there") < no < text.index("The fall is there")
     assert list(ledger(None)) == [
         "This run has no ledger of claims yet. The command `anchorscope claims RUN` makes it."
@@ -197,7 +199,9 @@ def test_the_ledger_is_summed_up_over_sets_and_leads_with_truth():
 
 def test_what_holds_within_a_question_is_counted():
     rows = [
-        dataclasses.replace(verdict("within_signal", model, dataset, answer), separates_truth_from_difficulty=True)
+        dataclasses.replace(
+            verdict("within_signal", model, dataset, answer), primary=True, tells_truth_from_difficulty=True
+        )
         for model, dataset, answer in (("m", "nq", "holds"), ("m", "popqa", "holds"), ("n", "nq", "cannot tell"))
     ]
     assert truth(rows) == (

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from anchorscope.errors import AnchorscopeError, did_you_mean
+from anchorscope.evidence.experiments import experiments_of
 from anchorscope.evidence.ledger import kept_ledger, ledger
 from anchorscope.pathways.chart import Chart
 from anchorscope.pathways.lookup import ChartNumbers, collect, lines_of, read_statistics
@@ -21,6 +22,7 @@ from anchorscope.report.draw.lines import draw_chart, draw_on, drawn_rows, figur
 from anchorscope.report.text.caption import caption_of
 from anchorscope.report.text.describe import DescribedPanel, alt_text, page, panels_of
 from anchorscope.store import Store
+from anchorscope.store.stage import with_claims
 from anchorscope.study.terms import ReadPoint
 
 
@@ -30,9 +32,9 @@ def write_figures(store: Store, point: ReadPoint, folder: Path | None = None) ->
     place = folder or store.root / "figures" / point.key
     models, datasets = [m.name for m in study.models], [d.name for d in study.datasets]
     written = draw(read_statistics(store, point), models, datasets, place, point, charts=charts_of([study]))
-    if study.evidence is not None:
+    if with_claims(study):
         lines = lines_of(store, point)
-        written += draw_ledger(ledger(lines), lines, place)
+        written += draw_ledger(ledger(lines, experiments_of(study)), lines, place)
     return written
 
 

@@ -115,17 +115,17 @@ def _cell(row: Comparison | None) -> str:
 
 
 def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
-    """A row for each detector: its AUROC on every dataset, and a mean gain with its interval.
+    """A row for each detector: its mean AUROC and a mean gain, with their intervals, and its AUROC on every dataset.
 
     The gain is over log-probability within a question where that was measured, else over the question.
     """
     by_key = lookup(rows)
     gain = gain_of(rows)
-    models = list(dict.fromkeys(row.model for row in rows if row.dataset != MEAN))
+    models = list(dict.fromkeys(row.model for row in rows if row.dataset != MEAN and row.model != "all"))
     sets = list(dict.fromkeys(row.dataset for row in rows if row.dataset != MEAN))
     names = [name for name in entries if any(row.detector == name for row in rows)]
     look = looks(sets)
-    figure = Figure(figsize=(WIDTH, 1.1 + ROW * len(names)))
+    figure = Figure(figsize=(WIDTH, 1.25 + ROW * len(names)))
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 2 * len(models), sharey=True, squeeze=False)[0]
     places = {name: len(names) - 1 - i for i, name in enumerate(names)}
@@ -136,32 +136,38 @@ def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
             for dataset in sets:
                 row = by_key.get((model, dataset, name, "auroc"))
                 if row is not None:
-                    left.plot(
-                        row.value, y, look[dataset].marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.9
-                    )
-            gains = [by_key.get((model, dataset, name, gain)) for dataset in sets]
-            mean = by_key.get((model, MEAN, name, gain)) or next((g for g in gains if g is not None), None)
-            if mean is not None:
-                right.plot([mean.low, mean.high], [y, y], color=colour, linewidth=1.2, solid_capstyle="butt")
-                right.plot(mean.value, y, "o", color=colour, markersize=2.8)
+                    marker = look[dataset].marker
+                    left.plot(row.value, y, marker, color=colour, markersize=2.2, markeredgewidth=0, alpha=0.35)
+            for panel, measure in ((left, "auroc"), (right, gain)):
+                of_sets = [by_key.get((model, dataset, name, measure)) for dataset in sets]
+                mean = by_key.get((model, MEAN, name, measure)) or next((row for row in of_sets if row), None)
+                if mean is not None:
+                    panel.plot([mean.low, mean.high], [y, y], color=colour, linewidth=1.2, solid_capstyle="butt")
+                    panel.plot(mean.value, y, "o", color=colour, markersize=2.8)
         left.set_title(model, fontsize=7)
-        left.set_xlabel("AUROC", fontsize=6)
-        right.set_xlabel(COLUMNS[gain], fontsize=6)
+        left.set_xlabel("AUROC, mean and each dataset" if len(sets) > 1 else "AUROC", fontsize=6)
+        right.set_xlabel(f"{COLUMNS[gain]}\n← behind · ahead →", fontsize=6)
         right.axvline(0, color=INK, linewidth=0.5)
         for panel in (left, right):
             panel.tick_params(labelsize=5, length=2)
             panel.grid(axis="x", linewidth=0.3, alpha=0.4)
+    for place in (0, 1):  # the same scale for all models
+        panels = axes[place::2]
+        low = min(panel.get_xlim()[0] for panel in panels)
+        high = max(panel.get_xlim()[1] for panel in panels)
+        for panel in panels:
+            panel.set_xlim(low, max(high, 0.05) if place else high)
     axes[0].set_yticks(list(places.values()), [entries[name].title for name in names], fontsize=5)
     axes[0].set_ylim(-0.7, len(names) - 0.3)
     handles = [
-        axes[0].plot([], [], look[dataset].marker, color=INK, markersize=3, label=pretty(dataset))[0]
+        axes[0].plot([], [], look[dataset].marker, color=INK, markersize=3, alpha=0.5, label=pretty(dataset))[0]
         for dataset in sets
     ]
     shown = dict.fromkeys(entries[name].side for name in names)
     sides = [axes[0].plot([], [], "s", color=SIDES[side], markersize=3, label=LOOKS[side])[0] for side in shown]
     both = [*handles, *sides]
     figure.legend(handles=both, loc="lower center", ncol=len(both), fontsize=5, frameon=False, columnspacing=1.0)
-    figure.tight_layout(rect=(0, 0.03, 1, 1), w_pad=0.4)
+    figure.tight_layout(rect=(0, 0.04, 1, 1), w_pad=0.4)
     return figure
 
 
@@ -176,7 +182,7 @@ def in_words(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
         "w_minus_logprob": "its mean W within a question minus that of the best form of log-probability or length",
         "beyond_question": "its mean gain over the best detector that saw no answer",
     }[gain]
-    sentences = [f"AUROC of every detector on every dataset, and {over}."]
+    sentences = [f"AUROC of every detector, mean with its interval and on every dataset, and {over}."]
     for model in dict.fromkeys(row.model for row in rows if row.dataset == MEAN):
         of_model = [row for row in rows if row.model == model and row.dataset == MEAN and row.measure == gain]
         if of_model:

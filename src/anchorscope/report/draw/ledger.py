@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from anchorscope.evidence.ledger import ANSWERS
-from anchorscope.evidence.record import ClaimVerdict
+from anchorscope.evidence.record import TAGS, ClaimVerdict
 from anchorscope.evidence.transfer import AUROC
 from anchorscope.pathways.lookup import Lines
 from anchorscope.pathways.record import Key
@@ -22,9 +22,10 @@ from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.lines import INK, WIDTH, style
 from anchorscope.report.draw.palette import pretty
 
-COLOURS = {"holds": "#cfe8cf", "does not hold": "#f3cfc6", "cannot tell": "#ececec"}
-SIGNS = {"holds": "✓", "does not hold": "✗", "cannot tell": "?"}
-ROW, HEAD, TEXT = 0.2, 0.55, 2.9  # inches: of a row, above the rows, of a claim's name
+COLOURS = {"holds": "#cfe8cf", "there is one": "#e6f1da", "does not hold": "#f3cfc6", "cannot tell": "#ececec"}
+SIGNS = {"holds": "✓", "there is one": "+", "does not hold": "✗", "cannot tell": "?"}
+ROW, HEAD, NAME, TAG = 0.2, 0.55, 2.9, 0.42  # inches: of a row, above the rows, of a claim's name, of a tag
+TEXT = NAME + len(TAGS) * TAG
 
 
 def draw_ledger(verdicts: Sequence[ClaimVerdict], found: Mapping[str, Mapping[str, Lines]], folder: Path) -> list[Path]:
@@ -50,12 +51,15 @@ def describe(verdicts: Sequence[ClaimVerdict]) -> str:
 
 
 def _ledger(verdicts: Sequence[ClaimVerdict]) -> Figure:
-    models = list(dict.fromkeys(row.model for row in verdicts))
-    sets = [name for name in dict.fromkeys(row.dataset for row in verdicts) if name != "all"]
+    sets: dict[str, list[str]] = {}  # of each model, from left to right
+    for row in verdicts:
+        if row.dataset not in ("all", *sets.setdefault(row.model, [])):
+            sets[row.model].append(row.dataset)
     claims = list(dict.fromkeys(row.claim for row in verdicts))
     rows = {(row.model, row.dataset, row.claim): row for row in verdicts}
-    kinds = {row.claim: row.separates_truth_from_difficulty for row in verdicts}
-    claims.sort(key=lambda claim: not kinds[claim])
+    ranks = {row.claim: row.rank for row in verdicts}
+    claims.sort(key=lambda claim: ranks[claim])
+    kinds = {row.claim: row.primary for row in verdicts}
     starts = {next(i for i, claim in enumerate(claims) if kinds[claim] == kind) for kind in set(kinds.values())}
     height = HEAD + ROW * (len(claims) + len(starts)) + 0.15
     figure = Figure(figsize=(WIDTH, height))
@@ -64,21 +68,19 @@ def _ledger(verdicts: Sequence[ClaimVerdict]) -> Figure:
     axes.set_xlim(0, WIDTH)
     axes.set_ylim(0, height)
     axes.axis("off")
-    each_width = (WIDTH - TEXT) / max(1, len(models) * len(sets))
-    for m, model in enumerate(models):
-        left = TEXT + m * len(sets) * each_width
-        middle = left + len(sets) * each_width / 2
+    each_width = (WIDTH - TEXT) / max(1, sum(map(len, sets.values())))
+    left, starting = TEXT, {}
+    for model, of_model in sets.items():
+        starting[model] = left
+        middle = left + len(of_model) * each_width / 2
         axes.text(middle, height - 0.18, model, ha="center", va="center", fontsize=7, color=INK, weight="bold")
-        for s, name in enumerate(sets):
-            axes.text(
-                left + (s + 0.5) * each_width,
-                height - 0.4,
-                pretty(name),
-                ha="center",
-                va="center",
-                fontsize=5,
-                color=INK,
-            )
+        for name in of_model:
+            text = pretty(name).replace(" sets", "\nsets").replace(" like", "\nlike")
+            axes.text(left + each_width / 2, height - 0.4, text, ha="center", va="center", fontsize=5, color=INK)
+            left += each_width
+    for t, tag in enumerate(TAGS):
+        x = NAME + (t + 0.5) * TAG
+        axes.text(x, height - 0.4, tag.replace(" or ", "\nor "), ha="center", va="center", fontsize=4.6, color=INK)
     top = height - HEAD + ROW
     for place, claim in enumerate(claims):
         first = next(row for row in verdicts if row.claim == claim)
@@ -89,23 +91,32 @@ def _ledger(verdicts: Sequence[ClaimVerdict]) -> Figure:
             )
         top -= ROW
         axes.text(0.05, top - ROW / 2, _short(first.statement), ha="left", va="center", fontsize=4.6, color=INK)
-        for m, model in enumerate(models):
-            left = TEXT + m * len(sets) * each_width
-            together = rows.get((model, "all", claim))
+        for t, said in enumerate(first.tags):
+            axes.text(NAME + (t + 0.5) * TAG, top - ROW / 2, said, ha="center", va="center", fontsize=4.6, color=INK)
+        for model, of_model in sets.items():
+            left, together = starting[model], rows.get((model, "all", claim))
             fields = (
-                [(left, len(sets) * each_width, together)]
+                [(left, len(of_model) * each_width, together)]
                 if together
                 else [
-                    (left + s * each_width, each_width, rows.get((model, name, claim))) for s, name in enumerate(sets)
+                    (left + s * each_width, each_width, rows.get((model, name, claim)))
+                    for s, name in enumerate(of_model)
                 ]
             )
             for x, width, verdict in fields:
                 if verdict is None:
                     continue
+                said = _said(verdict)
                 box = Rectangle((x, top - ROW), width, ROW, facecolor=COLOURS[verdict.verdict], edgecolor="white")
                 axes.add_patch(box)
                 axes.text(
-                    x + width / 2, top - ROW / 2, _said(verdict), ha="center", va="center", fontsize=4.4, color=INK
+                    x + width / 2,
+                    top - ROW / 2,
+                    said,
+                    ha="center",
+                    va="center",
+                    color=INK,
+                    fontsize=min(4.4, 25 * width / len(said)),
                 )
     legend = "   ".join(f"{SIGNS[answer]} {answer}" for answer in ANSWERS)
     axes.text(0.05, height - 0.3, legend, ha="left", va="center", fontsize=5, color=INK)
@@ -118,7 +129,7 @@ def _short(statement: str, most: int = 74) -> str:
 
 def _said(verdict: ClaimVerdict) -> str:
     """The sign and the number."""
-    words = verdict.words(1 if abs(verdict.threshold) >= 1 else 2, interval=False)
+    words = verdict.words(1 if abs(verdict.threshold) >= 1 else 2, interval=False).replace("p = ", "p ")
     return words if verdict.value is None else f"{SIGNS[verdict.verdict]} {words}"
 
 

@@ -143,6 +143,7 @@ def _verdicts(store: Store, run: int) -> list[dict[str, Any]]:
             "words": row.words(1 if abs(row.threshold) >= 1 else 3),
             "if": row.condition,
             "section": row.section,
+            "tags": row.tags,
             **asdict(row),
         }
         for row in kept_ledger(store.root) or []

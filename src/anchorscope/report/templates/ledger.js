@@ -1,7 +1,8 @@
 // What holds, claim by claim: a strip for each model that opens into a table.
 
-const SIGNS = { holds: "✓", "does not hold": "✗", "cannot tell": "?" };
-const KINDS = { holds: "good", "does not hold": "bad", "cannot tell": "open" };
+const SIGNS = { holds: "✓", "there is one": "+", "does not hold": "✗", "cannot tell": "?" };
+const KINDS = { holds: "good", "there is one": "some", "does not hold": "bad", "cannot tell": "open" };
+const PLURAL = { holds: "hold", "there is one": "with one of unknown size", "does not hold": "do not hold", "cannot tell": "cannot tell" };
 function drawVerdicts() {
   const place = byId("verdicts");
   if (!about.verdicts.length) {
@@ -25,10 +26,7 @@ function drawVerdicts() {
         ...mine.map((v) => make("i", { class: KINDS[v.verdict] })),
       );
       const counts = Object.keys(SIGNS)
-        .map(
-          (s) =>
-            `${mine.filter((v) => v.verdict === s).length} ${{ holds: "hold", "does not hold": "do not hold", "cannot tell": "cannot tell" }[s]}`,
-        )
+        .map((s) => `${mine.filter((v) => v.verdict === s).length} ${PLURAL[s]}`)
         .join(", ");
       const details = make(
         "details",
@@ -53,7 +51,7 @@ function ledgerTable(mine) {
       first = of[0];
     if (first.section !== section) {
       section = first.section;
-      body.append(make("tr", { class: "section" }, make("th", { colSpan: 1 + Math.max(1, sets.length) }, section)));
+      body.append(make("tr", { class: "section" }, make("th", { colSpan: 3 + Math.max(1, sets.length) }, section)));
     }
     const cells = of.some((v) => v.dataset === "all")
       ? [make("td", { colSpan: Math.max(1, sets.length) }, verdictButton(of[0]))]
@@ -75,12 +73,13 @@ function ledgerTable(mine) {
             `Measured: ${first.statistic}. Compared with: ${first.control}. Holds if ${first.if.replaceAll("-", "−")}.`,
           ),
         ),
+        ...first.tags.map((tag) => make("td", {}, tag)),
         ...cells,
       ),
     );
   }
   const titles = sets.map((s) => about.sets.find((x) => x.name === s)?.title ?? s);
-  return tableOf("Claims", ["claim", ...(titles.length ? titles : ["all datasets"])].map((t) => headOf(t)), body);
+  return tableOf("Claims", ["claim", "truth or difficulty", "truth or prior", ...(titles.length ? titles : ["all datasets"])].map((t) => headOf(t)), body);
 }
 
 function verdictButton(v) {

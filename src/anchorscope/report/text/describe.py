@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from anchorscope.errors import printable
-from anchorscope.evidence.record import ClaimAnswer, ClaimVerdict
+from anchorscope.evidence.record import TAGS, ClaimAnswer, ClaimVerdict
 from anchorscope.pathways.chart import LETTERS, Chart, Row
 from anchorscope.pathways.lookup import ChartNumbers
 from anchorscope.report.draw.lines import rows_with_numbers
@@ -168,21 +168,29 @@ def picture_in_words(chart: Chart, panels: Sequence[DescribedPanel], point: Read
     return "\n\n".join(parts) + "\n"
 
 
+MEANINGS = (
+    "*Holds* says that there is an effect beyond the threshold, *there is one* that it is beyond zero and cannot be "
+    "told to matter, and *does not hold* that there is none that matters. "
+    + " ".join(f"*{name[0].upper()}{name[1:]}* is {meaning}." for name, meaning in TAGS.items())
+)
+
+
 def ledger(verdicts: Sequence[ClaimVerdict] | None) -> Iterator[str]:
     """Each claim, and the datasets on which it holds, does not hold or cannot be decided, as parts of a page."""
     if verdicts is None:
         yield "This run has no ledger of claims yet. The command `anchorscope claims RUN` makes it."
         return
-    yield f"The claims and their thresholds were fixed in advance. In all, {_counts(verdicts)}"
+    yield f"The claims and their thresholds were fixed in advance. {MEANINGS} In all, {_counts(verdicts)}"
     models = grouped((row.model, row) for row in verdicts)
     yield bullets(f"{_model(model)}, {_counts(of_model)}" for model, of_model in models.items())
     section = ""
-    ordered = sorted(verdicts, key=lambda row: not row.separates_truth_from_difficulty)
+    ordered = sorted(verdicts, key=lambda row: row.rank)
     for (_, statement), of_claim in grouped(((row.claim, row.statement), row) for row in ordered).items():
         if of_claim[0].section != section:
             section = of_claim[0].section
             yield f"**{section}**"
-        yield f"Claim: {printable(statement, 500).rstrip('.')}."
+        tags = "; ".join(f"{name}: {said}" for name, said in zip(TAGS, of_claim[0].tags, strict=True))
+        yield f"Claim: {printable(statement, 500).rstrip('.')}. ({tags}.)"
         yield bullets(
             f"{_model(model)}: {_answers(of_model)}."
             for model, of_model in grouped((row.model, row) for row in of_claim).items()

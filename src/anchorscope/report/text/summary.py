@@ -1,6 +1,6 @@
 """What a run shows, in a few sentences computed from its numbers and its ledger.
 
-First comes what separates truth from difficulty, then the chart, its null, and what needs no groups.
+First comes what is told within a question, then the chart, its null, and what needs no groups.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.evidence.record import ClaimVerdict
+from anchorscope.evidence.record import POOLED, ClaimVerdict
 from anchorscope.evidence.tables import GAPS, LOSSES
 from anchorscope.pathways.headline import Number
 from anchorscope.pathways.record import Key
@@ -51,8 +51,8 @@ _TRUTH = {
     "within_signal": "Among several answers to one question, where the question's difficulty cannot help, the "
     "probe ranks right answers above wrong ones in {}.",
     "within_question": "Part of that signal comes from the question's words in {}.",
-    "within_answer": "Part of it comes from the answer alone in {}.",
-    "within_adds": "The probe adds to what log-probabilities and answer length already tell in {}.",
+    "within_strings": "Right answers look different as strings, with the question removed, in {}.",
+    "within_adds": "The probe adds to scores that need none, such as log-probabilities and length, in {}.",
 }
 
 
@@ -60,20 +60,20 @@ def truth(verdicts: Sequence[ClaimVerdict]) -> str:
     """What the ledger says about several answers to one question; empty without a ledger."""
     told = []
     for claim, words in _TRUTH.items():
-        mine = [row for row in verdicts if row.claim == claim and row.value is not None]
+        mine = [row for row in verdicts if row.claim == claim and row.value is not None and row.model != POOLED]
         if mine:
             told.append(words.format(verdict_counts(mine)))
     return " ".join(told)
 
 
+OTHERS = {"there is one": "of unknown size in", "does not hold": "not in", "cannot tell": "cannot tell in"}
+"""How verdicts other than *holds* are told beside it."""
+
+
 def verdict_counts(verdicts: Sequence[ClaimVerdict]) -> str:
-    """`3 of 8 model–set pairs (not in 4, cannot tell in 1)`."""
+    """`3 of 8 model–set pairs (of unknown size in 1, not in 3, cannot tell in 1)`."""
     counts = Counter(row.verdict for row in verdicts)
-    beside = [
-        f"{words} {counts[answer]}"
-        for answer, words in (("does not hold", "not in"), ("cannot tell", "cannot tell in"))
-        if counts[answer]
-    ]
+    beside = [f"{words} {counts[answer]}" for answer, words in OTHERS.items() if counts[answer]]
     rest = f" ({', '.join(beside)})" if beside else ""
     return f"{counts['holds']} of {len(verdicts)} model–set pair{'' if len(verdicts) == 1 else 's'}{rest}"
 

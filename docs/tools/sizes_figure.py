@@ -1,0 +1,61 @@
+"""Crossed answers against the size of a model, from the tables of several runs.
+
+A mark for each model and dataset that all models have read, with its 95 % interval. Models are at their number of
+parameters; datasets stand a little apart so that intervals can be told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from found import SIZES, at_half, parameters
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from anchorscope.report.draw.files import saved_as
+from anchorscope.report.draw.lines import INK, LEGEND_LOOK, WIDTH, style
+from anchorscope.report.draw.palette import looks
+from anchorscope.store.files import write_bytes
+
+PANELS = (
+    ("W", "W: the right answer ranks first", 0.5),
+    ("lost beyond the null", "W lost beyond the null", 0.0),
+    ("the probe adds", "the probe adds to log-probability", 0.0),
+)
+APART = 1.04  # factor between the places of two datasets
+
+
+def sizes_figure(folders: Sequence[str]) -> Figure:
+    """Three panels: W, what the cut takes of it, and what the probe adds."""
+    measured = {cell: row for folder in folders for cell, row in at_half(folder, SIZES).items()}
+    models = sorted({model for model, _ in measured}, key=parameters)
+    datasets = list(dict.fromkeys(name for _, name in measured if all((m, name) in measured for m in models)))
+    look = looks(datasets)
+    figure = Figure(figsize=(WIDTH, 2.5))
+    FigureCanvasAgg(figure)
+    for panel, (name, title, chance) in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
+        for place, dataset in enumerate(datasets):
+            rows = [(parameters(model) * APART**place, measured[model, dataset][name]) for model in models]
+            points = [(x, *(float(row[end]) for end in ("value", "low", "high"))) for x, row in rows if row]
+            x, value, low, high = zip(*points, strict=True)
+            one = look[dataset]
+            panel.vlines(x, low, high, color=one.q, linewidth=1.2)
+            panel.plot(x, value, one.marker, linestyle="-", linewidth=0.6, color=one.q, markersize=3.5, label=one.name)
+        panel.axhline(chance, color=INK, linewidth=0.5)
+        panel.set_xscale("log")
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.set_xticks([parameters(model) for model in models], [model.rpartition("-")[2] for model in models])
+        panel.set_title(title, fontsize=7.5)
+        panel.tick_params(labelsize=6.5)
+    figure.supxlabel("parameters", fontsize=7.5)
+    figure.legend(*panel.get_legend_handles_labels(), loc="upper center", ncol=len(datasets), fontsize=7, **LEGEND_LOOK)
+    figure.tight_layout(rect=(0, 0, 1, 0.92))
+    return figure
+
+
+def write_sizes(folders: Sequence[str], place: Path) -> None:
+    """Draw it as a PNG."""
+    with style():
+        write_bytes(place, saved_as(sizes_figure(folders), only=["png"])["png"])
