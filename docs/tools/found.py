@@ -18,7 +18,7 @@ from anchorscope.detectors.thresholds import Threshold
 from anchorscope.evidence.crossed import ADDS, LOGPROB_C, LOST, C, W
 from anchorscope.evidence.crossed import TABLES as CROSSED
 from anchorscope.evidence.ledger import read_ledger
-from anchorscope.evidence.pooled import THESE
+from anchorscope.evidence.pooled import LIKE_THESE, THESE
 from anchorscope.evidence.record import POOLED, TAGS, ClaimVerdict
 from anchorscope.evidence.tables import AUROCS, GAPS, LOSSES
 from anchorscope.evidence.within import TABLES as WITHIN
@@ -426,8 +426,9 @@ ASKED = {
 """The question that each primary claim answers."""
 MEASURED = {
     "crossed_fits": "W − 0.5",
-    "crossed_route": "The smallest of four losses, of W and of C, beyond the null and beyond other words,",
-    "crossed_adds": "The further share of pairs ranked right",
+    "crossed_route": "Of four losses (of W and of C, beyond the null and beyond other words), the one nearest to its "
+    "threshold",
+    "crossed_adds": "The further share of contrasts above 0",
 }
 ANSWERED = {
     "holds": "Yes",
@@ -450,12 +451,18 @@ def primary(folder: str) -> str:
         answer = ANSWERED[over_all.verdict].format(f"{abs(over_all.threshold):g}")
         if not over_all.threshold:
             answer = {"holds": "Yes", "does not hold": "No"}.get(over_all.verdict, "Not decided for all pairs together")
-        words = f"It holds in {verdict_counts(cells)}."
+        words = f"One by one, it holds in {verdict_counts(cells)}."
         if claim in MEASURED:
             ends = {"value": str(over_all.value), "low": str(over_all.low), "high": str(over_all.high)}
-            words = f"{MEASURED[claim]} is {number(ends)} over all pairs. {words}"
+            words = f"{MEASURED[claim]} is {number(ends)} over all models and datasets. {_like_these(mine)}{words}"
         items.append(f"- **{question}** {answer}. {words[0].upper()}{words[1:]}")
     return "\n".join(items)
+
+
+def _like_these(rows: Sequence[ClaimVerdict]) -> str:
+    """What the same claim is for other datasets of the kind."""
+    like = next((row for row in rows if row.model == POOLED and row.dataset == LIKE_THESE), None)
+    return f"For other datasets of the kind: {like.verdict}. " if like is not None else ""
 
 
 def crossed(folder: str, which: str = "main") -> str:
@@ -510,7 +517,10 @@ def sizes(*folders: str) -> str:
     ]
     pairs = [row for folder in folders for row in each_verdict(ROOT / folder) if row.claim == "crossed_larger"]
     words = [f"{row.model}: {row.verdict}, {row.words(3)}".replace("-0", "−0") for row in pairs]
-    said = f"W lost beyond the null, larger minus smaller model, mean over all datasets of a run: {'; '.join(words)}."
+    said = (
+        "Share of C − 0.5 that is lost beyond the null when the answer's tokens alone are cut off, larger minus "
+        f"smaller model, mean over all datasets of a run: {'; '.join(words)}."
+    )
     return f"{table(['dataset, model', *SIZES], lines)}\n\n{said}"
 
 

@@ -330,3 +330,19 @@ def test_what_cannot_be_calibrated_on_is_refused():
     ):
         with pytest.raises(ProbeError):
             choose_threshold(alarms(0.5), *wrong_input)
+
+
+def test_the_interval_of_the_worst_group_holds_where_answers_of_a_cluster_are_alike():
+    # six groups of twelve clusters of five answers that are flagged together, each with a probability of 10 %
+    held, draws = 0, 200
+    cluster = np.repeat(np.arange(72), 5)
+    for seed in range(draws):
+        flagged = np.random.default_rng(seed).random(72) < 0.1
+        scores = flagged[cluster].astype(float)
+        right = np.ones(len(cluster), bool)
+        of = HeldOut(scores, right, cluster, seed, cluster // 12, [f"g{n}" for n in range(6)])
+        found = of.worst_group(0.5)
+        assert found is not None
+        assert found.right == 12
+        held += found.false_alarms[1] <= 0.1 <= found.false_alarms[2]
+    assert held >= 0.95 * draws - 3 * (0.05 * 0.95 * draws) ** 0.5

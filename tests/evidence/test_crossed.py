@@ -18,6 +18,7 @@ from anchorscope.evidence.crossed import (
     W,
     apart,
     crossed_series,
+    together,
     weighed,
 )  # fmt: skip
 from anchorscope.pathways.intervals import resample
@@ -89,6 +90,20 @@ def test_what_is_known_of_the_question_or_of_the_answer_alone_gives_one_half_exa
     score = world.of_answer() + 3 * world.of_question() if what == "both" else getattr(world, what)()
     found = world.series(clean=world.spread(score))[Key(W)]
     np.testing.assert_array_equal(found, 0.5)  # in every resample: nothing is left over to be resampled
+
+
+def test_the_contrast_of_a_question_alone_or_an_answer_alone_is_zero_without_rounding():
+    world = World(200, seed=9)
+    for alone in (world.of_question(), world.of_answer()):
+        assert not world.quadruples.contrast(world.spread(alone)).any()
+
+
+def test_pairs_whose_rows_are_in_several_clusters_take_no_part():
+    world = World(3)
+    assert together(world.clusters, world.quadruples).all()
+    split = world.clusters.copy()
+    split[world.quadruples.rows[1, 2]] = 99  # one of the four is in another fold then
+    assert together(split, world.quadruples).tolist() == [True, False, True]
 
 
 def test_w_and_c_are_those_of_plain_loops():
@@ -206,3 +221,6 @@ def test_the_larger_model_is_compared_on_the_same_questions_by_the_share_that_it
     same = claim.measure.together({"x": lines(0.5, 1)}, {"x": lines(1.5, 1)})
     np.testing.assert_allclose(same.parts[0], 0, atol=1e-5)  # who knows more has more to lose
     assert claim.measure.together({"x": {}}, {"x": lines(1, 0.5)}) is None
+    # no share can be taken of a contrast that is not shown to be beyond chance
+    drawn = drawn - 0.29
+    assert claim.measure.together({"x": lines(1, 0.5)}, {"x": lines(1, 0.5)}) is None

@@ -122,6 +122,15 @@ def test_only_crossed_claims_tell_truth_from_the_prior():
     assert all(each.name.startswith(("crossed", "within")) for each in CLAIMS if each.tells_truth_from_difficulty)
 
 
+@pytest.mark.parametrize(("n", "wanted"), [(40, "cannot tell"), (60, "cannot tell"), (400, "does not hold")])
+def test_that_none_of_few_pairs_changes_does_not_mean_that_few_of_all_do(n: int, wanted: str):
+    none = ClaimMeasure([np.zeros(401)], n)
+    found = weighed(claim(0.02, "above"), "model", "set", none)
+    assert verdicts_of([found])[0].verdict == wanted
+    assert found.numbers is not None
+    assert found.numbers[2] == pytest.approx(3 / n)
+
+
 def test_too_few_and_not_measured_cannot_be_told():
     assert verdict(50.0, 2.0, "above", n=29) == "cannot tell"
     assert verdicts_of([weighed(claim(1, "above"), "m", "d", None)])[0].verdict == "cannot tell"

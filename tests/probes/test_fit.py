@@ -20,7 +20,7 @@ from anchorscope.probes.fit import Strength, choose_strength, fit_layer, standar
 from anchorscope.probes.folds import Folds, deal, inner_folds, make_folds
 from anchorscope.probes.logistic import SPREADS, balanced, balanced_log_loss, fit_temperature, fit_temperatures
 from anchorscope.probes.probe import LayerProbes, load_probes, save_probes
-from anchorscope.probes.solver import solve_kernel
+from anchorscope.probes.solver import Fits, Shared, solve_kernel
 
 N, WIDTH, C = 150, 40, 0.01
 
@@ -198,6 +198,18 @@ def test_hard_problems_converge():
     expected = expected.decision_function(z)
     found = solve_kernel(z @ z.T, labels, np.ones((1, 200), bool), 100.0)[2][0]
     assert np.abs(found - expected).max() < 5e-3 * np.abs(expected).max()
+
+
+def test_a_fit_that_ends_in_the_last_step_leaves_the_others_judged_by_their_own_gradients(monkeypatch):
+    # three fits, of which the first has nothing to learn: it is done before the only step, the others after it
+    x = np.random.default_rng(3).normal(size=(60, 4)).astype(np.float32)
+    right = x[:, 0] + x[:, 1] > 0
+    fitted = np.ones((3, 60), bool)
+    whole = Shared(x).solve(right, Fits(fitted, np.arange(3), fitted, np.array([1e-12, 1.0, 2.0])))
+    monkeypatch.setattr("anchorscope.probes.solver.NEWTON_STEPS", 1)
+    with pytest.raises(ProbeError, match="did not converge"):
+        Shared(x).solve(right, Fits(fitted, np.arange(3), fitted, np.array([1e-12, 1.0, 2.0])))
+    assert np.isfinite(whole.weight).all()
 
 
 def test_everything_is_deterministic(data, probes: LayerProbes):

@@ -49,6 +49,8 @@ def test_greedy_requests_are_judged(data: dict[str, Any], defaults: dict[str, An
         ({"temperature": 0, "response_format": {"type": "json_object"}}, {}, "response_format"),
         ({"temperature": 0, "guided_choice": ["a"]}, {}, "guided_choice"),
         ({"temperature": 0, "best_of": 4}, {}, "best_of"),
+        ({"temperature": 0, "tool_choice": "required"}, {}, "tool_choice"),
+        ({"temperature": 0, "tool_choice": {"type": "function", "function": {"name": "f"}}}, {}, "tool_choice"),
         ({"temperature": "0"}, {}, "its temperature is not a number"),
         ({"temperature": False}, {}, "its temperature is not a number"),
         ({"temperature": 10**400}, {}, "its temperature is not a number"),

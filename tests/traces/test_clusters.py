@@ -5,6 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anchorscope.questions.crossed import crossed_rows
 from anchorscope.traces.clusters import LARGEST, Keys, clusters_of
 
 LETTER = st.sampled_from("abcdefg")
@@ -85,3 +86,18 @@ def test_near_duplicates_join_however_many_there_are():
     rows = [(f"when did the great war of {i} years end", "1918", f"g{i}x") for i in range(60)]
     assert len(set(clusters_of(keys_of(*rows)).numbers[:60])) == 1
     assert len(set(clusters_of(keys_of(*rows, subject=True)).numbers[:60])) == 60
+
+
+def test_questions_that_are_crossed_stay_together_where_answers_recur():
+    # 40 pairs of questions, and only two answers in all
+    pairs = [(f"is it {n} x", f"was it {n} y") for n in range(40)]
+    rows = [(question, answer) for one, other in pairs for question, answer in
+            ((one, "yes"), (other, "no"), (one, "no"), (other, "yes"))]  # fmt: skip
+    keys = [Keys(question, question, answer, answer) for question, answer in rows]
+    correct = [place % 4 < 2 for place in range(len(rows))]
+    crossed = crossed_rows([q for q, _ in rows], [a for _, a in rows], correct)
+    assert sorted(crossed) == [(n, n + 1, n + 2, n + 3) for n in range(0, len(rows), 4)]
+    apart, joined = clusters_of(keys).numbers, clusters_of(keys, crossed).numbers
+    assert any(len({apart[row] for row in rows}) > 1 for rows in crossed)
+    assert all(len({joined[row] for row in rows}) == 1 for rows in crossed)
+    assert len(set(joined)) == len(pairs)

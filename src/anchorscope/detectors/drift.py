@@ -150,8 +150,11 @@ class Moments:
         )  # fmt: skip
 
 
-def moments_of(inputs: Inputs, needs: Sequence[Need]) -> Moments:
-    """Of training samples, for the states and numbers that a detector reads, and for lengths."""
+def moments_of(inputs: Inputs, needs: Sequence[Need], weight: Floats | None = None) -> Moments:
+    """Of training samples, for the states and numbers that a detector reads, and for lengths.
+
+    `weight` (sample): how many answers each stands for, as wrong ones are drawn less often than they occur.
+    """
     mean: dict[StateName, NDArray[np.float32]] = {}
     scale: dict[StateName, NDArray[np.float32]] = {}
     for name in states_among(needs):
@@ -159,15 +162,15 @@ def moments_of(inputs: Inputs, needs: Sequence[Need]) -> Moments:
         means, scales = [], []
         for layer in range(states.layers):
             x = states.layer(layer).astype(np.float64)
-            spread = x.std(axis=0)
-            means.append(x.mean(axis=0))
+            middle, spread = _middle(x, weight)
+            means.append(middle)
             scales.append(np.where(spread > 1e-6 * np.abs(means[-1]), 1 / np.where(spread > 0, spread, 1), 0))
         mean[name], scale[name] = np.array(means, np.float32), np.array(scales, np.float32)
     passages = bool(inputs.number(PASSAGE).any()) if PASSAGE in inputs.numbers else None
     most = (_most(answer_tokens(inputs)), _most(inputs.numbers.get(PROMPT_TOKENS)))
     reads = tuple(name for name in CONFIDENCE_NUMBERS if name in needs)
     also = [name for name in ("log_tokens", PROMPT_TOKENS) if name in inputs.numbers and name not in reads]
-    numbers = {name: _moments_of_number(inputs.number(name)) for name in (*reads, *also)}
+    numbers = {name: _moments_of_number(inputs.number(name), weight) for name in (*reads, *also)}
     moments = Moments(mean, scale, np.inf, *most, passages, numbers, reads)
     if mean:
         moments = replace(moments, farthest=float(np.quantile(moments.distance(inputs), FAR)))
@@ -176,9 +179,15 @@ def moments_of(inputs: Inputs, needs: Sequence[Need]) -> Moments:
     return replace(moments, expected=max(1 - FAR, float(np.mean([bool(why) for why in moments.why_unlike(inputs)]))))
 
 
-def _moments_of_number(values: Floats) -> tuple[float, float]:
+def _middle(values: NDArray[np.float64], weight: Floats | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weighted mean and spread of values (sample, …)."""
+    mean = np.average(values, axis=0, weights=weight)
+    return mean, np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weight))
+
+
+def _moments_of_number(values: Floats, weight: Floats | None) -> tuple[float, float]:
     """The mean, and the inverse of the spread; 0 where a number does not vary."""
-    mean, spread = float(values.mean()), float(values.std())
+    mean, spread = map(float, _middle(values.astype(np.float64), weight))
     return mean, 1 / spread if spread > 1e-6 * abs(mean) else 0.0
 
 

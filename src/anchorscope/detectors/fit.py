@@ -88,7 +88,8 @@ def fit_detector(
         ],
     )
     return FittedDetector(
-        fitted, about, card, moments_of(training.inputs, fitted.needs), rate, threshold,
+        fitted, about, card, moments_of(training.inputs, fitted.needs, 1 / samples.probability[~for_promise]), rate,
+        threshold,
         _parts(fitted, training.inputs, training.right, site), witness=witness or {}, held_out=held_out,
     ).at(rate)  # fmt: skip
 

@@ -99,7 +99,7 @@ class WorstGroup:
     false_alarms: tuple[float, float, float]
     """Share of its right answers that are flagged, with an interval of at least 95 % for the worst of all groups."""
     right: int
-    """Number of its right answers."""
+    """Number of its right answers, one per cluster."""
     groups: int
     """Number of groups with enough right answers, among which it is the worst."""
 
@@ -172,14 +172,17 @@ class HeldOut:
     def worst_group(self, value: float) -> WorstGroup | None:
         """The group with the most false alarms at a threshold; None where fewer than two have enough right answers.
 
-        The interval is exact (Clopper–Pearson) and divides its error by the number of groups, so it holds for the one
-        that was picked.
+        One right answer of each cluster of a group counts, as for a promise of false alarms. The interval is exact for
+        these (Clopper–Pearson) and divides its error by the number of groups, so it holds for the one that was picked.
         """
         if self.group is None:
             return None
-        flagged = np.asarray(self.scores) > value
-        members = {name: self.right & (self.group == number) for number, name in enumerate(self.groups)}
-        counts = {name: (int(flagged[own].sum()), int(own.sum())) for name, own in members.items()}
+        flagged, random = np.asarray(self.scores) > value, np.random.default_rng(self.seed)
+        members = {
+            name: _one_each(np.flatnonzero(self.right & (self.group == number)), self.clusters, random)
+            for number, name in enumerate(self.groups)
+        }
+        counts = {name: (int(flagged[own].sum()), len(own)) for name, own in members.items()}
         enough = {name: each for name, each in counts.items() if each[1] >= FEWEST_OF_GROUP}
         if len(enough) < 2:
             return None

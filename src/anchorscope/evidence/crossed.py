@@ -13,7 +13,6 @@ dataset with the model's own answers too, its probes are tried as well.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,7 +31,7 @@ from anchorscope.pathways.shifts import make_donors
 from anchorscope.probes.probe import load_probes, probes_stem
 from anchorscope.probes.readouts import read_out_new
 from anchorscope.probes.record import READOUTS
-from anchorscope.questions.crossed import share_a_word
+from anchorscope.questions.crossed import crossed_rows, share_a_word
 from anchorscope.questions.row import group_key
 from anchorscope.store.stage import always
 from anchorscope.traces.record import TRACES, Trace
@@ -65,28 +64,7 @@ class Quadruples:
     @classmethod
     def of(cls, questions: Sequence[str], answers: Sequence[str], correct: Sequence[bool]) -> Quadruples:
         """Complete ones that share no row. Texts are compared as folds compare them."""
-        place = {key: i for i, key in enumerate(zip(questions, answers, correct, strict=True))}
-        right_to = {question: (answer, i) for (question, answer, is_right), i in place.items() if is_right}
-        asked_by: defaultdict[str, list[str]] = defaultdict(list)
-        for question, (answer, _) in right_to.items():
-            asked_by[answer].append(question)
-        found = []
-        for (question, answer, is_right), wrong in place.items():
-            if is_right or question not in right_to:
-                continue
-            own, right = right_to[question]
-            # the wrong answer is right for another question, for which this question's own answer is wrong
-            for other in asked_by[answer]:
-                back = place.get((other, own, False))
-                if back is not None and question < other:
-                    found.append((right, right_to[other][1], wrong, back))
-        # where answers recur, such as yes and no, a question fits several others: each row counts once
-        apart, used = [], set[int]()
-        for rows in sorted(found):
-            if used.isdisjoint(rows):
-                apart.append(rows)
-                used.update(rows)
-        return cls(np.array(apart, dtype=np.int64).reshape(-1, 4))
+        return cls(np.array(crossed_rows(questions, answers, correct), dtype=np.int64).reshape(-1, 4))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -99,7 +77,8 @@ class Quadruples:
     def contrast(self, scores: FloatArray) -> FloatArray:
         """(…, pair, layer) from scores (…, sample, layer)."""
         first, second, third, fourth = (scores[..., self.rows[:, place], :] for place in range(4))
-        return first + second - third - fourth
+        # in this order a score of the question alone, or of the answer alone, gives 0 without rounding
+        return (first - fourth) + (second - third)
 
     def share(self, contrasts: FloatArray, drawn: Resamples) -> FloatArray:
         """(1 + resample, layer): how often contrasts (repeat, pair, layer) are above 0; a tie counts one half."""
@@ -220,6 +199,12 @@ def apart(rows: Sequence[Trace], quadruples: Quadruples) -> BoolArray:
     return np.array([not share_a_word(*both) for both in texts], dtype=bool)
 
 
+def together(clusters: IntArray, quadruples: Quadruples) -> BoolArray:
+    """(pair): whether its four rows are in one cluster, so that no fold learns from one what another is asked."""
+    of_pair = clusters[quadruples.rows]
+    return (of_pair == of_pair[:, :1]).all(axis=1)
+
+
 def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     """From the read-outs: the numbers with these keys. Nothing where not most samples belong to pairs of questions."""
     rows, readouts = cell.recorded.rows, cell.readouts
@@ -231,7 +216,7 @@ def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     if "knockout_answer" in cell.recorded.refit:
         logits[REFIT] = cell.recorded.refit["knockout_answer"]
     read = CrossedReadouts(quadruples, readouts.clusters, readouts.labels, forms_of(rows), logits)
-    read = read.only(apart(rows, quadruples))
+    read = read.only(apart(rows, quadruples) & together(readouts.clusters, quadruples))
     if len(read.quadruples):
         made = crossed_series(read, cell.drawn, cell.study.seed, cell.widening(Key("auroc")))
         yield from (one for one in (*made, *_by_own_probes(cell, read)) if one.key in keys)
@@ -272,10 +257,13 @@ def _above_chance(key: Key) -> Measure:
     return Measure((key,), measure)
 
 
-def _share_lost(lines: Lines) -> FloatArray:
-    """(1 + resample): of what the contrast shows beyond chance, the share that is lost by the cut for the answer."""
+def _share_lost(lines: Lines) -> FloatArray | None:
+    """(1 + resample): of what the contrast shows beyond chance, the share that is lost by the cut for the answer.
+
+    None where it is not shown to be beyond chance, of which no share can be taken.
+    """
     left, there = (lines[Key(C, name)].at(HALF) - 0.5 for name in ("knockout_answer", "permuted_answer"))
-    return 1 - left / there
+    return 1 - left / there if np.quantile(there, 0.025) > 0 else None
 
 
 def _larger_loses_more(smaller: Mapping[str, Lines], larger: Mapping[str, Lines]) -> ClaimMeasure | None:
@@ -285,9 +273,10 @@ def _larger_loses_more(smaller: Mapping[str, Lines], larger: Mapping[str, Lines]
         for name in smaller
         if Key(C, "knockout_answer") in smaller[name] and smaller[name].keys() == larger.get(name, {}).keys()
     ]
-    if not sets:
+    shares = [(_share_lost(larger[name]), _share_lost(smaller[name])) for name in sets]
+    more = [one - other for one, other in shares if one is not None and other is not None]
+    if not more or len(more) < len(sets):
         return None
-    more = [_share_lost(larger[name]) - _share_lost(smaller[name]) for name in sets]
     return ClaimMeasure(
         [np.mean(more, axis=0)], min(of[name][Key(C, "knockout_answer")].n for of in (smaller, larger) for name in sets)
     )

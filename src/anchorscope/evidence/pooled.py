@@ -1,6 +1,7 @@
 """A claim over all models and datasets of a run: one row for the sets that were asked, one for sets like them.
 
-The value is the same for both: the mean over datasets of the mean over models. Models of one dataset answer the same
+The value is the mean over datasets of the mean over models. Of a claim that rests on several numbers, the one nearest to
+its threshold in standard errors is told, which may be another in either row. Models of one dataset answer the same
 questions, and these are resampled together (`resample` with names), so a resample of the mean over models is a mean of
 their resamples.
 

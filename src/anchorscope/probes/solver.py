@@ -265,9 +265,9 @@ def _minimised(
         left = (size > TOLERANCE**2 * start[rows]) | (steep > TOLERANCE**2 * first[rows])
         if not left.any():
             return at
-        rows, problems = rows[left], problems.of(left)
+        rows, problems, size = rows[left], problems.of(left), size[left]
         # 2. the step; what overshoots is halved, and a rise within float32's rounding is none
-        step = _step(problems, logits[left], gradient[left], turned[left], size[left], start[rows])
+        step = _step(problems, logits[left], gradient[left], turned[left], size, start[rows])
         before, length = value[rows], torch.ones(len(rows), device=x.device)
         for _ in range(HALVINGS):
             moved = _At(*(old[rows] + length[:, None] * way for old, way in zip(at, step, strict=True)))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import islice
@@ -213,3 +214,34 @@ def _words(text: str) -> frozenset[str]:
 def _given(question: Question, which: str, answer: str, label: bool) -> Question:
     extra = json.loads(question.extra) | {"given": answer, "label": label}
     return replace(question, id=f"{question.id}:{which}", extra=json.dumps(extra, ensure_ascii=False, sort_keys=True))
+
+
+def crossed_rows(
+    questions: Sequence[str], answers: Sequence[str], correct: Sequence[bool]
+) -> list[tuple[int, int, int, int]]:
+    """Rows of two questions with both answers: q1 with a1, q2 with a2, q1 with a2, q2 with a1. No row is in two.
+
+    Texts are those that folds compare. Only the first two rows of each four are right.
+    """
+    place = {key: i for i, key in enumerate(zip(questions, answers, correct, strict=True))}
+    right_to = {question: (answer, i) for (question, answer, is_right), i in place.items() if is_right}
+    asked_by: defaultdict[str, list[str]] = defaultdict(list)
+    for question, (answer, _) in right_to.items():
+        asked_by[answer].append(question)
+    found = []
+    for (question, answer, is_right), wrong in place.items():
+        if is_right or question not in right_to:
+            continue
+        own, right = right_to[question]
+        # the wrong answer is right for another question, for which this question's own answer is wrong
+        for other in asked_by[answer]:
+            back = place.get((other, own, False))
+            if back is not None and question < other:
+                found.append((right, right_to[other][1], wrong, back))
+    # where answers recur, such as yes and no, a question fits several others: each row counts once
+    apart, used = [], set[int]()
+    for rows in sorted(found):
+        if used.isdisjoint(rows):
+            apart.append(rows)
+            used.update(rows)
+    return apart

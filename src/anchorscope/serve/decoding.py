@@ -23,6 +23,10 @@ CONSTRAINTS = (
 """Settings that forbid or favour tokens where they are given."""
 
 
+UNFORCED = (None, "auto", "none")
+"""Values of `tool_choice` that force no tool call."""
+
+
 def other_decoding(data: Mapping[str, Any], fitted: Decoding, defaults: Mapping[str, Any]) -> str:
     """Why the answers to a request are decoded otherwise than those of the fit; empty if they are not.
 
@@ -41,6 +45,8 @@ def other_decoding(data: Mapping[str, Any], fitted: Decoding, defaults: Mapping[
             source = "" if stated else " (the default of the server)"
             return _told(f"its {name} is {given:g}{source}", fitted, f'Send "{name}": {value:g}')
     others = [name for name in CONSTRAINTS if data.get(name)]
+    if data.get("tool_choice") not in UNFORCED:
+        others.append("tool_choice")
     form = data.get("response_format")
     if form and not (isinstance(form, dict) and form.get("type") == "text"):
         others.append("response_format")

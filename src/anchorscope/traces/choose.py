@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anchorscope.grades.grading import kind_of
+from anchorscope.questions.crossed import crossed_rows
 from anchorscope.questions.row import group_key
 from anchorscope.spans.samples import Sample, read_samples, usable
 from anchorscope.store import Store
@@ -68,12 +69,15 @@ def choose(store: Store, model: str, dataset: str) -> Chosen:
     both = drawn[True] | drawn[False]
     names: list[str] = []
     keys: list[Keys] = []
+    right: list[bool] = []
     digest = hashlib.sha256()
     for sample in read_samples(store, model, dataset, both):
         names.append(sample.question.id)
         keys.append(_keys(sample))
+        right.append(bool(sample.grade.correct))
         digest.update(repr((sample.question.id, sample.grade.correct, sample.answer.answer_ids)).encode())
-    clusters = clusters_of(keys)
+    crossed = crossed_rows([key.question for key in keys], [key.given for key in keys], right)
+    clusters = clusters_of(keys, crossed)
     digest.update(repr(clusters.numbers).encode())
     return Chosen(dict(zip(names, clusters.numbers, strict=True)), probability, digest.hexdigest(), clusters.apart)
 

@@ -1,10 +1,10 @@
 """Clusters: samples that must not be split over folds, since one gives the other away.
 
-Always together: the same question text, the same subject, and near-duplicates (the same first accepted answer, most
-words of the question the same, and no two subjects). Together as far as it goes: the same accepted answer, the same
-given answer. Some of these are shared by a large part of a set ("yes", "politician"), and through each other they would
-join nearly all samples; so they are joined from the rarest on, and a join that would make a cluster larger than a
-twentieth of the samples is left out and counted.
+Always together: the same question text, the same subject, the two questions of crossed answers, and near-duplicates
+(the same first accepted answer, most words of the question the same, and no two subjects). Together as far as it goes:
+the same accepted answer, the same given answer. Some of these are shared by a large part of a set ("yes",
+"politician"), and through each other they would join nearly all samples; so they are joined from the rarest on, and a
+join that would make a cluster larger than a twentieth of the samples is left out and counted.
 """
 
 from __future__ import annotations
@@ -62,9 +62,11 @@ class _Sets:
         return sum(self.size[root] for root in {self.root(row) for row in rows})
 
 
-def clusters_of(keys: Sequence[Keys]) -> Clusters:
-    """Join what must be together, then what can be."""
+def clusters_of(keys: Sequence[Keys], crossed: Iterable[Sequence[int]] = ()) -> Clusters:
+    """Join what must be together, then what can be. `crossed`: rows of two questions with both of their answers."""
     sets = _Sets(len(keys))
+    for rows in crossed:
+        sets.join(rows)
     # 1. the same text, the same subject, near-duplicates
     for shared in (_sharing(sample.question for sample in keys), _sharing(sample.subject for sample in keys)):
         for rows in shared.values():
