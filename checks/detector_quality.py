@@ -10,13 +10,17 @@ By default `table`, which takes minutes; the others fit detectors again, which t
 `new_articles` asks whether a detector is useful: it promises at most 10 % errors among passed answers on half of the
 articles, and counts what came of it on the other half. RUN is then a run with passages of several articles, such as
 results/context/useful.yaml, and --articles a JSONL file with the `id` and the `subject` of each question.
+`crossed_passages` writes the file of that study: two questions about one passage of SQuAD, each with its own answer and
+with the other's, so that half of the answers are right and all of them stand in the passage.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,7 @@ from anchorscope.detectors.thresholds import Promise, choose_threshold
 from anchorscope.detectors.training import area
 from anchorscope.pathways.intervals import estimate, mean_auroc, resample
 from anchorscope.probes.folds import Folds, IntArray
+from anchorscope.questions.row import group_key
 from anchorscope.store import Store
 from helpers.steps import Check, Figures, Options
 from helpers.tables import cells_of
@@ -189,6 +194,33 @@ def new_articles(options: Options, work: Path) -> Figures:
     return {"rows": rows}
 
 
+@check.step(by_default=False)
+def crossed_passages(options: Options, work: Path) -> Figures:
+    """Write pairs of questions about one passage, with both answers, from a file of questions with passages."""
+    by_passage: dict[str, list[dict[str, Any]]] = {}
+    with options.squad.open(encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            by_passage.setdefault(row["context"], []).append(row)
+    order = sorted(by_passage, key=lambda text: hashlib.blake2b(text.encode()).digest())
+    rows: list[dict[str, Any]] = []
+    for passage in order:
+        found = next((pair for pair in combinations(by_passage[passage], 2) if _apart(*pair)), None)
+        if found is not None and len(rows) < 4 * options.pairs:
+            for asked, given in product(found, repeat=2):
+                rows.append({"id": f"{asked['id']}-{given['id']}", "question": asked["question"], "context": passage,
+                             "answers": asked["answers"], "given": given["answers"][0], "label": asked is given,
+                             "subject": asked["subject"]})  # fmt: skip
+    options.crossed.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return {"pairs": len(rows) // 4, "articles": len({row["subject"] for row in rows})}
+
+
+def _apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether no accepted answer of one question shares a word with an accepted answer of the other, or a question."""
+    words = [{word for text in row["answers"] for word in group_key(text).split()} for row in (one, other)]
+    asked = {word for row in (one, other) for word in group_key(row["question"]).split()}
+    return not words[0] & words[1] and not (words[0] | words[1]) & asked
+
+
 def _over(splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """In how many splits a promise was found and kept, and what passed then, on the mean."""
     found = [split for split in splits if split["found"]]
@@ -225,6 +257,9 @@ def _one_split(samples: Labelled, article: IntArray, name: str, seed: int) -> di
 
 
 check.option("--articles", "Read the article of each question from this file", None, type=Path)
+check.option("--squad", "Read questions with passages from this file", Path("squad.jsonl"), type=Path)
+check.option("--crossed", "Write pairs of them to this file", Path("squad-crossed.jsonl"), type=Path)
+check.option("--pairs", "Write this many pairs at most", 500)
 check.option("--splits", "Divide the articles this many times", 20)
 check.option("--useful", "Write the table to this file", Path("useful.csv"), type=Path)
 check.option("--model", "Look at the model NAME of the run instead of all models", metavar="NAME")

@@ -94,6 +94,15 @@ class Claim:
     """Whether it is about one model on one dataset, on all datasets, or about the larger of two models."""
 
 
+def above_chance(key: Key) -> Measure:
+    """How far a share of pairs ranked right lies above one half, at the middle layer."""
+
+    def measure(lines: Lines) -> ClaimMeasure | None:
+        return ClaimMeasure([lines[key].at(HALF) - 0.5], lines[key].n) if key in lines else None
+
+    return Measure((key,), measure)
+
+
 def at_depth(depth: float, *keys: Key) -> Measure:
     """The values of some lines at a depth between the first layer, 0, and the last, 1."""
 

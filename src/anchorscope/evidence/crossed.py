@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from anchorscope.evidence.claim import HALF, Claim, ClaimMeasure, Measure, at_depth
+from anchorscope.evidence.claim import HALF, Claim, ClaimMeasure, Measure, above_chance, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.means import BoolArray, IntArray, weighted_mean
 from anchorscope.evidence.pairs import FOLDS, Pairs, rank_weights
@@ -250,13 +250,6 @@ def _by_own_probes(cell: CellData, read: CrossedReadouts) -> Iterator[Series]:
         return
 
 
-def _above_chance(key: Key) -> Measure:
-    def measure(lines: Lines) -> ClaimMeasure | None:
-        return ClaimMeasure([lines[key].at(HALF) - 0.5], lines[key].n) if key in lines else None
-
-    return Measure((key,), measure)
-
-
 def _share_lost(lines: Lines) -> FloatArray | None:
     """(1 + resample): of what the contrast shows beyond chance, the share that is lost by the cut for the answer.
 
@@ -329,7 +322,7 @@ CLAIMS = (
         "crossed_fits", "States know which answer fits its question",
         "W − 0.5 of crossed answers on the clean pass, at the middle layer",
         "0.5, the W of anything that knows the question alone or the answer alone", 0.05, "above",
-        _above_chance(Key(W)), tells_truth_from_difficulty=True, tells_truth_from_prior=True, primary=True,
+        above_chance(Key(W)), tells_truth_from_difficulty=True, tells_truth_from_prior=True, primary=True,
     ),
     Claim(
         "crossed_route", "By the middle layer, part of that knowledge reaches the answer's tokens directly from the "

@@ -1,9 +1,9 @@
 """A claim over all models and datasets of a run: one row for the sets that were asked, one for sets like them.
 
-The value is the mean over datasets of the mean over models. Of a claim that rests on several numbers, the one nearest to
-its threshold in standard errors is told, which may be another in either row. Models of one dataset answer the same
-questions, and these are resampled together (`resample` with names), so a resample of the mean over models is a mean of
-their resamples.
+The value is the mean over datasets of the mean over models. Of a claim that rests on several numbers, the one that is
+nearest to its threshold in standard errors is told, which may be another in either row. Models of one dataset answer
+the same questions, and these are resampled together (`resample` with names), so a resample of the mean over models is
+a mean of their resamples.
 
     these sets        how sure the value is for these models on these datasets: questions are random, sets are not
     sets like these   how sure it is for another dataset of the kind: the sets are random too. The spread is that of the

@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from anchorscope.evidence.claim import HALF, Claim, ClaimMeasure, Measure, at_depth
+from anchorscope.evidence.claim import HALF, Claim, above_chance, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.means import BoolArray, IntArray
 from anchorscope.evidence.pairs import Pairs
 from anchorscope.pathways.chart import LEGEND, Chart, Row, dotted, solid
 from anchorscope.pathways.intervals import FloatArray, Resamples
-from anchorscope.pathways.lookup import Lines
 from anchorscope.pathways.record import Key
 from anchorscope.pathways.series import Series
 from anchorscope.pathways.shifts import make_donors
@@ -176,20 +175,11 @@ def _series(cell: CellData, keys: Collection[Key]) -> Iterator[Series]:
     return within_series(answers, cell.drawn, cell.study.seed)
 
 
-def _above_chance(condition: str) -> Measure:
-    key = Key(W, condition)
-
-    def measure(lines: Lines) -> ClaimMeasure | None:
-        return ClaimMeasure([lines[key].at(HALF) - 0.5], lines[key].n) if key in lines else None
-
-    return Measure((key,), measure)
-
-
 CLAIMS = (
     Claim(
         "within_signal", "Among answers to one question, the probe ranks right above wrong",
         "W − 0.5 on the clean pass, at the middle layer", "0.5, the W of a question-only probe", 0.05, "above",
-        _above_chance("clean"), tells_truth_from_difficulty=True, in_place_of="crossed_fits",
+        above_chance(Key(W, "clean")), tells_truth_from_difficulty=True, in_place_of="crossed_fits",
     ),
     Claim(
         "within_question", "Within a question, part of the signal comes from the question's words",
@@ -201,7 +191,7 @@ CLAIMS = (
     Claim(
         "within_strings", "Right answers to a question look different as strings",
         "W − 0.5 with the question removed, at the middle layer", "0.5", 0.05, "above",
-        _above_chance("answer_only"), tells_truth_from_difficulty=True,
+        above_chance(Key(W, "answer_only")), tells_truth_from_difficulty=True,
     ),
     Claim(
         "within_adds", "Within a question, the probe adds to log-probabilities, length and frequency",
