@@ -1,7 +1,8 @@
 """Draw the pictures in results/ again from the tables beside them.
 
     python docs/tools/results_redrawn.py            every folder of results/ and results/crossed/ with a delta_p.csv, in
-                                                    place, results/published, and crossed answers against size
+                                                    place, results/published, crossed answers against size, and the
+                                                    compared detectors
     python docs/tools/results_redrawn.py FOLDER …   only these folders
 
 No run and no model is needed. tests/docs/test_redraw.py holds the pictures to their tables.
@@ -13,13 +14,23 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from found import rows_of
 from published_figures import read_described, write_published
 from redraw import FIRST, redraw, statistics_of, studies_in
 from sizes_figure import write_sizes
 
+from anchorscope.detectors.catalogue import catalogue
+from anchorscope.detectors.record import Comparison
+from anchorscope.report.draw.detectors import picture
+from anchorscope.report.draw.files import saved_as
+from anchorscope.report.draw.lines import style
+from anchorscope.store.files import write_bytes
+
 RESULTS = Path(__file__).parents[2] / "results"
 CROSSED = RESULTS / "crossed"
 SIZES = ("results/crossed/small-models", "results/crossed/qwen2.5-coder")
+COMPARED = RESULTS / "small-models" / "detectors"
+NAMED, NUMBERS = ("model", "dataset", "detector", "measure"), ("value", "low", "high", "p")
 DESCRIBED = RESULTS / "published" / "described.csv"
 # what a reader must know beside a model's name
 QUANTISED = dict.fromkeys(("SmolLM2-135M", "Gemma-3-270m", "Qwen2.5-Coder-0.5B", "Qwen2.5-Coder-1.5B"), "4-bit")
@@ -29,6 +40,16 @@ def redraw_published() -> list[Path]:
     """Draw what the descriptions say of the published figures above our lines."""
     ours = [row for folder in studies_in(RESULTS) for row in statistics_of(folder / f"{FIRST}.csv")]
     return write_published(read_described(DESCRIBED), ours, DESCRIBED.parent, QUANTISED)
+
+
+def redraw_detectors(folder: Path) -> None:
+    """Draw the detectors that this version has, from the table of compared ones."""
+    rows = [
+        Comparison(*(row[name] for name in NAMED), *(float(row[name] or "nan") for name in NUMBERS))
+        for row in rows_of(folder / "detectors.csv")
+    ]
+    with style():
+        write_bytes(folder / "detectors.png", saved_as(picture(rows, catalogue()), only=["png"])["png"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -48,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.folders and not place:
         written[str(DESCRIBED.parent)] = len(redraw_published())
         write_sizes(SIZES, CROSSED / "sizes.png")
+        redraw_detectors(COMPARED)
     print(written)
 
 
