@@ -166,6 +166,42 @@ def test_rates_of_grading_are_those_of_a_dataset(found: ModuleType, folder: Path
     assert len(rows) == 4  # nq was not read
 
 
+def test_a_promise_that_was_not_found_has_its_best_bound_instead(found: ModuleType, folder: Path):
+    same = {"auroc": 0.9, "auroc_low": 0.85, "auroc_high": 0.95, "splits": 20}
+    promised = {"passed": 0.4, "errors": 0.06, "errors_low": 0.04, "errors_high": 0.081}
+    of_all = {"splits_found": 18, "splits_kept": 17, "mean_passed": 0.38, "mean_errors": 0.055}
+    rows = [
+        {"detector": "one", "found": True, "bound": 0.09} | same | promised | of_all,
+        {"detector": "two", "found": False, "bound": 0.13} | same | dict.fromkeys(promised, "")
+        | {"splits_found": 0, "splits_kept": 0, "mean_passed": "", "mean_errors": ""},
+    ]  # fmt: skip
+    write(folder / "useful.csv", rows)
+    *_, first, second = found.useful_detectors(str(folder / "useful.csv")).splitlines()
+    assert first == (
+        "| `one` | 0.900 (0.850 to 0.950) | found | 40 % | 6.0 % (4.0 % to 8.1 %) | "
+        "18 of 20, kept in 17; 38 % pass, 5.5 % of them wrong |"
+    )
+    assert second == "| `two` | 0.900 (0.850 to 0.950) | none; best bound 13 % | – | – | 0 of 20 |"
+
+
+def test_models_of_several_sizes_stand_smallest_first_on_datasets_that_all_have_read(found: ModuleType, folder: Path):
+    read = {"b": [("B-1.5B", "popqa", 0.7), ("B-1.5B", "nq", 0.7)], "s": [("S-135M", "popqa", 0.6)]}
+    for name, rows in read.items():
+        half = [
+            {"model": model, "dataset": dataset, **found.Key(found.W)._asdict(), "layer": 1}
+            | {"value": w, "low": 0.5, "high": 0.8, "n": 9}
+            for model, dataset, w in rows
+        ]
+        write(folder / name / "half.csv", half)
+        claims = [verdict("crossed_larger", "S < B", "all", "cannot tell")]
+        (folder / name / "claims.json").write_text(json.dumps({"verdicts": claims if name == "b" else []}))
+    text = found.sizes(str(folder / "b"), str(folder / "s"))
+    assert [line.split(" | ")[:2] for line in text.splitlines()[2:4]] == [
+        ["| popqa, S-135M", "0.600 (0.500 to 0.800)"], ["| popqa, B-1.5B", "0.700 (0.500 to 0.800)"],
+    ]  # fmt: skip
+    assert "S < B: cannot tell" in text
+
+
 def test_an_earlier_run_is_compared_verdict_by_verdict(found: ModuleType, folder: Path):
     text = found.repeated(str(folder), "float32")
     assert "Of the 4 verdicts that are decided in both runs, none is reversed." in text

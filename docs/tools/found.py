@@ -548,22 +548,25 @@ def detectors_in_mean(folder: str) -> str:
 
 
 def useful_detectors(path: str) -> str:
-    """What detectors promised on some articles, and what came out on others."""
+    """What detectors promised on some articles, and what came out on others: of one division, and of all of them."""
     lines = []
     for row in rows_of(ROOT / path):
-        found, rate = row["found"] == "True", f"{100 * float(row['base_rate']):.0f} %"
-        auroc = number(
-            {name: row[column] for name, column in zip(ENDS, ("auroc", "auroc_low", "auroc_high"), strict=True)}
-        )
-        passed = f"{100 * float(row['passed']):.0f} %" if found else "–"
-        wrong = ["–"]
-        if found:
-            wrong = [f"{100 * float(row[column]):.1f}" for column in ("errors", "errors_low", "errors_high")]
-            wrong = [f"{wrong[0]} % ({wrong[1]} to {wrong[2]})"]
-        promise = "found" if found else f"none; best bound {100 * float(row['bound']):.0f} %"
-        lines.append([f"`{row['detector']}`", rate, auroc, promise, passed, *wrong])
-    head = ["detector", "wrong answers", "AUROC, new articles", "promise of 10 % errors", "pass", "wrong among these"]
+        auroc = number({end: row[f"auroc{suffix}"] for end, suffix in zip(ENDS, ("", "_low", "_high"), strict=True)})
+        promise, passed, wrong = f"none; best bound {_percent(row['bound'])}", "–", "–"
+        if row["found"] == "True":
+            ends = (_percent(row[name], 1) for name in ("errors", "errors_low", "errors_high"))
+            promise, passed, wrong = "found", _percent(row["passed"]), "{} ({} to {})".format(*ends)
+        of_all = f"{row['splits_found']} of {row['splits']}"
+        if int(row["splits_found"]):
+            of_all += f", kept in {row['splits_kept']}; {_percent(row['mean_passed'])} pass"
+            of_all += f", {_percent(row['mean_errors'], 1)} of them wrong"
+        lines.append([f"`{row['detector']}`", auroc, promise, passed, wrong, of_all])
+    head = ["detector", "AUROC", "promise of 10 % errors", "pass", "wrong among these", "divisions"]
     return table(head, lines)
+
+
+def _percent(share: str, digits: int = 0) -> str:
+    return f"{100 * float(share):.{digits}f} %"
 
 
 def cards(folder: str) -> str:
