@@ -339,6 +339,19 @@ OF_PAIRS = ("within_signal", "within_question", "within_strings", "within_adds")
 """Claims whose number is a share of pairs ranked right, beyond another such share or one half."""
 
 
+def samples_read(folder: str) -> str:
+    """Errors of the grader on sampled answers by class, and what the truly wrong ones that it calls wrong are like."""
+    by_cell: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows_of(ROOT / folder / READ):
+        by_cell.setdefault((row["model"], row["dataset"]), {})[row["class"]] = row
+    lines = []
+    for cell, classes in by_cell.items():
+        errors = [f"{classes[name]['wrong']} of {classes[name]['read']}" for name in ("right", "wrong")]
+        lines.append([", ".join(cell), *errors, *(classes["wrong"][kind] for kind in ("plausible", "echo", "garbage"))])
+    head = ["model, dataset", "called right, but wrong", "called wrong, but right", "plausible", "echo", "garbage"]
+    return table(head, lines)
+
+
 def grading_rates(folder: str) -> dict[str, tuple[Rate, Rate]]:
     """By dataset, how many answers called right were read and are not, and how many called wrong; over all models."""
     counts: dict[tuple[str, str], list[int]] = {}
