@@ -242,3 +242,16 @@ def test_losses_under_cuts_are_those_of_the_middle_layer(monkeypatch: pytest.Mon
     assert head == "| what is cut | one, squad, layer 3 |"
     assert passage == "| the passage | −0.300 (−1.000 to 0.000) |"
     assert null.endswith("| – |")
+
+
+def test_the_number_of_pairs_that_would_decide_puts_the_threshold_at_the_end_of_the_interval(found: ModuleType):
+    def needed(value: float, low: float, high: float, said: str) -> str:
+        row = ClaimVerdict(**{**verdict("crossed_route", "m", "popqa", said), "n": 100, "threshold": 0.05,
+                              "value": value, "low": low, "high": high})  # fmt: skip
+        return found.pairs_to_decide(row)
+
+    assert needed(0.09, 0.01, 0.17, "there is one") == "about 400"  # half the width: 0.05 to 0.13
+    assert needed(0.02, -0.04, 0.08, "cannot tell") == "about 400"  # half the width: -0.01 to 0.05
+    assert needed(0.06, 0.01, 0.11, "there is one") == "more than 1,000"
+    assert needed(0.09, 0.06, 0.12, "there is one") == "only the correction leaves it open"
+    assert needed(0.09, 0.06, 0.12, "holds") == "decided"

@@ -443,6 +443,8 @@ MEASURED = {
     "threshold",
     "crossed_adds": "The further share of contrasts above 0",
 }
+FURTHER = 10
+"""A larger run than this many times the present one is not told."""
 ANSWERED = {
     "holds": "Yes",
     "there is one": "There is an effect, of which it cannot be told whether it is as large as {}",
@@ -487,6 +489,31 @@ def crossed(folder: str, which: str = "main") -> str:
         if any(rows.values())
     ]
     return table(["model, dataset", "pairs", *CROSSED[which]], lines)
+
+
+def would_decide(folder: str) -> str:
+    """How many pairs would decide a primary claim on crossed answers, where those that were read do not."""
+    verdicts = [row for row in each_verdict(ROOT / folder) if row.claim in MEASURED and row.value is not None]
+    claims = [name for name in MEASURED if any(row.claim == name for row in verdicts)]
+    by_key = {(row.model, row.dataset, row.claim): row for row in verdicts}
+    cells = dict.fromkeys((row.model, row.dataset) for row in verdicts)
+    lines = [[", ".join(cell), *(pairs_to_decide(by_key[(*cell, claim)]) for claim in claims)] for cell in cells]
+    return table(["model, dataset", *(f"`{claim}`" for claim in claims)], lines)
+
+
+def pairs_to_decide(row: ClaimVerdict) -> str:
+    """About how many pairs put the threshold outside the interval, if the value stays and the width falls as 1/√n."""
+    if row.value is None or row.low is None or row.high is None or row.verdict in ("holds", "does not hold"):
+        return "decided"
+    distance = abs(row.value - row.threshold)
+    reach = row.value - row.low if row.value > row.threshold else row.high - row.value
+    most = FURTHER * row.n
+    if distance * np.sqrt(FURTHER) <= reach:
+        return f"more than {most:,}"
+    if distance > reach:
+        return "only the correction leaves it open"
+    needed = row.n * (reach / distance) ** 2
+    return f"about {10 ** (digits := int(np.log10(needed)) - 1) * round(needed / 10**digits):,}"
 
 
 def crossed_rivals(folder: str) -> str:
