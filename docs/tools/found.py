@@ -333,7 +333,7 @@ def pooled(folder: str) -> str:
 
 
 READ = "grading-of-samples.csv"
-"""Sampled answers that people read: by dataset, model and class (called right, or wrong), how many, and how many of
+"""Sampled answers that readers judged: by dataset, model and class (called right, or wrong), how many, and how many of
 these were called so wrongly."""
 OF_PAIRS = ("within_signal", "within_question", "within_strings", "within_adds")
 """Claims whose number is a share of pairs ranked right, beyond another such share or one half."""
@@ -439,8 +439,7 @@ ASKED = {
 """The question that each primary claim answers."""
 MEASURED = {
     "crossed_fits": "W − 0.5",
-    "crossed_route": "Of four losses (of W and of C, beyond the null and beyond other words), the one nearest to its "
-    "threshold",
+    "crossed_route": "Of four losses (of W and of C, beyond the null and beyond other words), the least certain one",
     "crossed_adds": "The further share of contrasts above 0",
 }
 FURTHER = 10
@@ -477,7 +476,10 @@ def primary(folder: str) -> str:
 def _like_these(rows: Sequence[ClaimVerdict]) -> str:
     """What the same claim is for other datasets of the kind."""
     like = next((row for row in rows if row.model == POOLED and row.dataset == LIKE_THESE), None)
-    return f"For other datasets of the kind: {like.verdict}. " if like is not None else ""
+    if like is None:
+        return ""
+    ends = {"value": str(like.value), "low": str(like.low), "high": str(like.high)}
+    return f"For other datasets of the kind: {like.verdict}, {number(ends)}. "
 
 
 def crossed(folder: str, which: str = "main") -> str:

@@ -288,6 +288,8 @@ TABLES = {
         "W, cut for the answer": Key(W, "knockout_answer"),
         "lost beyond the null": Key(LOST, "knockout_answer-permuted_answer"),
         "exact beyond other words": Key(LOST, "matched_answer-control_answer"),
+    },
+    "route_contrast": {
         "C, cut for the answer": Key(C, "knockout_answer"),
         "C, probe refitted": Key(C, REFIT),
         "C lost beyond the null": Key(C_LOST, "knockout_answer-permuted_answer"),
