@@ -7,9 +7,11 @@ Steps: `table` compares the detectors of a run with the best simple one and with
 fewer and fewer labels. RUN is a run that `anchorscope detect eval` has compared.
 By default `table`, which takes minutes; the others fit detectors again, which takes hours.
 
-`new_articles` asks whether a detector is useful: it promises at most 10 % errors among passed answers on half of the
-articles, and counts what came of it on the other half. RUN is then a run with passages of several articles, such as
-results/context/useful.yaml, and --articles a JSONL file with the `id` and the `subject` of each question.
+`new_articles` asks whether a detector is useful: it promises at most 10 % errors among passed answers on a share of the
+articles (--known), and counts what came of it on the others. `answers_needed` says how many held-out answers would find
+that promise. RUN is then a run with passages of several articles, such as results/context/useful.yaml, and --articles a
+JSONL file with the `id` and the `subject` of each question. With --likeliest, each question has one answer, the
+likeliest of those given, which is the model's own choice among them.
 `crossed_passages` writes the file of that study: two questions about one passage of SQuAD, each with its own answer and
 with the other's, so that half of the answers are right and all of them stand in the passage.
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from anchorscope.detectors.thresholds import Promise, choose_threshold
 from anchorscope.detectors.training import area
 from anchorscope.pathways.intervals import estimate, mean_auroc, resample
 from anchorscope.probes.folds import Folds, IntArray
+from anchorscope.probes.logistic import BoolArray
 from anchorscope.questions.row import group_key
 from anchorscope.store import Store
 from helpers.steps import Check, Figures, Options
@@ -47,6 +50,7 @@ check = Check(__doc__)
 CARRIED = ("confidence", "question_only", "single_layer", "joint", "combined")
 USEFUL = ("confidence", "single_layer", "single_layer_confidence", "joint")
 AT_MOST = Promise("errors_passed", 0.1)
+HELD_OUT = (100, 200, 400, 800, 1600)
 LABELS = (100, 200, 500, 1000, 1900)
 RESAMPLES = 500
 
@@ -173,25 +177,73 @@ def _within(logits: Floats, right: np.ndarray, kinds: np.ndarray) -> float:
 
 @check.step("run", by_default=False)
 def new_articles(options: Options, work: Path) -> Figures:
-    """What detectors promise on half of the articles, and the errors among what passes on the other half.
+    """What detectors promise on some articles, and the errors among what passes on the others.
 
     The first split is told in full. The others count in how many splits the promise was found and kept.
     """
-    with options.articles.open(encoding="utf-8") as lines:
-        article = {row["id"]: row["subject"] for row in map(json.loads, lines)}
-    store, rows = Store.open(options.run), []
-    for cell in cells_of(store, "traces", options.model):
-        samples = read_labelled(store, *cell)
-        of_sample = np.unique([article[name] for name in samples.inputs.ids], return_inverse=True)[1]
+    rows = []
+    for cell, samples, of_sample in _by_article(options):
         for name in USEFUL:
-            splits = [_one_split(samples, of_sample, name, seed) for seed in range(options.splits)]
+            splits = [_one_split(samples, of_sample, name, options.known, seed) for seed in range(options.splits)]
             rows.append({"model": cell[0], "detector": name} | splits[0] | _over(splits))
             print(rows[-1], flush=True)
-    with options.useful.open("w", encoding="utf-8", newline="") as stream:
+    _write(rows, options.useful)
+    return {"rows": rows}
+
+
+@check.step("run", by_default=False)
+def answers_needed(options: Options, work: Path) -> Figures:
+    """How many held-out answers would find the same promise, if they were drawn from the answers of the run.
+
+    Each answer is scored by a detector that was fitted on other articles.
+    """
+    rows = []
+    for cell, samples, article in _by_article(options):
+        fold = np.random.default_rng([0, 43]).permutation(article.max() + 1)[article] % FOLDS
+        for name in USEFUL:
+            scores = np.empty(len(fold))
+            for tested in (fold == number for number in range(FOLDS)):
+                fitted = catalogue()[name].fitter.fit(samples.training(np.flatnonzero(~tested)))
+                scores[tested] = -fitted.logits(samples.inputs.of(np.flatnonzero(tested)))
+            for held_out in HELD_OUT:
+                drawn = [_promised(scores, samples.right, held_out, seed) for seed in range(100)]
+                found = [one for one in drawn if one is not None]
+                passed, errors = np.mean(found, axis=0) if found else (None, None)
+                broken = sum(one[1] > AT_MOST.at_most for one in found)
+                rows.append({"model": cell[0], "detector": name, "held_out": held_out, "draws": len(drawn),
+                             "found": len(found), "broken": broken, "passed": passed, "errors": errors})  # fmt: skip
+                print(rows[-1], flush=True)
+    _write(rows, options.useful)
+    return {"rows": rows}
+
+
+def _promised(scores: Floats, right: BoolArray, held_out: int, seed: int) -> tuple[float, float] | None:
+    """The share that passes and the share of errors in it, by a threshold from so many answers; None without one."""
+    rows = np.random.default_rng([seed, 47]).integers(len(right), size=held_out)
+    threshold = choose_threshold(AT_MOST, scores[rows], right[rows], np.arange(held_out), float(np.mean(~right)), seed)
+    if threshold.value is None:
+        return None
+    passed = scores <= threshold.value
+    return float(passed.mean()), float((passed & ~right).sum() / max(1, passed.sum()))
+
+
+def _by_article(options: Options) -> Iterator[tuple[tuple[str, str], Labelled, IntArray]]:
+    """Each model's answers with the number of their article; those that the model itself would choose, if asked for."""
+    with options.articles.open(encoding="utf-8") as lines:
+        article = {row["id"]: row["subject"] for row in map(json.loads, lines)}
+    store = Store.open(options.run)
+    for cell in cells_of(store, "traces", options.model):
+        samples = read_labelled(store, *cell)
+        if options.likeliest:
+            samples = samples.of(_likeliest(samples.inputs.questions, samples.inputs.number("logprob_sum")))
+        yield cell, samples, np.unique([article[name] for name in samples.inputs.ids], return_inverse=True)[1]
+
+
+def _write(rows: Sequence[Mapping[str, Any]], place: Path) -> None:
+    with place.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows({k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
-    return {"rows": rows}
 
 
 @check.step(by_default=False)
@@ -221,6 +273,12 @@ def _apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return not words[0] & words[1] and not (words[0] | words[1]) & asked
 
 
+def _likeliest(questions: Sequence[str], logprobs: Floats) -> IntArray:
+    """The row of each question whose answer is the likeliest."""
+    order = sorted(range(len(questions)), key=lambda row: logprobs[row])
+    return np.array(sorted({questions[row]: row for row in order}.values()))
+
+
 def _over(splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """In how many splits a promise was found and kept, and what passed then, on the mean."""
     found = [split for split in splits if split["found"]]
@@ -230,12 +288,14 @@ def _over(splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "splits_kept": sum(split["errors"] <= AT_MOST.at_most for split in found),
         "mean_passed": float(np.mean([split["passed"] for split in found])) if found else None,
         "mean_errors": float(np.mean([split["errors"] for split in found])) if found else None,
+        "mean_hindsight": float(np.mean([split["hindsight"] for split in splits])),
     }
 
 
-def _one_split(samples: Labelled, article: IntArray, name: str, seed: int) -> dict[str, Any]:
-    """One detector, fitted and promised on half of the articles and counted on the other half."""
-    first = np.random.default_rng([seed, 41]).permutation(article.max() + 1) < (article.max() + 1) // 2
+def _one_split(samples: Labelled, article: IntArray, name: str, share: float, seed: int) -> dict[str, Any]:
+    """One detector, fitted and promised on a share of the articles and counted on the others."""
+    count = article.max() + 1
+    first = np.random.default_rng([seed, 41]).permutation(count) < int(share * count)
     known, new = (samples.of(np.flatnonzero(part[article])) for part in (first, ~first))
     held_out = kept_for_promise(known, seed)
     fitted = catalogue()[name].fitter.fit(known.training(np.flatnonzero(~held_out), seed))
@@ -244,9 +304,12 @@ def _one_split(samples: Labelled, article: IntArray, name: str, seed: int) -> di
     logits = fitted.logits(new.inputs)
     drawn = resample(article[~first[article]], 1, RESAMPLES, seed)
     auroc = estimate(mean_auroc(new.right, logits[None, :, None], drawn)[:, 0])
+    errors_of_best = np.cumsum(~new.right[np.argsort(-logits)]) / np.arange(1, len(logits) + 1)
+    most = np.flatnonzero(errors_of_best <= AT_MOST.at_most)
     row: dict[str, Any] = {"base_rate": known.base_rate, "auroc": auroc.value, "auroc_low": auroc.low,
                            "auroc_high": auroc.high, "found": threshold.value is not None,
-                           "bound": threshold.bound}  # fmt: skip
+                           "bound": threshold.bound,
+                           "hindsight": (most[-1] + 1) / len(logits) if len(most) else 0.0}  # fmt: skip
     if threshold.value is None:
         return row | dict.fromkeys(("passed", "errors", "errors_low", "errors_high"))
     passed = -logits <= threshold.value
@@ -260,6 +323,8 @@ check.option("--articles", "Read the article of each question from this file", N
 check.option("--squad", "Read questions with passages from this file", Path("squad.jsonl"), type=Path)
 check.option("--crossed", "Write pairs of them to this file", Path("squad-crossed.jsonl"), type=Path)
 check.option("--pairs", "Write this many pairs at most", 500)
+check.option("--likeliest", "Keep the likeliest answer of each question alone", action="store_true")
+check.option("--known", "Fit and promise on this share of the articles", 0.8)
 check.option("--splits", "Divide the articles this many times", 20)
 check.option("--useful", "Write the table to this file", Path("useful.csv"), type=Path)
 check.option("--model", "Look at the model NAME of the run instead of all models", metavar="NAME")

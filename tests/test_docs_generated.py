@@ -32,9 +32,10 @@ def measured(folder: Path) -> Iterator[tuple[float, float, float]]:
     for path in folder.rglob("claims*.json"):
         rows += json.loads(path.read_text(encoding="utf-8"))["verdicts"]
     for row in rows:
-        if row.get("value") not in (None, ""):
-            value, low, high = (float(row[name] or "nan") for name in ("value", "low", "high"))
-            yield from ((value, low, high), (-value, -high, -low))
+        for names in (("value", "low", "high"), ("auroc", "auroc_low", "auroc_high")):
+            if row.get(names[0]) not in (None, ""):
+                value, low, high = (float(row[name] or "nan") for name in names)
+                yield from ((value, low, high), (-value, -high, -low))
 
 
 def without_table(page: str, folder: Path) -> list[str]:

@@ -167,7 +167,7 @@ def test_rates_of_grading_are_those_of_a_dataset(found: ModuleType, folder: Path
 
 
 def test_a_promise_that_was_not_found_has_its_best_bound_instead(found: ModuleType, folder: Path):
-    same = {"auroc": 0.9, "auroc_low": 0.85, "auroc_high": 0.95, "splits": 20}
+    same = {"auroc": 0.9, "auroc_low": 0.85, "auroc_high": 0.95, "splits": 20, "mean_hindsight": 0.41}
     promised = {"passed": 0.4, "errors": 0.06, "errors_low": 0.04, "errors_high": 0.081}
     of_all = {"splits_found": 18, "splits_kept": 17, "mean_passed": 0.38, "mean_errors": 0.055}
     rows = [
@@ -179,9 +179,20 @@ def test_a_promise_that_was_not_found_has_its_best_bound_instead(found: ModuleTy
     *_, first, second = found.useful_detectors(str(folder / "useful.csv")).splitlines()
     assert first == (
         "| `one` | 0.900 (0.850 to 0.950) | found | 40 % | 6.0 % (4.0 % to 8.1 %) | "
-        "18 of 20, kept in 17; 38 % pass, 5.5 % of them wrong |"
+        "18 of 20, kept in 17; 38 % pass, 5.5 % of them wrong | 41 % |"
     )
-    assert second == "| `two` | 0.900 (0.850 to 0.950) | none; best bound 13 % | – | – | 0 of 20 |"
+    assert second == "| `two` | 0.900 (0.850 to 0.950) | none; best bound 13 % | – | – | 0 of 20 | 41 % |"
+
+
+def test_how_many_answers_find_a_promise_is_told_for_each_detector(found: ModuleType, folder: Path):
+    rows = [
+        {"detector": "one", "held_out": n, "draws": 100, "found": k, "broken": 1, "passed": passed, "errors": errors}
+        for n, k, passed, errors in ((100, 6, 0.44, 0.09), (1600, 58, 0.34, 0.0827))
+    ]
+    write(folder / "needed.csv", rows)
+    head, _, line = found.answers_needed(str(folder / "needed.csv")).splitlines()
+    assert head == "| detector | 100 answers | 1,600 answers |"
+    assert line == "| `one` | 6 of 100, broken in 1 | 58 of 100, broken in 1; 34 % pass, 8.3 % wrong |"
 
 
 def test_models_of_several_sizes_stand_smallest_first_on_datasets_that_all_have_read(found: ModuleType, folder: Path):

@@ -198,7 +198,8 @@ MADE = (
     stages, folders, columns, tables, numbers, charts, claims, detectors, verdict, set_definition, rooms,
     found.found, found.in_short, found.cells, found.aurocs, found.losses, found.sites, found.gaps, found.ledger,
     found.within, found.pooled, found.if_graded, found.samples_read, found.crossed, found.crossed_rivals,
-    found.sizes, found.would_decide, found.primary, found.compare, found.detectors_in_mean, found.useful_detectors, found.cards,
+    found.sizes, found.would_decide, found.primary, found.compare, found.detectors_in_mean, found.useful_detectors,
+    found.answers_needed, found.cards,
     found.two_kinds, found.described, found.repeated, passages.passage_losses, passages.passage_claims,
     passages.conflict_numbers, passages.squad_detectors,
 )  # fmt: skip

@@ -602,9 +602,27 @@ def useful_detectors(path: str) -> str:
         if int(row["splits_found"]):
             of_all += f", kept in {row['splits_kept']}; {_percent(row['mean_passed'])} pass"
             of_all += f", {_percent(row['mean_errors'], 1)} of them wrong"
-        lines.append([f"`{row['detector']}`", auroc, promise, passed, wrong, of_all])
-    head = ["detector", "AUROC", "promise of 10 % errors", "pass", "wrong among these", "divisions"]
+        lines.append([f"`{row['detector']}`", auroc, promise, passed, wrong, of_all, _percent(row["mean_hindsight"])])
+    head = ["detector", "AUROC", "promise of 10 % errors", "pass", "wrong among these", "divisions", "in hindsight"]
     return table(head, lines)
+
+
+def answers_needed(path: str) -> str:
+    """In how many draws a number of held-out answers finds a promise, what passes then, and how much of it is wrong."""
+    rows = rows_of(ROOT / path)
+    by_key = {(row["detector"], row["held_out"]): row for row in rows}
+    sizes = list(dict.fromkeys(row["held_out"] for row in rows))
+    lines = []
+    for name in dict.fromkeys(row["detector"] for row in rows):
+        cells = [by_key[name, size] for size in sizes]
+        passed = [
+            f"; {_percent(row['passed'])} pass, {_percent(row['errors'], 1)} wrong"
+            for row in cells[-1:]
+            if row["passed"]
+        ]
+        said = [f"{row['found']} of {row['draws']}, broken in {row['broken']}" for row in cells]
+        lines.append([f"`{name}`", *said[:-1], said[-1] + "".join(passed)])
+    return table(["detector", *(f"{int(size):,} answers" for size in sizes)], lines)
 
 
 def _percent(share: str, digits: int = 0) -> str:
