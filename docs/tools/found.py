@@ -41,6 +41,8 @@ MEASURES = {
     "adds to log-probabilities": "w_added",
 }
 ENDS = ("value", "low", "high")
+MINUS = r"(?<![\w-])-(?=\d)"
+"""A minus before a number, and no hyphen of a name."""
 Row = dict[str, str]
 
 
@@ -227,7 +229,7 @@ def described(folder: str) -> str:
     def together(name: str) -> str:
         told = [row for row in verdicts if row.claim == name and row.value is not None]
         texts = [f"{row.verdict} for {row.model} ({row.words(2)})" for row in told]
-        return re.sub(r"(?<![\w-])-(?=\d)", "−", ", ".join(texts)) or "not measured"
+        return re.sub(MINUS, "−", ", ".join(texts)) or "not measured"
 
     spread = [float(row[end]) for row in a for end in ("lowest", "highest")]
     lowest = [float(row["lowest"]) for row in q]
@@ -558,7 +560,7 @@ def sizes(*folders: str) -> str:
         for model in models
     ]
     pairs = [row for folder in folders for row in each_verdict(ROOT / folder) if row.claim == "crossed_larger"]
-    words = [f"{row.model}: {row.verdict}, {row.words(3)}".replace("-0", "−0") for row in pairs]
+    words = [f"{row.model}: {row.verdict}, {re.sub(MINUS, '−', row.words(3))}" for row in pairs]
     said = (
         "Share of C − 0.5 that is lost beyond the null when the answer's tokens alone are cut off, larger minus "
         f"smaller model, mean over all datasets of a run: {'; '.join(words)}."

@@ -1,12 +1,13 @@
 """Crossed answers against the size of a model, from the tables of several runs.
 
 A mark for each model and dataset that all models have read, with its 95 % interval. Models are at their number of
-parameters; datasets stand a little apart so that intervals can be told apart.
+parameters; datasets stand a little apart so that intervals can be told apart. A line joins sizes of one family.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from found import SIZES, at_half, parameters
@@ -42,11 +43,16 @@ def sizes_figure(folders: Sequence[str]) -> Figure:
             x, value, low, high = zip(*points, strict=True)
             one = look[dataset]
             panel.vlines(x, low, high, color=one.q, linewidth=1.2)
-            panel.plot(x, value, one.marker, linestyle="-", linewidth=0.6, color=one.q, markersize=3.5, label=one.name)
+            panel.plot(x, value, one.marker, color=one.q, markersize=3.5, label=one.name)
+            for first, second in pairwise(range(len(models))):
+                if len({models[at].rpartition("-")[0] for at in (first, second)}) == 1:  # sizes of one family
+                    panel.plot(x[first : second + 1], value[first : second + 1], linewidth=0.6, color=one.q)
         panel.axhline(chance, color=INK, linewidth=0.5)
         panel.set_xscale("log")
         panel.xaxis.set_minor_locator(NullLocator())
-        panel.set_xticks([parameters(model) for model in models], [model.rpartition("-")[2] for model in models])
+        panel.set_xticks(
+            [parameters(model) for model in models], [model.rpartition("-")[2].upper() for model in models]
+        )
         panel.set_title(title, fontsize=7.5)
         panel.tick_params(labelsize=6.5)
     figure.supxlabel("parameters", fontsize=7.5)
