@@ -140,7 +140,7 @@ def conflict_numbers(folder: str, which: str) -> str:
 
 def _counts(rows: Sequence[Row], parts: Sequence[str]) -> str:
     """`742 questions`; several numbers where the rows of a table are about several parts of them."""
-    found = [next(row["n"] for row in rows if row["questions"] == part) for part in parts]
+    found = [f"{int(next(row['n'] for row in rows if row['questions'] == part)):,}" for part in parts]
     return f"{' and '.join(dict.fromkeys(found))} questions"
 
 
