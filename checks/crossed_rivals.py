@@ -11,7 +11,6 @@ datasets. No model is needed.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.questions.row import group_key
 from anchorscope.store import Store
 from helpers.steps import Check, Figures, Options
+from helpers.tables import write_rows
 
 check = Check(__doc__)
 
@@ -123,12 +123,9 @@ def rivals(options: Options, work: Path) -> Figures:
                 value, low, high = estimate(share)
                 table.append({"dataset": dataset, "rival": name, "measure": what, "pairs": len(quadruples),
                               "fitted_on": len(candidates) if name == "kinds" else 0,
-                              "value": f"{value:.5g}", "low": f"{low:.5g}", "high": f"{high:.5g}"})  # fmt: skip
+                              "value": value, "low": low, "high": high})  # fmt: skip
                 print(table[-1], flush=True)
-    with options.table.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(table[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
+    write_rows(options.table, table)
     return {f"{row['dataset']} {row['rival']} {row['measure']}": row["value"] for row in table}
 
 

@@ -18,7 +18,6 @@ with the other's, so that half of the answers are right and all of them stand in
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,12 +42,12 @@ from anchorscope.probes.logistic import BoolArray
 from anchorscope.questions.row import group_key
 from anchorscope.store import Store
 from helpers.steps import Check, Figures, Options
-from helpers.tables import cells_of
+from helpers.tables import cells_of, write_rows
 
 check = Check(__doc__)
 
 CARRIED = ("confidence", "question_only", "single_layer", "joint", "combined")
-USEFUL = ("confidence", "single_layer", "single_layer_confidence", "joint")
+USEFUL = ("question_only", "confidence", "single_layer", "single_layer_confidence", "joint")
 AT_MOST = Promise("errors_passed", 0.1)
 HELD_OUT = (100, 200, 400, 800, 1600)
 LABELS = (100, 200, 500, 1000, 1900)
@@ -182,12 +181,12 @@ def new_articles(options: Options, work: Path) -> Figures:
     The first split is told in full. The others count in how many splits the promise was found and kept.
     """
     rows = []
-    for cell, samples, of_sample in _by_article(options):
+    for cell, samples, article in _by_article(options):
         for name in USEFUL:
-            splits = [_one_split(samples, of_sample, name, options.known, seed) for seed in range(options.splits)]
+            splits = [_one_split(samples, article, name, options.known, seed) for seed in range(options.splits)]
             rows.append({"model": cell[0], "detector": name} | splits[0] | _over(splits))
             print(rows[-1], flush=True)
-    _write(rows, options.useful)
+    write_rows(options.useful, rows)
     return {"rows": rows}
 
 
@@ -213,7 +212,7 @@ def answers_needed(options: Options, work: Path) -> Figures:
                 rows.append({"model": cell[0], "detector": name, "held_out": held_out, "draws": len(drawn),
                              "found": len(found), "broken": broken, "passed": passed, "errors": errors})  # fmt: skip
                 print(rows[-1], flush=True)
-    _write(rows, options.useful)
+    write_rows(options.useful, rows)
     return {"rows": rows}
 
 
@@ -237,13 +236,6 @@ def _by_article(options: Options) -> Iterator[tuple[tuple[str, str], Labelled, I
         if options.likeliest:
             samples = samples.of(_likeliest(samples.inputs.questions, samples.inputs.number("logprob_sum")))
         yield cell, samples, np.unique([article[name] for name in samples.inputs.ids], return_inverse=True)[1]
-
-
-def _write(rows: Sequence[Mapping[str, Any]], place: Path) -> None:
-    with place.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
 
 
 @check.step(by_default=False)
@@ -289,6 +281,7 @@ def _over(splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "mean_passed": float(np.mean([split["passed"] for split in found])) if found else None,
         "mean_errors": float(np.mean([split["errors"] for split in found])) if found else None,
         "mean_hindsight": float(np.mean([split["hindsight"] for split in splits])),
+        "mean_shuffled": float(np.mean([split["shuffled"] for split in splits])),
     }
 
 
@@ -304,12 +297,11 @@ def _one_split(samples: Labelled, article: IntArray, name: str, share: float, se
     logits = fitted.logits(new.inputs)
     drawn = resample(article[~first[article]], 1, RESAMPLES, seed)
     auroc = estimate(mean_auroc(new.right, logits[None, :, None], drawn)[:, 0])
-    errors_of_best = np.cumsum(~new.right[np.argsort(-logits)]) / np.arange(1, len(logits) + 1)
-    most = np.flatnonzero(errors_of_best <= AT_MOST.at_most)
+    by_chance = np.random.default_rng([seed, 53]).permutation(logits)
     row: dict[str, Any] = {"base_rate": known.base_rate, "auroc": auroc.value, "auroc_low": auroc.low,
                            "auroc_high": auroc.high, "found": threshold.value is not None,
-                           "bound": threshold.bound,
-                           "hindsight": (most[-1] + 1) / len(logits) if len(most) else 0.0}  # fmt: skip
+                           "bound": threshold.bound, "hindsight": _could_pass(logits, new.right),
+                           "shuffled": _could_pass(by_chance, new.right)}  # fmt: skip
     if threshold.value is None:
         return row | dict.fromkeys(("passed", "errors", "errors_low", "errors_high"))
     passed = -logits <= threshold.value
@@ -317,6 +309,13 @@ def _one_split(samples: Labelled, article: IntArray, name: str, share: float, se
     errors = estimate(counts[:, 1] / np.maximum(1, counts[:, 0]))
     return row | {"passed": float(passed.mean()), "errors": errors.value, "errors_low": max(0.0, errors.low),
                   "errors_high": errors.high}  # fmt: skip
+
+
+def _could_pass(logits: Floats, right: BoolArray) -> float:
+    """The largest share of answers that could pass as promised, by a threshold that is chosen on these themselves."""
+    wrong = np.cumsum(~right[np.argsort(-logits)])
+    enough = np.flatnonzero(wrong <= AT_MOST.at_most * np.arange(1, len(right) + 1))
+    return float((enough[-1] + 1) / len(right)) if len(enough) else 0.0
 
 
 check.option("--articles", "Read the article of each question from this file", None, type=Path)

@@ -12,7 +12,6 @@ judged lies in checks/judged, which says how. RUN is a run of the study small-mo
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections import Counter
@@ -26,7 +25,7 @@ from anchorscope.probes.record import WITHIN, WithinReadout
 from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.store import Store
 from helpers.steps import Check, Figures, Options
-from helpers.tables import share
+from helpers.tables import share, write_rows
 
 check = Check(__doc__)
 
@@ -209,10 +208,7 @@ def sampled(options: Options, work: Path) -> Figures:
             rows.append({"dataset": dataset, "model": model, "class": called, "read": len(told), "wrong": errors}
                         | {kind: kinds[kind] for kind in KINDS})  # fmt: skip
             print(f"{model}, {dataset}, called {called}: {errors} of {len(told)} are not; {dict(kinds)}")
-    with options.table.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(options.table, rows)
     return {f"{row['model']}/{row['dataset']}/{row['class']}": share(row["wrong"], row["read"]) for row in rows}
 
 

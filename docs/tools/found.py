@@ -60,6 +60,11 @@ def number(row: Row | None, digits: int = 3) -> str:
     return f"{value} ({low} to {high})"
 
 
+def number_of(row: ClaimVerdict) -> str:
+    """The same of a row of a ledger."""
+    return number({end: str(getattr(row, end)) for end in ENDS})
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in rows)])
@@ -176,7 +181,7 @@ def _over_pairs(folder: str, claim: str) -> str:
     verdicts = read_ledger(ROOT / folder)
     of_all = pooled_verdicts(verdicts)[SHARED] if is_old(verdicts) else [r for r in verdicts if r.model == POOLED]
     row = next(row for row in of_all if row.claim == claim and row.dataset == THESE)
-    return number({"value": str(row.value), "low": str(row.low), "high": str(row.high)})
+    return number_of(row)
 
 
 def repeated(folder: str, earlier: str) -> str:
@@ -469,8 +474,9 @@ def primary(folder: str) -> str:
             answer = {"holds": "Yes", "does not hold": "No"}.get(over_all.verdict, "Not decided for all pairs together")
         words = f"One by one, it holds in {verdict_counts(cells)}."
         if claim in MEASURED:
-            ends = {"value": str(over_all.value), "low": str(over_all.low), "high": str(over_all.high)}
-            words = f"{MEASURED[claim]} is {number(ends)} over all models and datasets. {_like_these(mine)}{words}"
+            words = (
+                f"{MEASURED[claim]} is {number_of(over_all)} over all models and datasets. {_like_these(mine)}{words}"
+            )
         items.append(f"- **{question}** {answer}. {words[0].upper()}{words[1:]}")
     return "\n".join(items)
 
@@ -478,21 +484,21 @@ def primary(folder: str) -> str:
 def _like_these(rows: Sequence[ClaimVerdict]) -> str:
     """What the same claim is for other datasets of the kind."""
     like = next((row for row in rows if row.model == POOLED and row.dataset == LIKE_THESE), None)
-    if like is None:
-        return ""
-    ends = {"value": str(like.value), "low": str(like.low), "high": str(like.high)}
-    return f"For other datasets of the kind: {like.verdict}, {number(ends)}. "
+    return f"For other datasets of the kind: {like.verdict}, {number_of(like)}. " if like is not None else ""
 
 
 def crossed(folder: str, which: str = "main") -> str:
     """Crossed answers at the middle layer: one of the tables that the experiment declares."""
     measured = at_half(folder, CROSSED[which])
     lines = [
-        [", ".join(cell), next(row["n"] for row in rows.values() if row), *(number(row) for row in rows.values())]
+        [
+            f"{', '.join(cell)}, {next(row['n'] for row in rows.values() if row)}",
+            *(number(row) for row in rows.values()),
+        ]
         for cell, rows in measured.items()
         if any(rows.values())
     ]
-    return table(["model, dataset", "pairs", *CROSSED[which]], lines)
+    return table(["model, dataset, pairs", *CROSSED[which]], lines)
 
 
 def would_decide(folder: str) -> str:
@@ -517,7 +523,7 @@ def pairs_to_decide(row: ClaimVerdict) -> str:
     if distance > reach:
         return "only the correction leaves it open"
     needed = row.n * (reach / distance) ** 2
-    return f"about {10 ** (digits := int(np.log10(needed)) - 1) * round(needed / 10**digits):,}"
+    return f"about {round(needed, 1 - int(np.log10(needed))):,.0f}"  # two digits
 
 
 def crossed_rivals(folder: str) -> str:
@@ -604,8 +610,17 @@ def useful_detectors(path: str) -> str:
         if int(row["splits_found"]):
             of_all += f", kept in {row['splits_kept']}; {_percent(row['mean_passed'])} pass"
             of_all += f", {_percent(row['mean_errors'], 1)} of them wrong"
-        lines.append([f"`{row['detector']}`", auroc, promise, passed, wrong, of_all, _percent(row["mean_hindsight"])])
-    head = ["detector", "AUROC", "promise of 10 % errors", "pass", "wrong among these", "divisions", "in hindsight"]
+        lines.append([f"`{row['detector']}`", auroc, promise, passed, wrong, of_all])
+        lines[-1].append(f"{_percent(row['mean_hindsight'])} ({_percent(row['mean_shuffled'])})")
+    head = [
+        "detector",
+        "AUROC",
+        "promise of 10 % errors",
+        "pass",
+        "wrong among these",
+        "divisions",
+        "in hindsight (by chance)",
+    ]
     return table(head, lines)
 
 
@@ -617,13 +632,11 @@ def answers_needed(path: str) -> str:
     lines = []
     for name in dict.fromkeys(row["detector"] for row in rows):
         cells = [by_key[name, size] for size in sizes]
-        passed = [
-            f"; {_percent(row['passed'])} pass, {_percent(row['errors'], 1)} wrong"
-            for row in cells[-1:]
-            if row["passed"]
-        ]
         said = [f"{row['found']} of {row['draws']}, broken in {row['broken']}" for row in cells]
-        lines.append([f"`{name}`", *said[:-1], said[-1] + "".join(passed)])
+        last = cells[-1]
+        if int(last["found"]):
+            said[-1] += f"; {_percent(last['passed'])} pass, {_percent(last['errors'], 1)} wrong"
+        lines.append([f"`{name}`", *said])
     return table(["detector", *(f"{int(size):,} answers" for size in sizes)], lines)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from found import SIZES, at_half, parameters
+from found import ENDS, SIZES, at_half, parameters
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -38,15 +38,19 @@ def sizes_figure(folders: Sequence[str]) -> Figure:
     FigureCanvasAgg(figure)
     for panel, (name, title, chance) in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
         for place, dataset in enumerate(datasets):
-            rows = [(parameters(model) * APART**place, measured[model, dataset][name]) for model in models]
-            points = [(x, *(float(row[end]) for end in ("value", "low", "high"))) for x, row in rows if row]
-            x, value, low, high = zip(*points, strict=True)
+            points = {
+                model: (parameters(model) * APART**place, *(float(row[end]) for end in ENDS))
+                for model in models
+                if (row := measured[model, dataset][name])
+            }
+            x, value, low, high = zip(*points.values(), strict=True)
             one = look[dataset]
             panel.vlines(x, low, high, color=one.q, linewidth=1.2)
             panel.plot(x, value, one.marker, color=one.q, markersize=3.5, label=one.name)
-            for first, second in pairwise(range(len(models))):
-                if len({models[at].rpartition("-")[0] for at in (first, second)}) == 1:  # sizes of one family
-                    panel.plot(x[first : second + 1], value[first : second + 1], linewidth=0.6, color=one.q)
+            for smaller, larger in pairwise(points):
+                if family(smaller) == family(larger):
+                    ends = zip(points[smaller][:2], points[larger][:2], strict=True)
+                    panel.plot(*ends, linewidth=0.6, color=one.q)
         panel.axhline(chance, color=INK, linewidth=0.5)
         panel.set_xscale("log")
         panel.xaxis.set_minor_locator(NullLocator())
@@ -59,6 +63,11 @@ def sizes_figure(folders: Sequence[str]) -> Figure:
     figure.legend(*panel.get_legend_handles_labels(), loc="upper center", ncol=len(datasets), fontsize=7, **LEGEND_LOOK)
     figure.tight_layout(rect=(0, 0, 1, 0.92))
     return figure
+
+
+def family(model: str) -> str:
+    """Name of a model without its size."""
+    return model.rpartition("-")[0]
 
 
 def write_sizes(folders: Sequence[str], place: Path) -> None:
