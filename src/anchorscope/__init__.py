@@ -16,6 +16,7 @@ The parts of the package, from the bottom up. Each imports only parts above it i
     pathways/          which answers are Q- and which A-Anchored, ΔP, ΔAUROC, with intervals
     evidence/          experiments without flips, and the ledger of claims
     detectors/         detectors of wrong answers: verdicts, promises, comparison
+    words/             which words of a response are wrong: texts with labelled spans, detectors, promises, views
     report/            charts, captions, numbers as CSV, the page, one sample in colour
     run/               running a study: the list of stages, the pipeline, its engines
     cost/              the cost of a run, estimated before it starts

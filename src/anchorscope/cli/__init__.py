@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from anchorscope import __version__
-from anchorscope.cli import detect, doctor, grounded, results, runs, serve, studies
+from anchorscope.cli import detect, doctor, grounded, results, runs, serve, studies, words
 from anchorscope.cli.console import clean, err, out
 from anchorscope.errors import EXIT_ERROR, AnchorscopeError
 
@@ -31,6 +31,7 @@ for command in (
     *results.COMMANDS,
     *doctor.COMMANDS,
     *grounded.COMMANDS,
+    *words.COMMANDS,
 ):
     app.command()(command)
 app.command("list")(studies.list_names)

@@ -140,7 +140,7 @@ class Prompter:
             raise ModelError("style: chat needs a chat template, and this model has none", "Set style: completion.")
         return self.tokenizer.apply_chat_template(
             _turns(self.spec, line),
-            chat_template=_on_day(self.tokenizer.get_chat_template(), self.spec.date),
+            chat_template=on_day(self.tokenizer.get_chat_template(), self.spec.date),
             tokenize=False,
             add_generation_prompt=True,
             **self.spec.chat_kwargs,
@@ -197,7 +197,7 @@ def _turns(spec: PromptSpec, line: str) -> list[dict[str, str]]:
 _TODAY = re.compile(r"""strftime_now\(\s*(['"])(.*?)\1\s*\)""")
 
 
-def _on_day(template: str, date: str) -> str:
+def on_day(template: str, date: str) -> str:
     """The chat template with every question for today's date answered: a run must not depend on its day."""
     day = datetime.fromisoformat(date)
     return _TODAY.sub(lambda call: f"{call[1]}{day.strftime(call[2])}{call[1]}", template)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -42,13 +42,27 @@ class Read:
     """The token's place in its sequence."""
 
 
-class Tracer:
-    """Runs samples, each some streams, through one model and reads its sites."""
+class Predicted(NamedTuple):
+    """What the model predicts of some tokens, each behind the token before it."""
 
-    def __init__(self, model: Model, shared_ids: Sequence[int], sites: Sequence[Site]) -> None:
+    logprob: torch.Tensor
+    """(token): natural logarithm of its probability"""
+    entropy: torch.Tensor
+    """(token): of all tokens that could have stood there, in nats"""
+    rank: torch.Tensor
+    """(token): number of tokens that were likelier"""
+
+
+class Tracer:
+    """Runs samples, each some streams, through one model and reads its sites, in all layers or in some."""
+
+    def __init__(
+        self, model: Model, shared_ids: Sequence[int], sites: Sequence[Site], read_layers: Sequence[int] | None = None
+    ) -> None:
         self.model, self.shared_ids = model, list(shared_ids)
         self.sites = tuple(sites)
         self._layers = site_modules(model.network, model.sites, "resid")
+        self._read_layers = tuple(range(len(self._layers)) if read_layers is None else read_layers)
         self._modules = {site: site_modules(model.network, model.sites, site) for site in self.sites}
 
     @cached_property
@@ -86,6 +100,20 @@ class Tracer:
         ]
         return states, torch.cat(picked).cpu()
 
+    def with_predictions(
+        self, samples: Sequence[Sequence[Stream]], reads: Sequence[Read], said: Sequence[tuple[Read, int]]
+    ) -> tuple[dict[Site, torch.Tensor], Predicted]:
+        """The same, and log-probability, entropy and rank of these tokens."""
+        states, output = self._run(samples, reads, self.model.network, predict=[read for read, _ in said])
+        tokens = torch.tensor([token for _, token in said], device=output.logits.device)
+        made = []
+        for logits, ids in zip(torch.split(output.logits[0], CHUNK), torch.split(tokens, CHUNK), strict=True):
+            logprobs = logits.float().log_softmax(dim=-1)
+            own = logprobs.gather(1, ids[:, None])
+            entropy = -(logprobs.exp() * logprobs).nan_to_num(0).sum(dim=-1)  # 0 where a token is impossible
+            made.append((own[:, 0], entropy, (logprobs > own).sum(dim=-1)))
+        return states, Predicted(*(torch.cat(pieces).cpu() for pieces in zip(*made, strict=True)))
+
     @torch.inference_mode()
     def _run(
         self,
@@ -95,11 +123,11 @@ class Tracer:
         predict: Sequence[Read] = (),
     ) -> tuple[dict[Site, torch.Tensor], Any]:
         """One pass of the decoder, or of the whole model: what is read on the way, and what it gives."""
-        if not reads:
+        if not reads and not predict:
             raise ValueError("nothing is read")
         prefix = self._prefix  # before there are hooks
         layout = lay_out(samples, len(self.shared_ids), self.layers)
-        readings = _Readings(self.sites, self.layers)
+        readings = _Readings(self.sites, self._read_layers)
         slots = _slots(layout, reads, self.layers)
         device = self.model.device
         # the model's own head is applied to some slots only, with whatever its family does to logits; not a tensor, as
@@ -121,6 +149,8 @@ class Tracer:
     def _hooks(self, layout: Layout, slots: NDArray[np.int64], readings: _Readings) -> Iterator[Any]:
         for layer in range(self.layers):
             yield self._layers[layer].register_forward_pre_hook(partial(_join, layout, layer), with_kwargs=True)
+            if layer not in self._read_layers:
+                continue
             picked = torch.from_numpy(slots[layer])
             for site in self.sites:
                 yield self._modules[site][layer].register_forward_hook(partial(readings.pick, site, layer, picked))
@@ -175,19 +205,19 @@ class _Readings:
     fits into.
     """
 
-    def __init__(self, sites: Sequence[Site], layers: int) -> None:
-        self._layers = layers
+    def __init__(self, sites: Sequence[Site], layers: Sequence[int]) -> None:
+        self._places = {layer: place for place, layer in enumerate(layers)}
         self._made: dict[Site, torch.Tensor] = {}
         self._waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._missing = {(site, layer) for site in sites for layer in range(layers)}
+        self._missing = {(site, layer) for site in sites for layer in layers}
 
     def pick(self, site: Site, layer: int, slots: torch.Tensor, module: nn.Module, inputs: Any, output: Any) -> None:
         """After a site: keep the read positions."""
         states = output[0] if isinstance(output, tuple) else output
         picked = states[0].index_select(0, slots.to(states.device))
         if site not in self._made:
-            self._made[site] = picked.new_empty(self._layers, *picked.shape, device="cpu")
-        place = self._made[site][layer]
+            self._made[site] = picked.new_empty(len(self._places), *picked.shape, device="cpu")
+        place = self._made[site][self._places[layer]]
         if picked.device.type == "cpu":
             place.copy_(picked)
         else:
@@ -210,7 +240,7 @@ def read_plain(
 ) -> dict[Site, torch.Tensor]:
     """Read (layer, place, width) the slow, obvious way: one sample, no cache, no padding, the model's own mask."""
     modules = {site: site_modules(model.network, model.sites, site) for site in sites}
-    readings, picked = _Readings(sites, len(next(iter(modules.values())))), torch.tensor(list(places))
+    readings, picked = _Readings(sites, range(len(next(iter(modules.values()))))), torch.tensor(list(places))
     with ExitStack() as stack:
         for site in sites:
             for layer, module in enumerate(modules[site]):
