@@ -18,13 +18,14 @@ def world(
     size: int = 3,
     words: int = 14,
     wrong: float = 0.25,
-    effects: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    effects: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0),
     difficulty: float = 0.0,
     unjudged: float = 0.1,
 ) -> WordData:
-    """Responses of clusters of unequal size. `effects`: of form, confidence and states (layer 5) on a wrong word.
+    """Responses of clusters of unequal size.
 
-    `difficulty`: by how much one cluster's words are wrong more often than another's, which all numbers show.
+    `effects`: of form, confidence, states (layer 5) and identity on a wrong word. `difficulty`: by how much one
+    cluster's words are wrong more often than another's, which all numbers show.
     """
     random = np.random.default_rng(seed)
     texts, rows, cluster_of = [], [], []
@@ -58,7 +59,8 @@ def world(
     numbers = {group: noisy(strengths.get(group, 0.0), len(names)) for group, names in FEATURES.items()}
     response = np.repeat(np.arange(len(texts)), [len(text.words) for text in texts])
     states = (noisy(0.0, 12), noisy(effects[2], 12))
-    return WordData(tuple(texts), numbers, states, LAYERS, labels, response, np.concatenate(cluster_of), {})
+    identity = noisy(effects[3], 8)
+    return WordData(tuple(texts), numbers, states, LAYERS, identity, labels, response, np.concatenate(cluster_of), {})
 
 
 def written(count: int, seed: int = 0) -> list[Text]:

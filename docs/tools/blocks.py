@@ -12,6 +12,7 @@ from typing import Any
 
 import found
 import passages
+import word_tables
 
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.record import RECORDED, Route, Verdict
@@ -201,7 +202,8 @@ MADE = (
     found.sizes, found.would_decide, found.primary, found.compare, found.detectors_in_mean, found.useful_detectors,
     found.answers_needed, found.cards,
     found.two_kinds, found.described, found.repeated, passages.passage_losses, passages.passage_claims,
-    passages.conflict_numbers, passages.squad_detectors,
+    passages.conflict_numbers, passages.squad_detectors, word_tables.word_detectors, word_tables.word_counts,
+    word_tables.word_additions,
 )  # fmt: skip
 BLOCKS: dict[str, Callable[..., str]] = {each.__name__: each for each in MADE}
 """By the name that pages have for them."""

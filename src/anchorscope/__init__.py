@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from anchorscope.api.run import Run
     from anchorscope.api.run_study import doctor, open_run, run_study
     from anchorscope.api.trace import trace
+    from anchorscope.api.words import judge_words
     from anchorscope.detectors.grounding import Grounding, GroundingRule, grounding
     from anchorscope.detectors.record import Verdict
     from anchorscope.detectors.session import Detector
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from anchorscope.spans.asked import Asked
     from anchorscope.study import DatasetSpec, ModelSpec, PromptSpec, Sites, Study
     from anchorscope.traces.cutting import CutPrompt, cut, tokens
+    from anchorscope.words.detector import WordDetector
+    from anchorscope.words.record import Judged
 
 _PLACES = {
     "AnchorscopeError": "errors",
@@ -60,6 +63,7 @@ _PLACES = {
     "Detector": "detectors.session",
     "Grounding": "detectors.grounding",
     "GroundingRule": "detectors.grounding",
+    "Judged": "words.record",
     "Model": "models.load",
     "ModelSpec": "study",
     "Probe": "api.probe",
@@ -69,9 +73,11 @@ _PLACES = {
     "Study": "study",
     "TracedSample": "report.draw.sample",
     "Verdict": "detectors.record",
+    "WordDetector": "words.detector",
     "cut": "traces.cutting",
     "doctor": "api.run_study",
     "grounding": "detectors.grounding",
+    "judge_words": "api.words",
     "load_study": "run.studyfile",
     "open_model": "models.opened",
     "open_run": "api.run_study",
@@ -81,9 +87,10 @@ _PLACES = {
 }
 
 __all__ = [
-    "AnchorscopeError", "Asked", "CutPrompt", "DatasetSpec", "Detector", "Grounding", "GroundingRule", "Model",
-    "ModelSpec", "Probe", "PromptSpec", "Run", "Sites", "Study", "TracedSample", "Verdict", "__version__", "cut",
-    "doctor", "grounding", "load_study", "open_model", "open_run", "run_study", "tokens", "trace",
+    "AnchorscopeError", "Asked", "CutPrompt", "DatasetSpec", "Detector", "Grounding", "GroundingRule", "Judged",
+    "Model", "ModelSpec", "Probe", "PromptSpec", "Run", "Sites", "Study", "TracedSample", "Verdict", "WordDetector",
+    "__version__", "cut", "doctor", "grounding", "judge_words", "load_study", "open_model", "open_run", "run_study",
+    "tokens", "trace",
 ]  # fmt: skip
 
 

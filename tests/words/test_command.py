@@ -34,7 +34,7 @@ def file(tmp_path):
 def test_it_measures_detectors_and_shows_words(cli, file, model):
     done = cli("words", str(file), "-m", str(model), "--dtype", "float32", "--nulls", "2", "--show", "3")
     assert done.returncode == 0, done.stderr
-    for name in ("form", "confidence_lost", "states", "together", "null within", "together − numbers"):
+    for name in ("form", "overlap", "states", "together", "null within", "together − rivals"):
         assert name in done.stdout
     assert "960 judged words of 80 responses" in done.stdout
     assert "[1987 0." in done.stdout

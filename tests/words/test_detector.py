@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from anchorscope.errors import DetectorError, StudyError
+import anchorscope
+from anchorscope.errors import AnchorscopeError, DetectorError, StudyError
 from anchorscope.words.detector import WordDetector, WordPromise, keep, parse_promise
 from anchorscope.words.detectors import RECIPES, WordData, fit
 from anchorscope.words.read import WordReader
@@ -25,7 +26,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(model):
-    reader = WordReader(model)
+    reader = WordReader(model, identity=True)
     return WordData.of(reader(written(80)), reader.layers)
 
 
@@ -43,9 +44,8 @@ def test_probabilities_are_the_logistic_of_the_sum(model, data):
     made = WordDetector.fitted(data, model, "live")
     (one,) = made(model, [data.texts[0]])
     rows = data.response == 0
-    logits = made.weights.logits(
-        data.matrix(made.weights.groups)[rows], data.states[data.layers.index(made.weights.layer)][rows]
-    )
+    states = {layer: state[rows] for layer, state in data.vectors("states")}
+    logits = made.weights.logits(data.matrix(made.weights.groups)[rows], states)
     assert [word.p_wrong for word in one.words] == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-4)
     assert [(word.start, word.end) for word in one.words] == data.texts[0].words
     lost = data.numbers["lost"][rows, 0]
@@ -93,6 +93,7 @@ def test_nearly_all_training_responses_are_like_training(model, data):
         (("bias",), "0"),
         (("numbers",), {"capital": 1.0}),
         (("state",), None),
+        (("identity",), [1.0]),
         (("layer",), -1),
         (("detector",), "another"),
         (("format",), 2),
@@ -134,10 +135,10 @@ def test_promises_are_read_and_others_refused():
 @pytest.fixture(scope="module")
 def scored():
     """A world with a strong detector, fitted on every second cluster."""
-    made = world(5, clusters=400, effects=(3.0, 0.0, 0.0))
+    made = world(5, clusters=400, effects=(3.0, 0.0, 0.0, 0.0))
     held_out = made.cluster % 2 == 1
     weights = fit(made, "form", ~held_out)
-    return made, weights.logits(made.matrix(weights.groups), None), held_out
+    return made, weights.logits(made.matrix(weights.groups), {}), held_out
 
 
 def test_false_alarms_count_responses_without_an_error(scored):
@@ -181,3 +182,17 @@ def test_held_out_clusters_are_not_fitted_on(model, data):
     assert made.clusters == 24
     assert whole.clusters == 40
     assert made.words < whole.words
+
+
+def test_one_response_is_judged_as_texts_are(model, data, tmp_path):
+    made = WordDetector.fitted(data, model, "live_numbers", parse_promise("20% false alarms"))
+    text = data.texts[3]
+    one = anchorscope.judge_words(
+        model, text.response, made.save(tmp_path / "words.json"), prompt=text.prompt, passage=text.passage
+    )
+    (other,) = made(model, [text])
+    assert one.words == other.words
+    assert text.response.split()[0] in one._repr_html_()
+    chat = [{"role": "user", "content": text.prompt}]
+    with pytest.raises(AnchorscopeError, match="both prompt and messages"):
+        anchorscope.judge_words(model, text.response, made, prompt=text.prompt, messages=chat)

@@ -13,11 +13,11 @@ from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import ProbeError
 from anchorscope.probes.folds import inner_folds
-from anchorscope.words.detectors import FOLDS, INNER, OF_NUMBERS, RECIPES, WordRecipe, _read_out, fit, folds_of, score
+from anchorscope.words.detectors import FOLDS, IDENTITY, INNER, OF_NUMBERS, RECIPES, _read_out, fit, folds_of, score
 from anchorscope.words.record import RIGHT, UNJUDGED
 from word_worlds import LAYERS, world
 
-EFFECTS = (0.3, 0.8, 1.2)
+EFFECTS = (0.3, 0.8, 1.2, 0.6)
 
 
 def by_sklearn(x, data, train, c):
@@ -37,7 +37,7 @@ def scores(data):
 
 def test_numbers_are_logistic_regressions_out_of_fold(data, scores):
     fold = folds_of(data, 0)
-    for name in ("form", "confidence_lost", "numbers"):
+    for name in ("form", "overlap", "numbers"):
         x = data.matrix(RECIPES[name].groups)
         for number in range(FOLDS):
             own = by_sklearn(x, data, np.flatnonzero((fold != number) & data.judged), OF_NUMBERS)
@@ -58,7 +58,8 @@ def test_states_are_read_at_the_layer_and_with_the_c_that_the_training_set_chose
 def test_together_is_better_than_either_where_both_know_something(data, scores):
     judged = data.judged
     area = {name: roc_auc_score(data.wrong[judged], one.logits[judged]) for name, one in scores.items()}
-    assert area["together"] > max(area["numbers"], area["states"])
+    assert area["rivals"] > max(area["numbers"], area["identity"])
+    assert area["together"] > max(area["rivals"], area["states"])
     assert area["live"] > max(area["live_numbers"], area["states"])
 
 
@@ -111,7 +112,7 @@ def test_names_say_what_a_server_can_know():
     for name, recipe in RECIPES.items():
         if name.startswith("live"):
             assert "lost" not in recipe.groups
-    assert RECIPES["together"] == WordRecipe(RECIPES["numbers"].groups, states=True)
+    assert RECIPES["together"] == RECIPES["rivals"]._replace(states=True)  # so their difference is what states add
 
 
 @pytest.mark.parametrize("name", list(RECIPES))
@@ -119,9 +120,8 @@ def test_a_fitted_detector_is_one_sum(data, scores, name):
     """Fitted on the training words of a fold, it gives the logits that the words of this fold have out of fold."""
     fold = folds_of(data, 0)
     found = fit(data, name, fold != 1)
-    state = None if found.layer is None else data.states[LAYERS.index(found.layer)]
-    logits = found.logits(data.matrix(found.groups), state)
-    if found.layer is None:  # inner folds are dealt by the number of the training set
+    logits = found.logits(data.matrix(found.groups), dict((*data.vectors("states"), *data.vectors("identity"))))
+    if not found.vectors:  # inner folds are dealt by the number of the training set
         assert logits[fold == 1] == pytest.approx(scores[name].logits[fold == 1], abs=1e-3)
     assert np.corrcoef(logits[fold == 1], scores[name].logits[fold == 1])[0, 1] > 0.98
 
@@ -130,22 +130,23 @@ def test_together_weighs_numbers_and_the_inner_logit_of_states(data):
     """In the training set the logit comes from fits that did not see the word; on new words, from the whole fit."""
     fold = folds_of(data, 0)
     training = ((fold != 1) & data.judged)[None]
-    read_out = _read_out(data, training, 0)
+    read_outs = [_read_out(data, kind, training, 0) for kind in ("identity", "states")]
     rows = np.flatnonzero(training[0])
     numbers = data.matrix(RECIPES["numbers"].groups)
-    x = np.concatenate([numbers, read_out.inner[0][:, None]], axis=1)
+    x = np.concatenate([numbers, *(one.inner[0][:, None] for one in read_outs)], axis=1)
     fit_of_both = make_pipeline(StandardScaler(), LogisticRegression(C=OF_NUMBERS, class_weight="balanced", tol=1e-8))
     fit_of_both.fit(x[rows], data.wrong[rows])
-    new = np.concatenate([numbers, read_out.whole[0].logits[:, None]], axis=1)
+    new = np.concatenate([numbers, *(one.whole[0].logits[:, None] for one in read_outs)], axis=1)
     found = fit(data, "together", fold != 1)
-    logits = found.logits(numbers, data.states[LAYERS.index(found.layer)])
+    assert set(found.vectors) == {IDENTITY, 5}
+    logits = found.logits(numbers, dict((*data.vectors("states"), *data.vectors("identity"))))
     assert logits[fold == 1] == pytest.approx(fit_of_both.decision_function(new)[fold == 1], abs=1e-2)
 
 
 def test_the_inner_logit_of_a_word_comes_from_other_clusters(data):
     """A word whose state is moved far changes its own inner logit, but not by a fit that saw it."""
     training = np.ones((1, len(data)), bool) & data.judged
-    read_out = _read_out(data, training, 0)
+    read_out = _read_out(data, "states", training, 0)
     (layer, c) = read_out.chosen[0]
     x, own = data.states[LAYERS.index(layer)], int(np.flatnonzero(training[0])[5])
     inner = inner_folds(~data.wrong[training[0]], data.cluster[training[0]], INNER, [0, 11, 0])

@@ -70,6 +70,7 @@ ROWS: list[Row] = [
         "prompt": "Where is\nVienna?",
         "messages": None,
         "passage": "Vienna lies by the Danube.",
+        "continues": True,
         "cluster": "cities",
         "writer": "someone/some-model",
         "spans": [span(16, 21), span(29, 39, "unsure")],
@@ -80,6 +81,7 @@ ROWS: list[Row] = [
         "prompt": None,
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "A city?"}],
         "passage": None,
+        "continues": False,
         "cluster": "cities",
         "writer": None,
         "spans": [],
@@ -90,6 +92,7 @@ ROWS: list[Row] = [
         "prompt": None,
         "messages": None,
         "passage": None,
+        "continues": None,
         "cluster": None,
         "writer": None,
         "spans": None,
@@ -101,6 +104,7 @@ READ = [
         response=" Vienna, by the Seine,\r\nis “großartig”.",
         prompt="Where is\nVienna?",
         passage="Vienna lies by the Danube.",
+        continues=True,
         cluster="cities",
         writer="someone/some-model",
         spans=(Span(16, 21, True), Span(29, 39, None)),
@@ -132,7 +136,9 @@ def test_every_format_gives_the_same_texts(ending: str, tmp_path: Path) -> None:
 def test_a_response_is_all_a_row_needs_and_empty_columns_are_absent(tmp_path: Path) -> None:
     assert one(tmp_path, response="Yes.") == Text(id="1", response="Yes.", cluster="1")
     for nothing in ("", " \n", None):
-        empty = dict.fromkeys(("id", "prompt", "messages", "passage", "cluster", "writer", "spans"), nothing)
+        empty = dict.fromkeys(
+            ("id", "prompt", "messages", "passage", "continues", "cluster", "writer", "spans"), nothing
+        )
         assert one(tmp_path, response="Yes.", **empty) == Text(id="1", response="Yes.", cluster="1")
     assert one(tmp_path, response="Yes.", prompt="Q?", messages=[]).prompt == "Q?"
 
@@ -304,6 +310,12 @@ REFUSED: list[tuple[Row, str]] = [
     ({"passage": 3}, "'passage' should be text, not 3"),
     ({"prompt": [USER]}, "'prompt' should be text, not [{'role': 'user', 'content': 'Who?'}]"),
     ({"prompt": "Who?", "messages": [USER]}, "there are both 'prompt' and 'messages'; keep one of them"),
+    ({"continues": "yes"}, "'continues' should be true or false, not 'yes'"),
+    ({"continues": 1}, "'continues' should be true or false, not 1"),
+    (
+        {"continues": True, "messages": [USER]},
+        "'continues' is true, but a response goes on in a 'prompt', not in 'messages'",
+    ),
     ({"messages": "Who?"}, "'messages' is not JSON: Who?; in Python, write it with json.dumps"),
     ({"messages": USER}, "'messages' should be a list, not {'role': 'user', 'content': 'Who?'}"),
     ({"messages": ["Who?"]}, "message 1 should be an object with role and content, not 'Who?'"),

@@ -16,7 +16,7 @@ from word_worlds import world
 
 @pytest.fixture(scope="module")
 def data():
-    return world(3, effects=(0.5, 0.5, 0.5))
+    return world(3, effects=(0.5, 0.5, 0.5, 0.0))
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_moved_labels_keep_each_response_its_spans(data):
 
 def test_the_null_of_within_is_one_half_and_that_of_words_is_not():
     """Where some clusters are harder, a detector that knows which ones ranks words, but not within a response."""
-    hard = world(8, clusters=60, effects=(0.0, 0.0, 0.0), difficulty=1.5)
+    hard = world(8, clusters=60, difficulty=1.5)
     null = nulls(hard, ["numbers"], draws=4)["numbers"]
     assert null.within[0] == pytest.approx(0.5, abs=0.04)
     assert null.auroc[0] > 0.6

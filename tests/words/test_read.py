@@ -202,3 +202,18 @@ def test_layers_are_spread_over_the_depth():
     assert layers_at(64) == [19, 28, 38, 47, 57]
     assert layers_at(3) == [1, 2]
     assert np.all(np.array(layers_at(1)) == 0)
+
+
+def test_the_identity_of_a_word_knows_no_context(plain):
+    """The same word behind the same word has the same identity, whatever else is said."""
+    reader = WordReader(plain, [], identity=True)
+    one, other = reader([Text("1", "He saw Anna twice."), Text("2", "It was in Rome that she saw Anna first.")])
+    assert one.text.response[slice(*one.text.words[2])] == other.text.response[slice(*other.text.words[7])] == "Anna"
+    assert np.array_equal(one.identity[2], other.identity[7])
+    embeddings = plain.network.get_input_embeddings().weight
+    tokens = Requests(plain)(one.text)
+    last = max(number for number, (start, _) in enumerate(tokens.ranges) if start < one.text.words[0][1])
+    assert np.array_equal(one.identity[0, :32], embeddings[tokens.response[last]].detach().numpy())
+    assert not one.identity[0, 32:].any()
+    (without,) = WordReader(plain, [])([Text("1", "He saw Anna twice.")])
+    assert without.identity.shape == (4, 0)

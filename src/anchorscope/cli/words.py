@@ -127,7 +127,7 @@ def words(
             found = [_advanced(one, advance) for one in loaded(opened, rows)]
         _show(found, show, save, f"{texts.name}, judged by {loaded.name} of {opened.name}")
         return
-    reader = WordReader(opened)
+    reader = WordReader(opened, identity=True)
     with progress("reading", len(rows)) as advance:
         data = WordData.of((_advanced(one, advance) for one in reader(rows)), reader.layers)
     for reason, count in data.left_out.items():

@@ -26,7 +26,7 @@ from anchorscope.models.load import Model
 from anchorscope.store.files import path_of, write_output
 from anchorscope.study.terms import Site
 from anchorscope.study.validation import first_problem
-from anchorscope.words.detectors import RECIPES, Bools, WordData, WordWeights, fit
+from anchorscope.words.detectors import IDENTITY, RECIPES, Bools, WordData, WordWeights, fit
 from anchorscope.words.features import FEATURES, features_of
 from anchorscope.words.read import NUMBERS, Reading, WordReader
 from anchorscope.words.record import Judged, JudgedWord, Text
@@ -34,7 +34,7 @@ from anchorscope.words.record import Judged, JudgedWord, Text
 FORMAT: Literal[1] = 1
 HELD_OUT = 0.4  # share of clusters on which the threshold is chosen
 FAR = 0.995  # of the training responses lie nearer than what is called unlike them
-IDENTITY = ("config", "tokenizer")  # of a model's fingerprint: with other ones, words and states are others
+OF_MODEL = ("config", "tokenizer")  # of a model's fingerprint: with other ones, words and states are others
 
 Numbers = list[float]
 PromiseKind = Literal["false_alarms", "right_flagged"]
@@ -125,6 +125,7 @@ class _SavedFields(_Strict):
     layer: Annotated[int, Field(ge=0)] | None
     numbers: dict[str, float]
     state: Numbers | None
+    identity: Numbers | None
     bias: float
     promise: WordPromise | None
     likeness: _Likeness
@@ -141,7 +142,7 @@ class WordDetector:
     name: str
     """Name among RECIPES."""
     weights: WordWeights
-    """Weights of numbers and of the state."""
+    """Weights of numbers and vectors."""
     model: str
     """Name of the model that reads."""
     fingerprint: dict[str, str]
@@ -201,14 +202,15 @@ class WordDetector:
         )
         if promise is None:
             return found
-        state = None if weights.layer is None else data.states[data.layers.index(weights.layer)]
-        logits = weights.logits(data.matrix(weights.groups), state)
+        vectors = dict((*data.vectors("states"), *data.vectors("identity")))
+        logits = weights.logits(data.matrix(weights.groups), vectors)
         return cls(**{**vars(found), "promise": keep(promise, data, logits, held_out, seed)})
 
     def reader(self, model: Model) -> WordReader:
         """The reader that this detector needs. Another model is refused."""
         self._check(model)
-        return WordReader(model, [] if self.weights.layer is None else [self.weights.layer], self.site)
+        layers = [] if self.weights.layer is None else [self.weights.layer]
+        return WordReader(model, layers, self.site, identity=IDENTITY in self.weights.vectors)
 
     def judge(self, reading: Reading) -> Judged:
         """Judge the words of one response."""
@@ -218,11 +220,13 @@ class WordDetector:
             had = "with passages" if self.passages else "without passages"
             return Judged(reading.text, (), self.threshold, f"the detector was fitted on responses {had}")
         numbers = features_of(reading, self.weights.groups)
-        state = None if self.weights.layer is None else reading.states[0]
-        if why := self.likeness.why_unlike(numbers, state):
+        vectors = {IDENTITY: reading.identity}
+        if self.weights.layer is not None:
+            vectors[self.weights.layer] = reading.states[0]
+        if why := self.likeness.why_unlike(numbers, None if self.weights.layer is None else reading.states[0]):
             return Judged(reading.text, (), self.threshold, why)
         lost = reading.numbers[:, NUMBERS.index("lost_no_passage")]
-        return judged(reading.text, self.weights.logits(numbers, state), lost, self.threshold)
+        return judged(reading.text, self.weights.logits(numbers, vectors), lost, self.threshold)
 
     def __call__(self, model: Model, texts: Iterable[Text]) -> Iterator[Judged]:
         """Judge the words of responses, in order. Memory does not grow with their number."""
@@ -248,7 +252,8 @@ class WordDetector:
             site=self.site,
             layer=weights.layer,
             numbers=dict(zip(names, weights.numbers.tolist(), strict=True)),
-            state=None if weights.state is None else weights.state.tolist(),
+            state=None if weights.layer is None else weights.vectors[weights.layer].tolist(),
+            identity=weights.vectors[IDENTITY].tolist() if IDENTITY in weights.vectors else None,
             bias=weights.bias,
             promise=self.promise,
             likeness=self.likeness,
@@ -297,8 +302,12 @@ def _weights_of(saved: _SavedFields) -> WordWeights:
     width = len(saved.state or [])
     if recipe.states != (saved.layer is not None and width > 0) or len(saved.likeness.state) != width:
         raise ValueError("its states do not belong together")
-    state = np.array(saved.state) if saved.state is not None else None
-    return WordWeights(recipe.groups, np.array(list(saved.numbers.values())), saved.bias, saved.layer, state)
+    if recipe.identity != bool(saved.identity):
+        raise ValueError("its identity of words is not that of this detector")
+    vectors = {IDENTITY: np.array(saved.identity)} if saved.identity else {}
+    if saved.layer is not None:
+        vectors[saved.layer] = np.array(saved.state)
+    return WordWeights(recipe.groups, np.array(list(saved.numbers.values())), saved.bias, vectors)
 
 
 def judged(
@@ -314,7 +323,7 @@ def judged(
 
 def identity(model: Model) -> dict[str, str]:
     """What identifies the configuration and the tokenizer of a model."""
-    return {part: str(model.fingerprint[part]) for part in IDENTITY}
+    return {part: str(model.fingerprint[part]) for part in OF_MODEL}
 
 
 def parse_promise(text: str) -> WordPromise:

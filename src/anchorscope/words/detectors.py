@@ -1,15 +1,17 @@
 """Detectors of wrong words, rivals first, out of fold: no word is scored by a fit that saw a word of its cluster.
 
-A detector is a logistic regression with both classes weighing the same. From states, the layer and the strength C are
-chosen inside each training set. Together with numbers, a state counts as one more number: in the training set its logit
-comes from inner folds, so that it is no better there than it will be on new words.
+A detector is a logistic regression with both classes weighing the same. It knows numbers and *vectors*: the state at a
+word's last token, or as a rival the identity of the word, which is the embedding of its last token and of the word
+before it. Of states, the layer is chosen inside each training set, and of both the strength C. Together with numbers, a
+vector counts as one more number: in the training set its logit comes from inner folds, so that it is no better there
+than it will be on new words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +25,14 @@ from anchorscope.words.read import Reading
 from anchorscope.words.record import UNJUDGED, WRONG, Text
 
 FOLDS, INNER = 5, 4
-STRENGTHS = (1e-5, 1e-4, 1e-3)
-"""Candidates for C of states: words are many, but those of one response are alike."""
+STRENGTHS = (1e-4, 1e-3, 1e-2)
+"""Candidates for C of vectors."""
+IDENTITY = -1
+"""In the place of a layer: the identity of a word."""
 OF_NUMBERS = 1.0
 """C of numbers, which are few."""
 
+Vector = Literal["identity", "states"]
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -38,23 +43,35 @@ class WordRecipe(NamedTuple):
 
     groups: tuple[Group, ...]
     """Groups of numbers."""
+    identity: bool = False
+    """Whether it knows which word it is."""
     states: bool = False
-    """Whether it also knows the states of one layer."""
+    """Whether it knows the states of one layer."""
+
+    @property
+    def vectors(self) -> tuple[Vector, ...]:
+        """The vectors that it knows."""
+        known: tuple[tuple[Vector, bool], ...] = (("identity", self.identity), ("states", self.states))
+        return tuple(name for name, there in known if there)
 
 
+LIVE: tuple[Group, ...] = ("form", "overlap", "confidence")
+EVERY: tuple[Group, ...] = (*LIVE, "lost")
 RECIPES: dict[str, WordRecipe] = {
     "form": WordRecipe(("form",)),
     "overlap": WordRecipe(("form", "overlap")),
     "confidence": WordRecipe(("confidence",)),
     "lost": WordRecipe(("lost",)),
-    "confidence_lost": WordRecipe(("confidence", "lost")),
-    "live_numbers": WordRecipe(("form", "overlap", "confidence")),
-    "numbers": WordRecipe(("form", "overlap", "confidence", "lost")),
+    "live_numbers": WordRecipe(LIVE),
+    "numbers": WordRecipe(EVERY),
+    "identity": WordRecipe((), identity=True),
+    "rivals": WordRecipe(EVERY, identity=True),
     "states": WordRecipe((), states=True),
-    "live": WordRecipe(("form", "overlap", "confidence"), states=True),
-    "together": WordRecipe(("form", "overlap", "confidence", "lost"), states=True),
+    "live": WordRecipe(LIVE, states=True),
+    "together": WordRecipe(EVERY, identity=True, states=True),
 }
-"""Detectors by name. Those called live need no further pass, so a server can apply them while a response is written."""
+"""Detectors by name, those without states first. The live ones need no further pass, so a server can apply them while
+a response is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +86,8 @@ class WordData:
     """(word, width) for each layer that was read"""
     layers: tuple[int, ...]
     """Numbers of these layers."""
+    identity: NDArray[np.floating]
+    """(word, 2 × width): which word it is, and which one stands before it; of no width if this was not read"""
     labels: NDArray[np.int8]
     """(word): WRONG, RIGHT or UNJUDGED"""
     response: Ints
@@ -97,6 +116,7 @@ class WordData:
         texts, labels, counts = list[Text](), list[NDArray[np.int8]](), list[int]()
         numbers: dict[Group, list[Floats]] = {group: [] for group in FEATURES}
         states: list[list[NDArray[np.floating]]] = [[] for _ in layers]
+        identity: list[NDArray[np.floating]] = []
         unread: dict[str, int] = {}
         for reading in readings:
             if reading.reason:
@@ -109,6 +129,7 @@ class WordData:
                 rows.append(features_of(reading, [group]))
             for own, state in zip(states, reading.states, strict=True):
                 own.append(state)
+            identity.append(reading.identity)
         if not texts:
             raise ProbeError("no response could be read", "; ".join(unread) or "The file holds no responses.")
         response = np.repeat(np.arange(len(texts)), counts)
@@ -118,6 +139,7 @@ class WordData:
             {group: np.concatenate(rows) for group, rows in numbers.items()},
             tuple(np.concatenate(own) for own in states),
             tuple(layers),
+            np.concatenate(identity),
             np.concatenate(labels),
             response,
             clusters[response],
@@ -128,6 +150,12 @@ class WordData:
         """(word, number) of several groups"""
         nothing = np.empty((len(self), 0), np.float32)
         return np.concatenate([nothing, *(self.numbers[group] for group in groups)], axis=1)
+
+    def vectors(self, kind: Vector) -> list[tuple[int, NDArray[np.floating]]]:
+        """(word, width) of each layer, or of the identity alone, with its number"""
+        if kind == "states":
+            return list(zip(self.layers, self.states, strict=True))
+        return [(IDENTITY, self.identity)] if self.identity.shape[1] else []
 
     def with_labels(self, labels: NDArray[np.int8]) -> WordData:
         """The same words under other labels."""
@@ -172,16 +200,19 @@ class WordWeights:
     """(number): their weights"""
     bias: float
     """Intercept."""
-    layer: int | None = None
-    """Number of the layer whose states it reads, or None if it reads none."""
-    state: NDArray[np.float64] | None = None
-    """(width): weights of the state"""
+    vectors: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    """(width): weights of the state of a layer, by the number of the layer, and of the IDENTITY"""
 
-    def logits(self, numbers: NDArray[np.floating], state: NDArray[np.floating] | None) -> NDArray[np.float64]:
-        """(word): the logit that each word is wrong, from (word, number) and (word, width)."""
+    @property
+    def layer(self) -> int | None:
+        """Number of the layer whose states it reads, or None if it reads none."""
+        return next((layer for layer in self.vectors if layer != IDENTITY), None)
+
+    def logits(self, numbers: NDArray[np.floating], vectors: Mapping[int, NDArray[np.floating]]) -> NDArray[np.float64]:
+        """(word): the logit that each word is wrong, from (word, number) and (word, width) of each vector."""
         out = numbers.astype(np.float64) @ self.numbers + self.bias
-        if self.state is not None and state is not None:
-            out = out + state.astype(np.float64) @ self.state
+        for name, weight in self.vectors.items():
+            out = out + vectors[name].astype(np.float64) @ weight
         return out
 
 
@@ -190,12 +221,13 @@ def score(data: WordData, names: Sequence[str] = tuple(RECIPES), seed: int = 0) 
     fold = folds_of(data, seed)
     training = (fold != np.arange(FOLDS)[:, None]) & data.judged
     recipes = {name: RECIPES[name] for name in names}
-    read_out = _read_out(data, training, seed) if any(recipe.states for recipe in recipes.values()) else None
+    kinds = dict.fromkeys(kind for recipe in recipes.values() for kind in recipe.vectors)
+    read_outs = {kind: _read_out(data, kind, training, seed) for kind in kinds}
     scores = {}
     for name, recipe in recipes.items():
-        own = read_out if recipe.states else None
+        own = [read_outs[kind] for kind in recipe.vectors]
         logits = np.stack([one.logits for one in _combined(data, training, recipe.groups, own)])
-        scores[name] = Scores(logits[fold, np.arange(len(data))], own.chosen if own else ())
+        scores[name] = Scores(logits[fold, np.arange(len(data))], own[-1].chosen if own else ())
     return scores
 
 
@@ -203,14 +235,14 @@ def fit(data: WordData, name: str, rows: Bools, seed: int = 0) -> WordWeights:
     """Fit one detector on some of the words, of which those that nobody judged do not count."""
     recipe, training = RECIPES[name], (rows & data.judged)[None]
     _check_both_kinds(data, training[0])
-    read_out = _read_out(data, training, seed) if recipe.states else None
-    (combined,) = _combined(data, training, recipe.groups, read_out)
-    if read_out is None:
-        return WordWeights(recipe.groups, combined.weight, combined.bias)
-    (state,) = read_out.whole
-    factor = combined.weight[-1]
-    bias = combined.bias + factor * state.bias
-    return WordWeights(recipe.groups, combined.weight[:-1], bias, read_out.chosen[0][0], factor * state.weight)
+    read_outs = [_read_out(data, kind, training, seed) for kind in recipe.vectors]
+    (combined,) = _combined(data, training, recipe.groups, read_outs)
+    count = len(combined.weight) - len(read_outs)
+    bias, vectors = combined.bias, {}
+    for factor, read_out in zip(combined.weight[count:], read_outs, strict=True):
+        bias += float(factor) * read_out.whole[0].bias
+        vectors[read_out.chosen[0][0]] = factor * read_out.whole[0].weight
+    return WordWeights(recipe.groups, combined.weight[:count], bias, vectors)
 
 
 def folds_of(data: WordData, seed: int) -> NDArray[np.int8]:
@@ -242,7 +274,7 @@ class _Fit(NamedTuple):
 
 
 class _ReadOut(NamedTuple):
-    """What the states of the layer and with the C that each training set chose say."""
+    """What a kind of vectors says, with the layer and the C that each training set chose."""
 
     whole: list[_Fit]
     """By the fit on the whole training set, for each of these."""
@@ -266,10 +298,10 @@ def _solve(
     ]
 
 
-def _read_out(data: WordData, training: Bools, seed: int) -> _ReadOut:
+def _read_out(data: WordData, kind: Vector, training: Bools, seed: int) -> _ReadOut:
     """Fit every layer with every C on each training set (set, word), and choose both by inner folds."""
-    if not data.states:
-        raise ProbeError("no states were read", "Read the responses with at least one layer.")
+    if not data.vectors(kind):
+        raise ProbeError(f"no {kind} of words were read", "Read the responses with layers, and with identity=True.")
     sets = len(training)
     inner = np.full(training.shape, -1, np.intp)
     for number, mask in enumerate(training):
@@ -283,8 +315,8 @@ def _read_out(data: WordData, training: Bools, seed: int) -> _ReadOut:
     of_set = np.tile(np.repeat(np.arange(sets), fits), len(STRENGTHS))
     c = np.repeat(STRENGTHS, sets * fits)
     best: list[tuple[float, _Fit, Floats, tuple[int, float]] | None] = [None] * sets
-    for layer, states in zip(data.layers, data.states, strict=True):
-        solved = _solve(states, data.wrong, training, of_set, np.tile(masks, (len(STRENGTHS), 1)), c)
+    for layer, vectors in data.vectors(kind):
+        solved = _solve(vectors, data.wrong, training, of_set, np.tile(masks, (len(STRENGTHS), 1)), c)
         for place, strength in enumerate(STRENGTHS):
             for number, mask in enumerate(training):
                 first = (place * sets + number) * fits
@@ -301,20 +333,17 @@ def _read_out(data: WordData, training: Bools, seed: int) -> _ReadOut:
     )
 
 
-def _combined(data: WordData, training: Bools, groups: Sequence[Group], read_out: _ReadOut | None) -> list[_Fit]:
-    """A fit from numbers for each training set (set, word); with a read-out, the logit of states is the last number."""
-    one = np.zeros(1, np.int64)
-    if read_out is None:
+def _combined(data: WordData, training: Bools, groups: Sequence[Group], read_outs: Sequence[_ReadOut]) -> list[_Fit]:
+    """A fit for each training set (set, word) from numbers, of which the logits of vectors are the last."""
+    if not read_outs:
         count = len(training)
         return _solve(data.matrix(groups), data.wrong, training, np.arange(count), training, np.full(count, OF_NUMBERS))
+    if not groups and len(read_outs) == 1:  # nothing to weigh it against
+        return [_Fit(whole.logits, np.ones(1), 0.0) for whole in read_outs[0].whole]
     fits = []
-    for mask, whole, inner in zip(training, read_out.whole, read_out.inner, strict=True):
-        if not groups:  # nothing to weigh it against
-            fits.append(_Fit(whole.logits, np.ones(1), 0.0))
-            continue
-        # words of the training set by the inner fits, which did not see them
-        x = np.concatenate([data.matrix(groups), np.where(mask, inner, whole.logits)[:, None]], axis=1)
-        (own,) = _solve(x, data.wrong, mask[None], one, mask[None], np.array([OF_NUMBERS]))
-        # all others by the whole fit: here the training words' own logits do not count
-        fits.append(own)
+    for number, mask in enumerate(training):
+        # words of the training set by the inner fits, which did not see them; all others by the whole fit
+        columns = [np.where(mask, one.inner[number], one.whole[number].logits)[:, None] for one in read_outs]
+        x = np.concatenate([data.matrix(groups), *columns], axis=1)
+        fits += _solve(x, data.wrong, mask[None], np.zeros(1, np.int64), mask[None], np.array([OF_NUMBERS]))
     return fits

@@ -14,7 +14,7 @@ from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.row import RowError, check_text, group_key
 from anchorscope.words.record import Message, Span, Text
 
-COLUMNS = ("id", "response", "prompt", "messages", "passage", "cluster", "writer", "spans")
+COLUMNS = ("id", "response", "prompt", "messages", "passage", "continues", "cluster", "writer", "spans")
 ROLES = ("system", "user", "assistant")
 HINT = (
     'A span is {"start": 0, "end": 4, "label": "wrong"}: offsets count Unicode characters of the response from 0 (not '
@@ -63,9 +63,10 @@ def iter_texts(path: Path, labels: SpanLabels = DEFAULT_LABELS, judged: bool = F
 
     Each row needs a `response`. A row may have an `id` (default: its line or row number), a `prompt` or `messages` that
     the response answers, a `passage` that it should agree with, a `cluster`, the name of its `writer`, and `spans`.
-    Spans are a list of {start, end, label}, and other keys of a span are ignored. Offsets count Unicode characters of
-    the response, as Python does. Without spans a response is not judged. An empty list says that somebody judged it and
-    found nothing. In a column of text, such as those of a CSV file, spans and messages are JSON.
+    `continues` says that the response goes on in the prompt's own text. Spans are a list of {start, end, label}, and
+    other keys of a span are ignored. Offsets count Unicode characters of the response, as Python does. Without spans a
+    response is not judged. An empty list says that somebody judged it and found nothing. In a column of text, such as
+    those of a CSV file, spans and messages are JSON.
 
     Responses of one cluster are never in two folds. A cluster that the file gives is used as it is. By default,
     responses with the same passage share a cluster, and so do responses without a passage that have the same prompt.
@@ -147,6 +148,7 @@ class _TextRows:
             prompt=prompt,
             messages=messages,
             passage=passage,
+            continues=_continues(row, bool(messages)),
             cluster=_name(row, "cluster") or _default_cluster(passage, prompt, messages) or identifier,
             writer=_name(row, "writer"),
             spans=spans,
@@ -199,6 +201,18 @@ def _name(row: Mapping[str, Any], name: str) -> str | None:
     if _is_whole(value):
         value = shown(value, 100)
     return (check_text(value, name).strip() or None) if value is not None else None
+
+
+def _continues(row: Mapping[str, Any], chat: bool) -> bool:
+    """Whether the response goes on in the text of the prompt."""
+    value = row.get("continues")
+    if isinstance(value, str):  # of a CSV file
+        value = {"": None, "true": True, "false": False}.get(value.strip().lower(), value)
+    if value is not None and not isinstance(value, bool):
+        raise RowError(f"'continues' should be true or false, not {shown(value)}")
+    if value and chat:
+        raise RowError("'continues' is true, but a response goes on in a 'prompt', not in 'messages'")
+    return bool(value)
 
 
 def _list(row: Mapping[str, Any], name: str) -> list[Any] | None:

@@ -26,7 +26,7 @@ from anchorscope.words.record import Judged
 
 RESAMPLES = 500
 NULLS = 20
-ADDS = (("numbers", "overlap"), ("states", "numbers"), ("together", "numbers"), ("live", "live_numbers"))
+ADDS = (("numbers", "overlap"), ("rivals", "numbers"), ("together", "rivals"), ("live", "live_numbers"))
 """Detectors and the rivals that each is compared with, on the same words."""
 STEPS = 64  # candidates for the threshold of spans
 
@@ -65,6 +65,11 @@ class Ruler:
     """Seed of folds and resamples."""
     only: Bools | None = None
     """(word): measure on these judged words alone; None for all"""
+
+    @property
+    def rows(self) -> int:
+        """Number of judged words that are measured on."""
+        return len(self._rows)
 
     @cached_property
     def _rows(self) -> NDArray[np.intp]:
@@ -213,11 +218,13 @@ def compare(scores: Mapping[str, Scores], ruler: Ruler) -> dict[str, Measured]:
     return {name: ruler.measure(one.logits) for name, one in scores.items()}
 
 
-def additions(scores: Mapping[str, Scores], ruler: Ruler) -> dict[tuple[str, str], Difference]:
-    """What each detector of ADDS has over its rival."""
+def additions(
+    scores: Mapping[str, Scores], ruler: Ruler, pairs: Sequence[tuple[str, str]] = ADDS
+) -> dict[tuple[str, str], Difference]:
+    """What each detector has over its rival."""
     return {
         (one, rival): ruler.difference(scores[one].logits, scores[rival].logits)
-        for one, rival in ADDS
+        for one, rival in pairs
         if one in scores and rival in scores
     }
 

@@ -49,6 +49,9 @@ class Reading:
     """(word, NUMBERS): nan for what cannot be lost, since the text has no passage"""
     states: NDArray[np.floating]
     """(layer, word, width): states at the last token of each word, in the dtype of the model or in float32"""
+    identity: NDArray[np.floating]
+    """(word, 2 × width): embeddings of the last token of each word and of the word before it, which know no context;
+    of no width where they were not asked for"""
     reason: str = ""
     """Reason why nothing was read; empty otherwise."""
 
@@ -61,8 +64,10 @@ def layers_at(count: int, depths: Sequence[float] = DEPTHS) -> list[int]:
 class WordReader:
     """Reads the words of responses with one model."""
 
-    def __init__(self, model: Model, layers: Sequence[int] | None = None, site: Site = "resid") -> None:
-        self.model, self.site = model, site
+    def __init__(
+        self, model: Model, layers: Sequence[int] | None = None, site: Site = "resid", identity: bool = False
+    ) -> None:
+        self.model, self.site, self.identity = model, site, identity
         self.layers = layers_at(model.source.layers) if layers is None else list(layers)
         self._requests, self._most = Requests(model), context_length(model)
         self._tracer = Tracer(model, [], [site] if self.layers else [], self.layers)
@@ -103,9 +108,10 @@ class WordReader:
             self._pass([samples[number] for number in numbers], ahead, parts, states)
         for i, (text, tokens) in enumerate(ahead):
             if reasons[i] or tokens is None:
-                yield Reading(text, np.empty((0, len(NUMBERS)), np.float32), self._no_states(), reasons[i])
+                nothing = np.empty((0, len(NUMBERS)), np.float32)
+                yield Reading(text, nothing, self._no_states(), np.empty((0, 0), np.float32), reasons[i])
             else:
-                yield Reading(text, _numbers(text, tokens, parts[i]), states[i])
+                yield Reading(text, _numbers(text, tokens, parts[i]), states[i], self._identity(text, tokens))
 
     def _unreadable(self, text: Text, tokens: Tokens | None) -> str:
         """Why a text cannot be read; empty if it can."""
@@ -116,6 +122,17 @@ class WordReader:
         if self._most is not None and tokens.longest > self._most:
             return f"too long: {tokens.longest:,} tokens, and the model reads {self._most:,}"
         return ""
+
+    @torch.inference_mode()
+    def _identity(self, text: Text, tokens: Tokens) -> NDArray[np.floating]:
+        """(word, 2 × width)"""
+        lasts = _tokens_of(text, tokens)[:, 1] - 1
+        if not self.identity:
+            return np.empty((len(lasts), 0), np.float32)
+        ids = torch.tensor(tokens.response, device=self.model.device)[torch.from_numpy(lasts).to(self.model.device)]
+        own = _as_numpy(self.model.network.get_input_embeddings()(ids).cpu())
+        before = np.concatenate([np.zeros_like(own[:1]), own[:-1]])
+        return np.concatenate([own, before], axis=1)
 
     def _no_states(self) -> NDArray[np.floating]:
         width = self.model.network.config.get_text_config().hidden_size
