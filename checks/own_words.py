@@ -7,7 +7,7 @@ Steps: `continued` lets the model continue prefixes from passages of the set, gr
 entity that each continuation begins with, and writes one JSON object per labelled continuation to --output. `swapped`
 swaps the entities of pairs of prefixes, and writes the four texts of each pair to --crossed. It needs no model.
 `ranked` reads both files with the model and measures detectors of words on them.
-checks/judged/own-words.jsonl holds readings of continuations that were labelled wrong.
+checks/judged/SmolLM2-135M-own-words.jsonl holds readings of continuations that were labelled wrong.
 """
 
 from __future__ import annotations

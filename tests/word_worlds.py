@@ -57,6 +57,7 @@ def world(
 
     strengths = {"form": effects[0], "confidence": effects[1]}
     numbers = {group: noisy(strengths.get(group, 0.0), len(names)) for group, names in FEATURES.items()}
+    numbers["logprob"] = numbers["confidence"][:, [FEATURES["confidence"].index(name) for name in FEATURES["logprob"]]]
     response = np.repeat(np.arange(len(texts)), [len(text.words) for text in texts])
     states = (noisy(0.0, 12), noisy(effects[2], 12))
     identity = noisy(effects[3], 8)

@@ -9,7 +9,7 @@ WORDS = {
     "overlap": "and its overlap with the passage",
     "confidence": "log-probability, entropy and rank",
     "lost": "what it loses without the passage, and with nothing asked",
-    "live_numbers": "form, overlap and confidence (`live_numbers`)",
+    "live_numbers": "form, overlap and log-probability (`live_numbers`)",
     "numbers": "all numbers",
     "identity": "which word it is, and which one stands before it",
     "rivals": "all numbers and the identity (`rivals`)",

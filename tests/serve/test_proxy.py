@@ -118,7 +118,7 @@ def test_an_endpoint_that_is_gone_is_said_so():
     status, _, body = Client(proxy).post({"model": "m", "prompt": "x"})
     assert status == 503
     assert b"cannot be reached" in body
-    with pytest.raises(DetectorError, match="did not answer the known questions"):
+    with pytest.raises(DetectorError, match="did not answer the known requests"):
         asyncio.run(proxy.compare())
 
 

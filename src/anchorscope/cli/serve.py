@@ -15,11 +15,13 @@ import typer
 
 from anchorscope.cli.console import out, path_of, progress
 from anchorscope.errors import DetectorError
+from anchorscope.store.checksums import sha256_of
 
 if TYPE_CHECKING:
     from anchorscope.serve.config import ServeConfig
     from anchorscope.serve.forward import EndpointLimits
     from anchorscope.serve.intercept import Admission
+    from anchorscope.serve.proxy import EndpointDesk
 
 WORKER = "anchorscope.serve.worker.DetectorWorker"
 MIDDLEWARE = "anchorscope.serve.middleware.Verdicts"
@@ -29,7 +31,7 @@ def serve(
     context: typer.Context,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Hub id or folder of the model.")],
     detector: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Option(
             "--detector",
             "-d",
@@ -37,7 +39,16 @@ def serve(
             help="Judge answers with DETECTOR, which `detect fit` saved. Repeat the option for several.",
             parser=path_of,
         ),
-    ],
+    ] = None,
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            "--words",
+            metavar="DETECTOR",
+            help="With --endpoint, judge the words of every response with DETECTOR, which `words --fit` saved.",
+            parser=path_of,
+        ),
+    ] = None,
     endpoint: Annotated[
         str | None,
         typer.Option(
@@ -111,6 +122,11 @@ def serve(
     show: Annotated[bool, typer.Option("--print", help="Print the flags for vLLM without starting it.")] = False,
 ) -> None:
     """Serve a model with vLLM and add a verdict to every answer. Options not listed here are passed to vLLM."""
+    if (words is None) == (not detector):
+        raise DetectorError("a server judges answers or words", "Give --detector or --words.")
+    if words is not None and endpoint is None:
+        raise DetectorError("words are judged in front of an endpoint", "Start the model's server, and add --endpoint.")
+    detector = detector or []
     for path in detector:  # before the imports, which take seconds
         if not Path(f"{str(path).removesuffix('.json').removesuffix('.safetensors')}.json").is_file():
             raise DetectorError(
@@ -128,14 +144,16 @@ def serve(
         other_paths=pass_other_paths,
         body_bytes=max_body << 20,
     )
-    loaded = config.load()
-    plan = plan_of(loaded)  # a detector that cannot be served is refused before anything is started
     if endpoint is not None:
         from anchorscope.serve.forward import EndpointLimits
 
         admission = replace(config.admission, at_once=max_concurrent, api_key=api_key)
         limits = EndpointLimits(max_connections, connect_timeout)
-        return _proxy(model, config, endpoint, host, port, admission, limits, served_name or [], recheck)
+        _check_proxy()
+        desk = _answer_desk(model, config) if words is None else _word_desk(words, config)
+        return _proxy(desk, endpoint, host, port, admission, limits, served_name or [], recheck)
+    loaded = config.load()
+    plan = plan_of(loaded)  # a detector that cannot be served is refused before anything is started
     if find_spec("vllm") is None:
         raise DetectorError(
             "anchorscope serve needs vLLM, which is not installed", "Run: pip install 'anchorscope[vllm]'"
@@ -157,9 +175,46 @@ def serve(
     os.execv(sys.executable, command)  # noqa: S606
 
 
+def _check_proxy() -> None:
+    for needed in ("httpx", "uvicorn"):
+        if find_spec(needed) is None:
+            raise DetectorError(
+                f"the proxy needs {needed}, which is not installed", "Run: pip install 'anchorscope[proxy]'"
+            )
+
+
+def _answer_desk(model: str, config: ServeConfig) -> EndpointDesk:
+    """Judges short answers by a detector that `detect fit` saved."""
+    if len(config.detectors) > 1:
+        raise DetectorError(f"the proxy serves one detector, not {len(config.detectors)}", "Give --detector once.")
+    from anchorscope.serve.plan import plan_of
+
+    plan_of(config.load())  # a detector that cannot be served is refused before anything is started
+    with progress(f"{model}: loading the tokenizer", None):
+        from anchorscope.models.load import load_tokenizer
+        from anchorscope.models.source import find_model
+        from anchorscope.serve.judge import LiveJudge
+        from anchorscope.serve.proxy import TextDesk
+        from anchorscope.study import ModelSpec
+
+        spec = ModelSpec(id=model)
+        tokenizer = load_tokenizer(spec, find_model(spec, Path()))
+    ((name, path),) = config.detectors.items()
+    judge = LiveJudge.load(name, path, tokenizer)
+    judge.prompter  # noqa: B018 — refuses another tokenizer or template
+    return TextDesk(judge, config.counts())
+
+
+def _word_desk(path: Path, config: ServeConfig) -> EndpointDesk:
+    """Judges the words of any response by a detector that `words --fit` saved."""
+    from anchorscope.serve.word_desk import WordDesk
+    from anchorscope.words.detector import WordDetector
+
+    return WordDesk(path.stem, WordDetector.load(path), config.counts(), sha256_of(path)[:12])
+
+
 def _proxy(
-    model: str,
-    config: ServeConfig,
+    desk: EndpointDesk,
     endpoint: str,
     host: str,
     port: int,
@@ -169,33 +224,16 @@ def _proxy(
     minutes: float,
 ) -> None:
     """Serve a proxy in front of an endpoint."""
-    for needed in ("httpx", "uvicorn"):
-        if find_spec(needed) is None:
-            raise DetectorError(
-                f"the proxy needs {needed}, which is not installed", "Run: pip install 'anchorscope[proxy]'"
-            )
-    if len(config.detectors) > 1:
-        raise DetectorError(f"the proxy serves one detector, not {len(config.detectors)}", "Give --detector once.")
-    with progress(f"{model}: loading the tokenizer", None):
-        from anchorscope.models.load import load_tokenizer
-        from anchorscope.models.source import find_model
-        from anchorscope.serve.judge import LiveJudge
-        from anchorscope.serve.proxy import Proxy, TextDesk, serve_proxy
-        from anchorscope.study import ModelSpec
+    from anchorscope.serve.proxy import Proxy, serve_proxy
 
-        spec = ModelSpec(id=model)
-        tokenizer = load_tokenizer(spec, find_model(spec, Path()))
-    ((name, path),) = config.detectors.items()
-    judge = LiveJudge.load(name, path, tokenizer)
-    judge.prompter  # noqa: B018 — refuses another tokenizer or template
     app = Proxy(
         endpoint,
-        TextDesk(judge, config.counts()),
+        desk,
         os.environ.get("OPENAI_API_KEY"),
         limits=limits,
         admission=admission,
         names=names,
         minutes=minutes,
-        ready=lambda: out.print(f"Verdicts of {name} on http://{host}:{port}/v1", style="dim"),
+        ready=lambda: out.print(f"Verdicts of {desk.name} on http://{host}:{port}/v1", style="dim"),
     )
     serve_proxy(app, host, port)

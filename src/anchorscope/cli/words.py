@@ -114,6 +114,7 @@ def words(
         from anchorscope.models.opened import open_model
         from anchorscope.words.detector import WordDetector, parse_promise
         from anchorscope.words.detectors import RECIPES, WordData, score
+        from anchorscope.words.known import with_known
         from anchorscope.words.measure import judged_texts
         from anchorscope.words.read import WordReader
     promise = parse_promise(at_most) if at_most is not None else None
@@ -134,6 +135,8 @@ def words(
         notice(f"{count:,} responses were left out: {reason}")
     if fit is not None:
         made = WordDetector.fitted(data, opened, kind, promise)
+        if not made.why_not_live:
+            made = with_known(made, opened, rows, progress)
         made.save(fit)
         tell(str(made))
         return

@@ -27,6 +27,9 @@ LONG_PROMPT = "its prompt is too long"
 CANNOT_BE_JUDGED = "cannot be judged"
 SUSPENDED = "the endpoint does not agree with the detector on known answers"
 FAILED = "the detector failed"
+NO_FLAG = "no word is flagged, and nothing is promised of such responses"
+NO_THRESHOLD = "no threshold keeps the promise"
+NO_WORDS = "the response has no words"
 
 CODES = {
     OTHER_DECODING: "other_decoding",
@@ -59,7 +62,11 @@ CODES = {
     "a passage came with its question": "passage",
     "the question and the answer are too long": "too_long_for_model",
     "its score is not a number": "no_score",
-    "no threshold keeps the promise": "no_threshold",
+    NO_FLAG: "no_flag",
+    NO_THRESHOLD: "no_threshold",
+    NO_WORDS: "no_words",
+    "its words are unlike": "unlike_training",
+    "the detector was fitted on responses with": "passage",
     "no exact answer": "no_exact_answer",
 }
 """The code of a reason, by the text with which the reason begins."""

@@ -19,6 +19,7 @@ from anchorscope.serve.events import Event, EventSplitter
 from anchorscope.serve.responses import (
     FIELD,
     HEADER,
+    WORDS,
     AnswerChoice,
     ApiRequest,
     as_json,
@@ -164,6 +165,7 @@ class Departure:
                 answer = AnswerChoice()
                 self.request.take(made, choice, answer)
                 answer.why_not = answer.why_not or (reasons.OTHER_COUNT if short else "")
+                self._add_words(choice, index, answer, ended=True)
                 choice[FIELD] = await self._verdict(index, answer)
             decisions.append(choice[FIELD]["decision"])
         return decisions
@@ -216,10 +218,24 @@ class Departure:
                 if answer.parts != before or answer.why_not == reasons.UNREADABLE:
                     self._verdicts[index] = self.desk.cannot_say(self.id, reasons.TEXT_AFTER)
                     choice[FIELD] = self._verdicts[index]
-            elif choice.get("finish_reason"):
+                continue
+            ended = bool(choice.get("finish_reason"))
+            self._add_words(choice, index, answer, ended)
+            if ended:
                 choice[FIELD] = self._verdicts[index] = await self._verdict(index, answer)
 
     # --- verdicts
+
+    def _add_words(self, choice: dict[str, Any], index: int, answer: AnswerChoice, ended: bool) -> None:
+        """Add the judged words that a part of an answer completes."""
+        try:
+            words = self.desk.words(self.request, index, answer, ended)
+        except Exception:
+            log.exception("anchorscope: words could not be judged")
+            self.desk.counts.note("verdict failed")
+            answer.why_not, words = reasons.FAILED, []
+        if words:
+            choice[WORDS] = words
 
     async def _verdict(self, index: int, answer: AnswerChoice) -> dict[str, Any]:
         """The verdict on an answer. Whatever fails, there is one."""

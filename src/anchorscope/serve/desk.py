@@ -41,6 +41,13 @@ class Desk(ABC):
     def forget(self, request: str) -> None:  # noqa: B027
         """Forget a request that has ended."""
 
+    def words(self, api_request: ApiRequest, index: int, choice: AnswerChoice, ended: bool) -> list[dict[str, Any]]:
+        """The words that the last part of a choice completed, as the response has them; all that are left at its end.
+
+        They hold once its verdict does.
+        """
+        return []
+
     @abstractmethod
     async def verdict(self, api_request: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdict on one choice, as the response has it."""

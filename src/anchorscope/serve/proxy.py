@@ -11,8 +11,12 @@ import asyncio
 import json
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import cycle
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from anchorscope.detectors.reader import SEVERAL_LINES, unreadable
 from anchorscope.detectors.reasons import (
@@ -38,6 +42,8 @@ from anchorscope.serve.parity import at_fitting, compare_scores
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
 
 log = logging.getLogger("vllm.anchorscope")
+Model: TypeAlias = tuple[str | None, str | None]
+"""Name of a model, and fingerprint of the system that it runs on."""
 RENDERED = ("tools", "functions", "documents", "chat_template", "chat_template_kwargs", "continue_final_message",
             "add_generation_prompt", "response_format")  # fmt: skip
 """Fields of a chat request that may make the endpoint's prompt differ from the proxy's."""
@@ -45,10 +51,44 @@ MOST_PER_TOKEN = 64  # characters of a prompt for each of the tokens that it may
 PAUSE, SUSPENDED_PAUSE = 60.0, 5.0  # seconds between two comparisons with the known answers, at least
 
 
-class TextDesk(Desk):
-    """Judges answers by their log-probabilities."""
+class EndpointDesk(Desk):
+    """Judges what an endpoint answers by its log-probabilities, once its known answers were compared."""
 
     ids, logprobs = False, True
+
+    def __init__(self, name: str, counts: Counts) -> None:
+        super().__init__(counts)
+        self.name = name
+        self.models: set[Model] = set()
+        """Names of the model and fingerprints of the system in the endpoint's known answers."""
+        self.suspended = True
+        """Whether nothing is judged, because the endpoint does not agree with the known answers, or may not."""
+        self.doubted = False
+        """Whether the endpoint should be compared with the known answers again."""
+
+    @abstractmethod
+    def known(self, model: str) -> list[ApiRequest]:
+        """The requests whose answers are known, for the model under this name."""
+
+    @abstractmethod
+    def agree(self, answers: Sequence[tuple[ApiRequest, AnswerChoice]]) -> str:
+        """How far answers to all known requests, name by name, agree with what is known. Too little is an error."""
+
+    def unlike_known(self, api_request: ApiRequest, choice: AnswerChoice) -> str:
+        """Why what is known does not hold for a choice; empty where it does."""
+        if self.suspended:
+            return SUSPENDED
+        if not choice.models <= self.models:
+            self.doubted = True  # a new fingerprint may be the same model
+            return OTHER_MODEL
+        if api_request.data.get("stream") and api_request.answers > 1 and api_request.prompts > 1:
+            # an endpoint that ignores n would number its answers otherwise, and only the end of the stream would tell
+            return f"{CANNOT_BE_JUDGED}: several answers to several prompts in one stream"
+        return ""
+
+
+class TextDesk(EndpointDesk):
+    """Judges answers by their log-probabilities."""
 
     def __init__(self, judge: LiveJudge, counts: Counts) -> None:
         if judge.states:
@@ -56,14 +96,35 @@ class TextDesk(Desk):
                 f"the detector {judge.name} reads hidden states, which an endpoint does not return",
                 "Serve the model with vLLM (leave --endpoint out), or fit the detector confidence.",
             )
-        super().__init__(counts)
-        self.judge = judge
-        self.models: set[tuple[str | None, str | None]] = set()
-        """Names of the model and fingerprints of the system in the endpoint's known answers."""
-        self.suspended = True
-        """Whether nothing is judged, because the endpoint does not agree with the known answers, or may not."""
-        self.doubted = False
-        """Whether the endpoint should be compared with the known answers again."""
+        if not judge.detector.known_answers:
+            raise DetectorError(
+                f"the detector {judge.name} has no known answers, so an endpoint cannot be compared with it",
+                "Fit it again with this version: anchorscope detect fit",
+            )
+        super().__init__(judge.name, counts)
+        self.judge = self._fitted = judge
+
+    def known(self, model: str) -> list[ApiRequest]:
+        """The known questions as requests of a client."""
+        detector = self._fitted.detector
+        requests = [detector.request(answer.question) for answer in detector.known_answers]
+        return [ApiRequest({**data, "temperature": 0, "model": model}, "messages" in data) for data in requests]
+
+    def agree(self, answers: Sequence[tuple[ApiRequest, AnswerChoice]]) -> str:
+        """Compare scores with those at fitting, and take the offset of the endpoint's."""
+        judge, before, now, why = self._fitted, list[float](), list[float](), set[str]()
+        for (api_request, choice), known in zip(answers, cycle(judge.detector.known_answers)):
+            read = ReadAnswer(choice.why_not) if choice.why_not else self.find(api_request, 0, choice)
+            why.add(read.reason)
+            if read.sample is not None and not read.reason and list(read.sample.answer.answer_ids) == list(known.ids):
+                before.append(at_fitting(judge, known))
+                now.append(judge.score(read.sample, None))
+        if not before and NO_LOGPROBS in why:
+            raise DetectorError(NO_LOGPROBS, "Choose an endpoint that returns logprobs, or serve the model with vLLM.")
+        dtype = str(judge.detector.about.model["dtype"])
+        parity = compare_scores(judge, np.array(before), np.array(now), len(answers), dtype)
+        self.judge, self.parity = parity.judge, {judge.name: parity.record()}
+        return f"{judge.name} is ready: {parity}"
 
     async def verdict(self, api_request: ApiRequest, request: str, index: int, choice: AnswerChoice) -> dict[str, Any]:
         """The verdict on one choice."""
@@ -117,14 +178,8 @@ class TextDesk(Desk):
         return found
 
     def _why_not(self, api_request: ApiRequest, choice: AnswerChoice) -> str:
-        if self.suspended:
-            return SUSPENDED
-        if not choice.models <= self.models:
-            self.doubted = True  # a new fingerprint may be the same model
-            return OTHER_MODEL
-        if api_request.data.get("stream") and api_request.answers > 1 and api_request.prompts > 1:
-            # an endpoint that ignores n would number its answers otherwise, and only the end of the stream would tell
-            return f"{CANNOT_BE_JUDGED}: several answers to several prompts in one stream"
+        if why := self.unlike_known(api_request, choice):
+            return why
         other = [name for name in RENDERED if api_request.data.get(name) not in (None, [], {}, "")]
         return f"{OTHER_PROMPT}: {', '.join(other)}" if other else ""
 
@@ -175,7 +230,7 @@ class Proxy:
     def __init__(
         self,
         endpoint: str,
-        desk: TextDesk,
+        desk: EndpointDesk,
         key: str | None = None,
         *,
         limits: EndpointLimits | None = None,
@@ -189,7 +244,6 @@ class Proxy:
         # a client that sends the proxy's key has none for the endpoint
         self.forward = Forwarder(endpoint, limits, key if admission.api_key is not None else None, self._failed)
         self.desk, self.key, self.names, self.minutes, self.ready = desk, key, list(names), minutes, ready
-        self.fitted = desk.judge
         self.inside: App = Intercepted(self.forward, desk, admission)
         self._task: asyncio.Task[None] | None = None
 
@@ -245,57 +299,32 @@ class Proxy:
             last = time.monotonic()
 
     async def compare(self) -> None:
-        """Ask the known questions, and refuse an endpoint whose scores differ."""
+        """Send the known requests, and refuse an endpoint whose answers differ from what is known."""
         import httpx
-        import numpy as np
 
-        judge = self.fitted
-        known = judge.detector.known_answers
-        if not known:
-            raise DetectorError(
-                f"the detector {judge.name} has no known answers, so an endpoint cannot be compared with it",
-                "Fit it again with this version: anchorscope detect fit",
-            )
         headers = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
         headers += [(b"authorization", f"Bearer {self.key}".encode())] if self.key else []
-        before, now, models, why = [], [], set(), set()
+        answers = []
         try:
             listed = await self.forward.send(self.forward.request("GET", "/v1/models", headers))
             listed.raise_for_status()
-            names = self.names or [str(listed.json()["data"][0]["id"])]
-            for name in names:
-                for answer in known:
-                    api_request = self._known(answer.question, name)
+            for name in self.names or [str(listed.json()["data"][0]["id"])]:
+                for api_request in self.desk.known(name):
                     path = "/v1/chat/completions" if api_request.chat else "/v1/completions"
                     body = json.dumps(api_request.with_more(False, True)).encode()
                     response = await self.forward.send(self.forward.request("POST", path, headers, content=body))
                     response.raise_for_status()
                     reply, choice = response.json(), AnswerChoice()
                     api_request.take(reply, reply["choices"][0], choice)
-                    models |= choice.models
-                    read = ReadAnswer(choice.why_not) if choice.why_not else self.desk.find(api_request, 0, choice)
-                    why.add(read.reason)
-                    same = read.sample is not None and list(read.sample.answer.answer_ids) == list(answer.ids)
-                    if same and not read.reason and read.sample is not None:
-                        before.append(at_fitting(judge, answer))
-                        now.append(judge.score(read.sample, None))
+                    answers.append((api_request, choice))
         except (httpx.HTTPError, KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
             raise DetectorError(
-                f"the endpoint did not answer the known questions ({type(error).__name__}: {error})",
+                f"the endpoint did not answer the known requests ({type(error).__name__}: {error})",
                 "Check the URL and the key (OPENAI_API_KEY), and that the endpoint returns logprobs.",
             ) from None
-        if not before and NO_LOGPROBS in why:
-            raise DetectorError(NO_LOGPROBS, "Choose an endpoint that returns logprobs, or serve the model with vLLM.")
-        dtype, count = str(judge.detector.about.model["dtype"]), len(known) * len(names)
-        parity = compare_scores(judge, np.array(before), np.array(now), count, dtype)
-        self.desk.judge, self.desk.parity = parity.judge, {judge.name: parity.record()}
-        self.desk.models, self.desk.suspended = models, False
-        log.info("anchorscope: %s is ready: %s", judge.name, parity)
-
-    def _known(self, question: str, model: str) -> ApiRequest:
-        """A known question as a request of a client."""
-        data = {**self.fitted.detector.request(question), "temperature": 0, "model": model}
-        return ApiRequest(data, "messages" in data)
+        said = self.desk.agree(answers)
+        self.desk.models, self.desk.suspended = set[Model]().union(*(choice.models for _, choice in answers)), False
+        log.info("anchorscope: %s", said)
 
 
 def serve_proxy(app: Any, host: str, port: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from anchorscope.detectors import reasons
 
-FIELD = "anchorscope"
+FIELD, WORDS = "anchorscope", "anchorscope_words"
 HEADER = b"x-anchorscope"
 PATHS = {"/v1/completions": False, "/v1/chat/completions": True}
 """Paths whose answers are judged, and whether they are chats."""
@@ -44,6 +44,8 @@ class AnswerChoice:
     """Why nothing can be said of it, for example because it calls a tool; empty where it can be judged."""
     parts: int = 0
     """Number of parts of the answer that have arrived."""
+    heard: Any = None
+    """What a desk that judges words keeps of it."""
 
     @property
     def last_read(self) -> bool:
@@ -197,10 +199,11 @@ def without_verdicts(whole: dict[str, Any]) -> None:
     choices = whole.get("choices")
     for part in (whole, *(choices if isinstance(choices, list) else ())):
         if isinstance(part, dict):
-            part.pop(FIELD, None)
-            for name in ("message", "delta"):
-                if isinstance(inner := part.get(name), dict):
-                    inner.pop(FIELD, None)
+            for name in (FIELD, WORDS):
+                part.pop(name, None)
+                for place in ("message", "delta"):
+                    if isinstance(inner := part.get(place), dict):
+                        inner.pop(name, None)
 
 
 def _optional_text(value: Any) -> str | None:

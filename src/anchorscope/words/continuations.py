@@ -4,7 +4,7 @@ A passage is cut in the middle of a sentence, right before a name, a date or a n
 the grader of short answers compares what it wrote first with what the passage says there. The idea is that of MIND (Su
 et al., Findings of ACL 2024). Several continuations of one prefix make a test within a prefix, where neither topic nor
 difficulty can help. Where to cut depends on the passage's text alone. A label says what the passage says: some
-continuations that are labelled wrong are other true ones (checks/judged/own-words.jsonl).
+continuations that are labelled wrong are other true ones (checks/judged/SmolLM2-135M-own-words.jsonl).
 """
 
 from __future__ import annotations

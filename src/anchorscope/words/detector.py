@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,10 @@ from anchorscope.models.load import Model
 from anchorscope.store.files import path_of, write_output
 from anchorscope.study.terms import Site
 from anchorscope.study.validation import first_problem
-from anchorscope.words.detectors import IDENTITY, RECIPES, Bools, WordData, WordWeights, fit
+from anchorscope.words.detectors import IDENTITY, LIVE, RECIPES, Bools, WordData, WordWeights, fit
 from anchorscope.words.features import FEATURES, features_of
 from anchorscope.words.read import NUMBERS, Reading, WordReader
-from anchorscope.words.record import Judged, JudgedWord, Text
+from anchorscope.words.record import Judged, JudgedWord, Message, Text
 
 FORMAT: Literal[1] = 1
 HELD_OUT = 0.4  # share of clusters on which the threshold is chosen
@@ -114,6 +114,24 @@ class _Likeness(_Strict):
         return ""
 
 
+class KnownResponse(NamedTuple):
+    """What the model answers to a request, and what the detector says of the words."""
+
+    text: Text
+    """The request as it is sent to a server, and the response."""
+    p_wrong: tuple[float, ...]
+    """(word): probability that the word is wrong"""
+
+
+class _KnownFields(_Strict):
+    """The JSON of a known response."""
+
+    prompt: str
+    messages: list[dict[Literal["role", "content"], str]]
+    response: str
+    p_wrong: list[Annotated[float, Field(ge=0, le=1)]]
+
+
 class _SavedFields(_Strict):
     """The JSON of a saved detector."""
 
@@ -133,6 +151,7 @@ class _SavedFields(_Strict):
     wrong: Annotated[int, Field(ge=1)]
     clusters: Annotated[int, Field(ge=1)]
     passages: bool | None
+    known: list[_KnownFields]
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +180,8 @@ class WordDetector:
     """Number of clusters on which it was fitted."""
     passages: bool | None
     """Whether the responses on which it was fitted had a passage; None where some had one."""
+    known: tuple[KnownResponse, ...] = ()
+    """Responses with which an endpoint is compared; none where it is not for endpoints."""
 
     def __str__(self) -> str:
         lines = [
@@ -206,19 +227,39 @@ class WordDetector:
         logits = weights.logits(data.matrix(weights.groups), vectors)
         return cls(**{**vars(found), "promise": keep(promise, data, logits, held_out, seed)})
 
+    @property
+    def why_not_live(self) -> tuple[str, str] | None:
+        """Why it cannot judge what an endpoint returns, and what to do about that; None if it can."""
+        if self.weights.vectors or not set(self.weights.groups) <= set(LIVE):
+            return (
+                "reads more than log-probabilities",
+                "Fit one that reads no more: anchorscope words FILE --fit DETECTOR --kind live_numbers",
+            )
+        if self.passages:
+            return (
+                "was fitted with a column passage, which no request has",
+                "Put each passage into prompt or messages, as requests have it, and fit again.",
+            )
+        return None
+
     def reader(self, model: Model) -> WordReader:
         """The reader that this detector needs. Another model is refused."""
         self._check(model)
         layers = [] if self.weights.layer is None else [self.weights.layer]
         return WordReader(model, layers, self.site, identity=IDENTITY in self.weights.vectors)
 
+    def why_not(self, text: Text) -> str:
+        """Why nothing can be said of a response to this request; empty otherwise."""
+        if self.passages is None or self.passages == (text.passage is not None):
+            return ""
+        return f"the detector was fitted on responses {'with passages' if self.passages else 'without passages'}"
+
     def judge(self, reading: Reading) -> Judged:
         """Judge the words of one response."""
         if reading.reason:
             return Judged(reading.text, (), self.threshold, reading.reason)
-        if self.passages is not None and self.passages != (reading.text.passage is not None):
-            had = "with passages" if self.passages else "without passages"
-            return Judged(reading.text, (), self.threshold, f"the detector was fitted on responses {had}")
+        if why := self.why_not(reading.text):
+            return Judged(reading.text, (), self.threshold, why)
         numbers = features_of(reading, self.weights.groups)
         vectors = {IDENTITY: reading.identity}
         if self.weights.layer is not None:
@@ -261,6 +302,15 @@ class WordDetector:
             wrong=self.wrong,
             clusters=self.clusters,
             passages=self.passages,
+            known=[
+                _KnownFields(
+                    prompt=text.prompt,
+                    messages=[{"role": turn.role, "content": turn.content} for turn in text.messages],
+                    response=text.response,
+                    p_wrong=list(p_wrong),
+                )
+                for text, p_wrong in self.known
+            ],
         )
         write_output(file, json.dumps(saved.model_dump(), ensure_ascii=False) + "\n")
         return file
@@ -270,7 +320,7 @@ class WordDetector:
         """Load a saved detector. Whatever loads can judge."""
         try:
             saved = _SavedFields.model_validate_json(path_of(path).read_text(encoding="utf-8"))
-            weights = _weights_of(saved)
+            weights, known = _weights_of(saved), tuple(map(_known_of, saved.known))
         except (OSError, UnicodeDecodeError, ValidationError, ValueError) as error:
             problem = first_problem(error) if isinstance(error, ValidationError) else str(error)
             raise DetectorError(
@@ -288,7 +338,19 @@ class WordDetector:
             saved.wrong,
             saved.clusters,
             saved.passages,
+            known,
         )
+
+
+def _known_of(saved: _KnownFields) -> KnownResponse:
+    """A known response. ValueError where its parts do not belong together."""
+    if any(set(turn) != {"role", "content"} for turn in saved.messages) or bool(saved.prompt) == bool(saved.messages):
+        raise ValueError("a known response has no request, or two")
+    turns = tuple(Message(turn["role"], turn["content"]) for turn in saved.messages)
+    text = Text("", saved.response, saved.prompt, turns, continues=not turns)
+    if len(text.words) != len(saved.p_wrong):
+        raise ValueError("a known response has other words")
+    return KnownResponse(text, tuple(saved.p_wrong))
 
 
 def _weights_of(saved: _SavedFields) -> WordWeights:

@@ -55,8 +55,8 @@ class WordRecipe(NamedTuple):
         return tuple(name for name, there in known if there)
 
 
-LIVE: tuple[Group, ...] = ("form", "overlap", "confidence")
-EVERY: tuple[Group, ...] = (*LIVE, "lost")
+LIVE: tuple[Group, ...] = ("form", "overlap", "logprob")
+EVERY: tuple[Group, ...] = ("form", "overlap", "confidence", "lost")
 RECIPES: dict[str, WordRecipe] = {
     "form": WordRecipe(("form",)),
     "overlap": WordRecipe(("form", "overlap")),

@@ -17,16 +17,19 @@ from anchorscope.spans.words import FUNCTION_WORDS, words
 from anchorscope.words.read import NUMBERS, PREDICTED, Reading
 from anchorscope.words.record import Text
 
-Group = Literal["form", "overlap", "confidence", "lost"]
+Group = Literal["form", "overlap", "logprob", "confidence", "lost"]
 Floats = NDArray[np.float32]
 
 FORM = ("capital", "capital_inside", "digit", "letters", "function", "place", "first", "sentence_start")
 """Form and place of a word."""
 OVERLAP = ("not_in_passage", "pair_not_in_passage", "not_in_request", "said_before")
 """Whether a word, and the pair with the word before it, stand in the passage, the request and the response so far."""
+SPOKEN = ("logprob", "least_logprob", "first_logprob", "tokens")
+"""What the log-probabilities of a word's own tokens tell. Every endpoint with log-probabilities has them."""
 FEATURES: dict[Group, tuple[str, ...]] = {
     "form": FORM,
     "overlap": OVERLAP,
+    "logprob": SPOKEN,
     "confidence": PREDICTED,
     "lost": NUMBERS[len(PREDICTED) :],
 }
@@ -54,37 +57,55 @@ def names_of(groups: Sequence[Group]) -> list[str]:
 
 def form_of(text: Text) -> Floats:
     """(word, FORM)"""
-    rows = []
-    for order, (start, end) in enumerate(text.words):
-        word, opens = text.response[start:end], begins_sentence(text.response, start)
-        capital = word[0].isupper()
-        rows.append(
-            (
-                capital,
-                capital and not opens,
-                any(letter.isdigit() for letter in word),
-                np.log(len(word)),
-                word.lower() in FUNCTION_WORDS,
-                np.log1p(order),
-                order == 0,
-                opens,
-            )
-        )
+    rows = [form_row(text.response, order, *place) for order, place in enumerate(text.words)]
     return np.array(rows, np.float32).reshape(-1, len(FORM))
+
+
+def form_row(response: str, order: int, start: int, end: int) -> list[float]:
+    """(FORM): of one word, from the response as far as it is written"""
+    word, opens = response[start:end], begins_sentence(response, start)
+    capital = word[0].isupper()
+    return [
+        capital,
+        capital and not opens,
+        any(letter.isdigit() for letter in word),
+        np.log(len(word)),
+        word.lower() in FUNCTION_WORDS,
+        np.log1p(order),
+        order == 0,
+        opens,
+    ]
 
 
 def overlap_of(text: Text) -> Floats:
     """(word, OVERLAP)"""
-    source = text.passage or ""
-    request = " ".join([text.prompt, *(turn.content for turn in text.messages), source])
-    passage, asked, said = _folded(source), set(_folded(request)), set[str]()
-    alone, pairs = set(passage), set(pairwise(passage))
-    rows, before = [], ""
-    for word in _folded(text.response):
-        rows.append((word not in alone, (before, word) not in pairs, word not in asked, word in said))
-        said.add(word)
-        before = word
+    heard = WordsSoFar(text)
+    rows = [heard.row(text.response[start:end]) for start, end in text.words]
     return np.array(rows, np.float32).reshape(-1, len(OVERLAP))
+
+
+class WordsSoFar:
+    """The words of a request, and those of its response so far."""
+
+    def __init__(self, text: Text) -> None:
+        source = text.passage or ""
+        request = " ".join([text.prompt, *(turn.content for turn in text.messages), source])
+        passage = _folded(source)
+        self._alone, self._pairs, self._asked = set(passage), set(pairwise(passage)), set(_folded(request))
+        self._said, self._before = set[str](), ""
+
+    def row(self, word: str) -> list[float]:
+        """(OVERLAP): of the next word of the response"""
+        word = word.casefold()
+        row: list[float] = [
+            word not in self._alone,
+            (self._before, word) not in self._pairs,
+            word not in self._asked,
+            word in self._said,
+        ]
+        self._said.add(word)
+        self._before = word
+        return row
 
 
 def begins_sentence(text: str, at: int) -> bool:

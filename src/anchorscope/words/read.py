@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from anchorscope.detectors.reasons import NO_WORDS
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
 from anchorscope.models.load import Model
@@ -118,7 +119,7 @@ class WordReader:
         if tokens is None:
             return "the tokens of the model do not spell the response"
         if not text.words:
-            return "the response has no words"
+            return NO_WORDS
         if self._most is not None and tokens.longest > self._most:
             return f"too long: {tokens.longest:,} tokens, and the model reads {self._most:,}"
         return ""

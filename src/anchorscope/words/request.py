@@ -66,6 +66,21 @@ class Requests:
         prompts["whole"] = prompts["whole"] or tuple(self._start())
         return Tokens(prompts, tuple(response), tuple(places))
 
+    @staticmethod
+    def can_be_sent(text: Text) -> bool:
+        """Whether a request could be sent to a server: there is one, and the response does not go on in it."""
+        return bool(text.prompt or text.messages) and not text.continues
+
+    def as_sent(self, text: Text) -> Text:
+        """The request of a text alone, as a chat where the model has a template, else as one prompt."""
+        if self._template is None:
+            return Text(text.id, "", self._written(text, "whole"), continues=True)
+        return Text(text.id, "", messages=tuple(_turns(text, "whole")))
+
+    def prompt(self, text: Text) -> list[int]:
+        """The tokens of a request."""
+        return self._ids(self._written(text, "whole")) or self._start()
+
     def _written(self, text: Text, part: Part) -> str:
         """The request up to the response's first character."""
         turns = _turns(text, part)
