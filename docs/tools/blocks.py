@@ -203,7 +203,7 @@ MADE = (
     found.answers_needed, found.cards,
     found.two_kinds, found.described, found.repeated, passages.passage_losses, passages.passage_claims,
     passages.conflict_numbers, passages.squad_detectors, word_tables.word_detectors, word_tables.word_counts,
-    word_tables.word_additions,
+    word_tables.word_additions, word_tables.own_words, word_tables.own_counts, word_tables.own_additions,
 )  # fmt: skip
 BLOCKS: dict[str, Callable[..., str]] = {each.__name__: each for each in MADE}
 """By the name that pages have for them."""

@@ -11,7 +11,7 @@ WORDS = {
     "lost": "what it loses without the passage, and with nothing asked",
     "live_numbers": "form, overlap and log-probability (`live_numbers`)",
     "numbers": "all numbers",
-    "identity": "which word it is, and which one stands before it",
+    "identity": "which words it and the ten before it are",
     "rivals": "all numbers and the identity (`rivals`)",
     "states": "states of one layer",
     "live": "`live_numbers` and states (`live`)",
@@ -62,6 +62,49 @@ def word_additions(*files: str) -> str:
                     lines.append([title, where, words, number(row), number(rows[name, "within"])])
     lines.sort(key=lambda line: list(DIFFERENCES.values()).index(line[0]))
     return table(["adds", "texts, read by", "words", "AUROC over words", "within a response"], lines)
+
+
+def own_words(own: str, crossed: str) -> str:
+    """How well detectors rank a model's own entities, among those of a prefix, and in pairs of prefixes."""
+    first, second = (
+        {(row["detector"], row["measure"]): row for row in rows_of(ROOT / file)} if file != "none" else {}
+        for file in (own, crossed)
+    )
+    lines = []
+    for name, title in WORDS.items():
+        cells = []
+        for rows, measures in ((first, ("auroc", "together")), (second, ("together",))):
+            if rows:
+                cells += [number(rows.get((name, measure))) for measure in measures]
+                cells.append(_null(rows.get((name, "null_together"))))
+        lines.append([title, *cells])
+    head = ["the detector knows"]
+    head += ["AUROC over entities", "within a prefix", "its null"] if first else []
+    head += ["pairs of prefixes", "its null"] if second else []
+    return table(head, lines)
+
+
+def own_counts(*files: str) -> str:
+    """What was read: texts, wrong ones, and prefixes with continuations of both kinds, or pairs of prefixes."""
+    lines = []
+    for file in files:
+        row = rows_of(ROOT / file)[0]
+        lines.append(
+            [row["texts"], row["model"], *(f"{int(row[name]):,}" for name in ("responses", "wrong", "groups"))]
+        )
+    return table(["texts", "read by", "entities", "wrong", "prefixes with both, or pairs"], lines)
+
+
+def own_additions(*files: str) -> str:
+    """What each kind of knowledge adds to its rivals on own entities and in pairs of prefixes."""
+    lines = []
+    for name, title in DIFFERENCES.items():
+        for file in files:
+            rows = {(row["detector"], row["measure"]): row for row in rows_of(ROOT / file)}
+            own = rows[name, "auroc"]
+            where = f"{own['texts']}, {own['model']}"
+            lines.append([title, where, number(own), number(rows[name, "together"])])
+    return table(["adds", "texts, read by", "AUROC over entities", "within a prefix, or in pairs"], lines)
 
 
 def _rows(file: str, words: str) -> list[Row]:

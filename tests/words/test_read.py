@@ -205,11 +205,15 @@ def test_layers_are_spread_over_the_depth():
 
 
 def test_the_identity_of_a_word_knows_no_context(plain):
-    """The same word behind the same word has the same identity, whatever else is said."""
+    """Of the word and the one before it, whatever else is said, and the mean over the ten words before it."""
     reader = WordReader(plain, [], identity=True)
     one, other = reader([Text("1", "He saw Anna twice."), Text("2", "It was in Rome that she saw Anna first.")])
     assert one.text.response[slice(*one.text.words[2])] == other.text.response[slice(*other.text.words[7])] == "Anna"
-    assert np.array_equal(one.identity[2], other.identity[7])
+    assert np.array_equal(one.identity[2, :64], other.identity[7, :64])
+    own = other.identity[:, :32]
+    assert other.identity[7, 64:] == pytest.approx(own[:7].mean(axis=0), abs=1e-6)
+    (long,) = reader([Text("3", "one two three four five six seven eight nine ten eleven twelve.")])
+    assert long.identity[11, 64:] == pytest.approx(long.identity[1:11, :32].mean(axis=0), abs=1e-6)
     embeddings = plain.network.get_input_embeddings().weight
     tokens = Requests(plain)(one.text)
     last = max(number for number, (start, _) in enumerate(tokens.ranges) if start < one.text.words[0][1])

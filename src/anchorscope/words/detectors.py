@@ -1,7 +1,7 @@
 """Detectors of wrong words, rivals first, out of fold: no word is scored by a fit that saw a word of its cluster.
 
 A detector is a logistic regression with both classes weighing the same. It knows numbers and *vectors*: the state at a
-word's last token, or as a rival the identity of the word, which is the embedding of its last token and of the word
+word's last token, or as a rival the identity of the word, which is the embedding of its last token and of the words
 before it. Of states, the layer is chosen inside each training set, and of both the strength C. Together with numbers, a
 vector counts as one more number: in the training set its logit comes from inner folds, so that it is no better there
 than it will be on new words.
@@ -44,7 +44,7 @@ class WordRecipe(NamedTuple):
     groups: tuple[Group, ...]
     """Groups of numbers."""
     identity: bool = False
-    """Whether it knows which word it is."""
+    """Whether it knows which word it is, and which ones stand before it."""
     states: bool = False
     """Whether it knows the states of one layer."""
 
@@ -87,7 +87,7 @@ class WordData:
     layers: tuple[int, ...]
     """Numbers of these layers."""
     identity: NDArray[np.floating]
-    """(word, 2 × width): which word it is, and which one stands before it; of no width if this was not read"""
+    """(word, 3 × width): which word it is, and which ones stand before it; of no width if this was not read"""
     labels: NDArray[np.int8]
     """(word): WRONG, RIGHT or UNJUDGED"""
     response: Ints

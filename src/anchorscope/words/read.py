@@ -28,6 +28,7 @@ from anchorscope.words.request import PARTS, Part, Requests, Tokens, context_len
 
 DEPTHS = (0.3, 0.45, 0.6, 0.75, 0.9)
 """Depths of the layers whose states are read, as shares of the model."""
+RECENT = 10  # words before a word, which tell what it is about
 AT_ONCE = 4096  # tokens of a pass, which keep the cores, or a GPU, busy
 LOGITS = 1 << 30  # bytes of logits of a pass, unless one response alone has more
 AHEAD = 16_384  # tokens of responses that are looked at together, so that requests which are alike meet
@@ -51,8 +52,8 @@ class Reading:
     states: NDArray[np.floating]
     """(layer, word, width): states at the last token of each word, in the dtype of the model or in float32"""
     identity: NDArray[np.floating]
-    """(word, 2 × width): embeddings of the last token of each word and of the word before it, which know no context;
-    of no width where they were not asked for"""
+    """(word, 3 × width): embeddings of the last token of each word and of the word before it, and the mean of those of
+    the ten words before it, which know no context; of no width where they were not asked for"""
     reason: str = ""
     """Reason why nothing was read; empty otherwise."""
 
@@ -126,14 +127,18 @@ class WordReader:
 
     @torch.inference_mode()
     def _identity(self, text: Text, tokens: Tokens) -> NDArray[np.floating]:
-        """(word, 2 × width)"""
+        """(word, 3 × width)"""
         lasts = _tokens_of(text, tokens)[:, 1] - 1
         if not self.identity:
             return np.empty((len(lasts), 0), np.float32)
         ids = torch.tensor(tokens.response, device=self.model.device)[torch.from_numpy(lasts).to(self.model.device)]
         own = _as_numpy(self.model.network.get_input_embeddings()(ids).cpu())
         before = np.concatenate([np.zeros_like(own[:1]), own[:-1]])
-        return np.concatenate([own, before], axis=1)
+        sums = np.concatenate([np.zeros_like(own[:1], np.float64), np.cumsum(own, axis=0, dtype=np.float64)])
+        at = np.arange(len(own))
+        first = np.maximum(0, at - RECENT)
+        recent = (sums[at] - sums[first]) / np.maximum(1, at - first)[:, None]
+        return np.concatenate([own, before, recent.astype(own.dtype)], axis=1)
 
     def _no_states(self) -> NDArray[np.floating]:
         width = self.model.network.config.get_text_config().hidden_size
