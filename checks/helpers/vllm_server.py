@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -38,14 +39,19 @@ class VllmServer:
         flags: Sequence[str] = (),
         endpoint: str | None = None,
         port: int | None = None,
+        words: Path | None = None,
     ) -> None:
-        """`port`: the same one gives the same configuration, so that compiled code is found again."""
+        """`port`: the same one gives the same configuration, so that compiled code is found again.
+
+        `words`: a detector of words, instead of detectors of answers.
+        """
         self.port = port or free_port()
         self.log, self.model = log, model
         asked = [part for detector in detectors for part in ("--detector", str(detector))]
+        asked += ["--words", str(words)] if words is not None else []
         if endpoint is not None:
             command = ["-m", "anchorscope", "serve", str(model), *asked, "--endpoint", endpoint]
-        elif detectors:
+        elif asked:
             command = ["-m", "anchorscope", "serve", str(model), *asked, *FLAGS, *flags]
         else:
             own = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--dtype", "float32"]
@@ -163,9 +169,11 @@ class Reply(NamedTuple):
     seconds: float
     """How long it took."""
     body: dict[str, Any]
-    """The response; of a stream its last chunk with a choice, whose text is the whole text."""
+    """The response; of a stream its last chunk with a choice, with the text and the judged words of all chunks."""
     headers: Mapping[str, str]
     """Its headers."""
+    chunks: Sequence[float] = ()
+    """Seconds from one part of a stream to the next; first those until the first part."""
 
 
 async def ask(
@@ -185,7 +193,9 @@ async def ask(
 
 async def _streamed(client: httpx.AsyncClient, data: Mapping[str, Any], path: str, start: float) -> Reply:
     text: dict[int, str] = {}
+    words: dict[int, list[Any]] = {}
     last: dict[int, Any] = {}
+    arrived = [start]
     async with client.stream("POST", path, json=dict(data)) as response:
         async for line in response.aiter_lines():
             if line.startswith("data: {"):
@@ -193,9 +203,15 @@ async def _streamed(client: httpx.AsyncClient, data: Mapping[str, Any], path: st
                     index = choice["index"]
                     part = choice.get("text") or (choice.get("delta") or {}).get("content") or ""
                     text[index] = text.get(index, "") + part
+                    words.setdefault(index, []).extend(choice.get("anchorscope_words", ()))
                     last[index] = choice
-        choices = [{**choice, "text": text[index]} for index, choice in sorted(last.items())]
-        return Reply(response.status_code, time.perf_counter() - start, {"choices": choices}, response.headers)
+                    arrived += [time.perf_counter()] if part else []
+        choices = [
+            {**choice, "text": text[index], "anchorscope_words": words[index]} for index, choice in sorted(last.items())
+        ]
+        chunks = [after - before for before, after in pairwise(arrived)]
+        seconds = time.perf_counter() - start
+        return Reply(response.status_code, seconds, {"choices": choices}, response.headers, chunks)
 
 
 async def load(

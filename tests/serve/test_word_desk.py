@@ -6,19 +6,26 @@ import asyncio
 import itertools
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from anchorscope.answers.generate import Generator
+from anchorscope.cli import app
 from anchorscope.detectors.reasons import NO_FLAG, code_of
 from anchorscope.errors import DetectorError
 from anchorscope.models.load import Model
+from anchorscope.serve.config import ServeConfig
 from anchorscope.serve.counts import Counts
+from anchorscope.serve.middleware import Words
 from anchorscope.serve.proxy import Proxy
 from anchorscope.serve.word_desk import WordDesk
 from anchorscope.words import known
@@ -254,6 +261,74 @@ def test_words_that_an_endpoint_wrote_itself_do_not_pass(model, detector):
     assert reply["choices"][0]["anchorscope"]["code"] == "suspended"
 
 
+class Engine:
+    """vLLM's own server, as its middleware sees it: one that answers like an endpoint."""
+
+    def __init__(self, endpoint: Endpoint, detector: Path) -> None:
+        self.endpoint, self.keys = endpoint, set[str]()
+        model_config = SimpleNamespace(logprobs_mode="raw_logprobs")
+        vllm = SimpleNamespace(
+            model_config=model_config, additional_config=ServeConfig({}, words=str(detector)).record()
+        )
+        names = SimpleNamespace(base_model_paths=[SimpleNamespace(name="m")])
+        args = SimpleNamespace(api_key=["secret"])
+        self.state = SimpleNamespace(vllm_config=vllm, openai_serving_models=names, args=args)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            return await send({"type": "lifespan.startup.complete"})
+        assert scope["app"] is self
+        self.keys |= {value.decode() for name, value in scope["headers"] if name == b"authorization"}
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        answer = self.endpoint(httpx.Request(scope["method"], f"http://vllm{scope['path']}", content=body))
+        headers = [(name.lower(), value) for name, value in answer.headers.raw]
+        await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.content})
+
+
+def started(engine: Engine) -> tuple[Words, list[dict[str, Any]]]:
+    middleware, said = Words(engine), list[dict[str, Any]]()
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    asyncio.run(middleware({"type": "lifespan", "app": engine}, None, send))
+    return middleware, said
+
+
+def test_words_inside_the_server_are_those_of_the_proxy(model, detector, tmp_path):
+    path = detector.save(tmp_path / "words.json")
+    engine = Engine(Endpoint(model), path)
+    middleware, said = started(engine)
+    assert said == [{"type": "lifespan.startup.complete"}]
+    assert engine.keys == {"Bearer secret"}
+
+    async def inside(scope: Any, receive: Any, send: Any) -> None:
+        await middleware({**scope, "app": engine}, receive, send)
+
+    proxy = compared(Endpoint(model), detector)
+    for number in (400, 401):
+        for stream in (False, True):
+            data, where = request_for(model, number, stream=stream)
+            own, other = (Client(app).post(data, where)[2] for app in (inside, proxy))
+            assert b'"anchorscope":{"decision"' in own
+            assert re.sub(rb'"version":"[^"]*"', b"", own) == re.sub(rb'"version":"[^"]*"', b"", other)
+
+
+def test_another_engine_does_not_start(model, detector, tmp_path):
+    endpoint = Endpoint(model)
+    endpoint.other = True
+    middleware, said = started(Engine(endpoint, detector.save(tmp_path / "words.json")))
+    assert said[0]["type"] == "lifespan.startup.failed"
+    assert "is not the model of the detector" in said[0]["message"]
+    assert middleware.inside is None
+
+
 def test_the_counts_tell_why(model, detector):
     proxy = compared(Endpoint(model), detector)
     data, path = request_for(model, 300)
@@ -268,3 +343,22 @@ def test_a_detector_that_an_endpoint_cannot_be_held_against_is_refused(detector)
         WordDesk("words", replace(detector, known=()), Counts())
     with pytest.raises(DetectorError, match="column passage"):
         WordDesk("words", replace(detector, passages=True), Counts())
+
+
+def test_the_flags_for_vllm_need_no_worker(detector, tmp_path, monkeypatch):
+    path = detector.save(tmp_path / "words.json")
+    monkeypatch.setattr("anchorscope.cli.serve.find_spec", lambda name: name)
+    done = CliRunner().invoke(app, ["serve", "m", "--words", str(path), "--print"])
+    assert done.exit_code == 0, done.output
+    flags = shlex.split(next(line for line in done.stdout.splitlines() if line.startswith("--middleware")))
+    assert "--worker-cls" not in flags
+    config = ServeConfig.of(json.loads(flags[flags.index("--additional-config") + 1]))
+    assert config.word_detector().dtype == "float32"
+    assert not config.detectors
+
+
+def test_a_server_judges_answers_or_words(detector, tmp_path):
+    path = str(detector.save(tmp_path / "words.json"))
+    for arguments in ([], ["--words", path, "--detector", path]):
+        done = CliRunner().invoke(app, ["serve", "m", *arguments])
+        assert "a server judges answers or words" in str(done.exception)

@@ -15,16 +15,16 @@ import typer
 
 from anchorscope.cli.console import out, path_of, progress
 from anchorscope.errors import DetectorError
-from anchorscope.store.checksums import sha256_of
 
 if TYPE_CHECKING:
     from anchorscope.serve.config import ServeConfig
+    from anchorscope.serve.endpoint import EndpointDesk
     from anchorscope.serve.forward import EndpointLimits
     from anchorscope.serve.intercept import Admission
-    from anchorscope.serve.proxy import EndpointDesk
 
 WORKER = "anchorscope.serve.worker.DetectorWorker"
 MIDDLEWARE = "anchorscope.serve.middleware.Verdicts"
+WORDS_MIDDLEWARE = "anchorscope.serve.middleware.Words"
 
 
 def serve(
@@ -45,7 +45,7 @@ def serve(
         typer.Option(
             "--words",
             metavar="DETECTOR",
-            help="With --endpoint, judge the words of every response with DETECTOR, which `words --fit` saved.",
+            help="Judge the words of every response with DETECTOR, which `words --fit` saved.",
             parser=path_of,
         ),
     ] = None,
@@ -124,8 +124,6 @@ def serve(
     """Serve a model with vLLM and add a verdict to every answer. Options not listed here are passed to vLLM."""
     if (words is None) == (not detector):
         raise DetectorError("a server judges answers or words", "Give --detector or --words.")
-    if words is not None and endpoint is None:
-        raise DetectorError("words are judged in front of an endpoint", "Start the model's server, and add --endpoint.")
     detector = detector or []
     for path in detector:  # before the imports, which take seconds
         if not Path(f"{str(path).removesuffix('.json').removesuffix('.safetensors')}.json").is_file():
@@ -134,10 +132,9 @@ def serve(
             )
     with progress("starting", None):
         from anchorscope.serve.config import ServeConfig
-        from anchorscope.serve.plan import plan_of
-        from anchorscope.serve.wire import private_socket
     config = ServeConfig(
         ServeConfig.named(detector),
+        words=str(words.resolve()) if words is not None else None,
         audit=str(audit.resolve()) if audit is not None else None,
         audit_texts=audit_texts,
         off_allowed=not no_off,
@@ -146,23 +143,17 @@ def serve(
     )
     if endpoint is not None:
         from anchorscope.serve.forward import EndpointLimits
+        from anchorscope.serve.word_desk import word_desk
 
         admission = replace(config.admission, at_once=max_concurrent, api_key=api_key)
         limits = EndpointLimits(max_connections, connect_timeout)
         _check_proxy()
-        desk = _answer_desk(model, config) if words is None else _word_desk(words, config)
+        desk = word_desk(config) if config.words else _answer_desk(model, config)
         return _proxy(desk, endpoint, host, port, admission, limits, served_name or [], recheck)
-    loaded = config.load()
-    plan = plan_of(loaded)  # a detector that cannot be served is refused before anything is started
-    if find_spec("vllm") is None:
-        raise DetectorError(
-            "anchorscope serve needs vLLM, which is not installed", "Run: pip install 'anchorscope[vllm]'"
-        )
-    config = replace(config, socket=private_socket(f"{plan.fingerprint}-{port}"), plan=plan.fingerprint)
-    flags = ["--worker-cls", WORKER, "--middleware", MIDDLEWARE, "--additional-config", json.dumps(config.record())]
+    flags, dtype = _flags(config, port)
     more = list(context.args)
     if not any(option.split("=")[0] == "--dtype" for option in more):
-        more += ["--dtype", str(next(iter(loaded.values())).about.model["dtype"])]
+        more += ["--dtype", dtype]
     out.print("To start vLLM yourself, add these flags to its own:", style="dim")
     typer.echo(shlex.join(flags))
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--host", host]
@@ -173,6 +164,26 @@ def serve(
     if api_key is not None:
         os.environ["VLLM_API_KEY"] = api_key  # where `ps` does not show it
     os.execv(sys.executable, command)  # noqa: S606
+
+
+def _flags(config: ServeConfig, port: int) -> tuple[list[str], str]:
+    """Flags of anchorscope for vLLM, and the dtype of the fit. A detector that cannot be served is refused."""
+    from anchorscope.serve.plan import plan_of
+    from anchorscope.serve.wire import private_socket
+
+    if config.words:
+        needed, dtype = ["--middleware", WORDS_MIDDLEWARE], config.word_detector().dtype
+    else:
+        loaded = config.load()
+        plan = plan_of(loaded)
+        needed = ["--worker-cls", WORKER, "--middleware", MIDDLEWARE]
+        dtype = str(next(iter(loaded.values())).about.model["dtype"])
+        config = replace(config, socket=private_socket(f"{plan.fingerprint}-{port}"), plan=plan.fingerprint)
+    if find_spec("vllm") is None:
+        raise DetectorError(
+            "anchorscope serve needs vLLM, which is not installed", "Run: pip install 'anchorscope[vllm]'"
+        )
+    return [*needed, "--additional-config", json.dumps(config.record())], dtype
 
 
 def _check_proxy() -> None:
@@ -203,14 +214,6 @@ def _answer_desk(model: str, config: ServeConfig) -> EndpointDesk:
     judge = LiveJudge.load(name, path, tokenizer)
     judge.prompter  # noqa: B018 — refuses another tokenizer or template
     return TextDesk(judge, config.counts())
-
-
-def _word_desk(path: Path, config: ServeConfig) -> EndpointDesk:
-    """Judges the words of any response by a detector that `words --fit` saved."""
-    from anchorscope.serve.word_desk import WordDesk
-    from anchorscope.words.detector import WordDetector
-
-    return WordDesk(path.stem, WordDetector.load(path), config.counts(), sha256_of(path)[:12])
 
 
 def _proxy(

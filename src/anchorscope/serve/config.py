@@ -12,6 +12,8 @@ from anchorscope.errors import DetectorError
 from anchorscope.serve.audit import AuditLog
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.intercept import Admission
+from anchorscope.words.detector import WordDetector
+from anchorscope.words.live import check_live
 
 KEY = "anchorscope"
 
@@ -22,6 +24,8 @@ class ServeConfig:
 
     detectors: Mapping[str, str]
     """Paths of saved detectors, by name. The verdict of the first one goes into the header."""
+    words: str | None = None
+    """Path of a saved detector of words, instead of detectors of answers."""
     socket: str = ""
     """Address over which workers send rows."""
     plan: str = ""
@@ -40,7 +44,7 @@ class ServeConfig:
     @classmethod
     def of(cls, additional: Any) -> ServeConfig:
         settings = additional.get(KEY) if isinstance(additional, dict) else None
-        if not isinstance(settings, dict) or not settings.get("detectors"):
+        if not isinstance(settings, dict) or not (settings.get("detectors") or settings.get("words")):
             raise DetectorError(
                 "vLLM was started without anchorscope's configuration",
                 "Start it with: anchorscope serve MODEL --detector DETECTOR  (or with the flags that this prints).",
@@ -61,6 +65,13 @@ class ServeConfig:
 
     def load(self) -> dict[str, Detector]:
         return {name: Detector.load(path) for name, path in self.detectors.items()}
+
+    def word_detector(self) -> WordDetector:
+        """The detector of words. One that cannot judge log-probabilities is refused."""
+        assert self.words is not None
+        detector = WordDetector.load(self.words)
+        check_live(detector)
+        return detector
 
     @staticmethod
     def named(paths: list[Path]) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""The middleware of vLLM's own server (`--middleware anchorscope.serve.middleware.Verdicts`).
+"""The middleware of vLLM's own server: `--middleware anchorscope.serve.middleware.Verdicts`, or `Words` for words.
 
-Before the server takes requests, the engine answers known questions, and its scores are compared with those at fitting
-(parity.py). If they do not agree, the server does not start.
+Before the server takes requests, it answers known questions or requests, and what is said of its answers is compared
+with what was said at fitting. If they do not agree, the server does not start.
 """
 
 from __future__ import annotations
@@ -9,30 +9,33 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from typing import Any
 
 from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.serve.config import ServeConfig
 from anchorscope.serve.decoding import other_decoding
 from anchorscope.serve.departure import Message, Send
+from anchorscope.serve.desk import Desk
+from anchorscope.serve.endpoint import compare
 from anchorscope.serve.intercept import App, Intercepted, Receive, Scope
 from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.live_desk import LiveDesk
 from anchorscope.serve.parity import EngineAnswer, gate
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.wire import RowBook, listen
+from anchorscope.serve.word_desk import word_desk
 
 log = logging.getLogger("vllm.anchorscope")
 
 
-class Verdicts:
-    """ASGI application around vLLM's server, which adds a verdict to every answer."""
+class _Middleware:
+    """ASGI application around vLLM's server. A subclass makes what judges its answers."""
 
     def __init__(self, app: App) -> None:
         self.app = app
         self.inside: Intercepted | None = None
-        self.desk: LiveDesk | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self.desk: Desk | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, or the server's start, which ends when the detectors are ready."""
@@ -41,7 +44,7 @@ class Verdicts:
             async def started(message: Message) -> None:
                 if message["type"] == "lifespan.startup.complete":
                     try:
-                        await self._start(scope["app"].state)
+                        await self._start(scope["app"])
                     except AnchorscopeError as error:
                         log.error("anchorscope: %s", error)
                         message = {"type": "lifespan.startup.failed", "message": f"anchorscope: {error}"}
@@ -54,15 +57,22 @@ class Verdicts:
             raise RuntimeError("anchorscope: a request came before the start of the server")
         return await self.inside(scope, receive, send)
 
-    async def _start(self, state: Any) -> None:
+    async def _start(self, server: Any) -> None:
+        """Set `inside` and `desk`. `server`: vLLM's application, whose state has the engine."""
+        raise NotImplementedError
+
+
+class Verdicts(_Middleware):
+    """Adds a verdict to every answer, from what the workers send and from log-probabilities."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(app)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def _start(self, server: Any) -> None:
+        state = server.state
         vllm = state.vllm_config
-        config = ServeConfig.of(vllm.additional_config)
-        mode = str(getattr(vllm.model_config, "logprobs_mode", "raw_logprobs"))
-        if not mode.endswith("raw_logprobs"):
-            raise DetectorError(
-                f"the server was started with --logprobs-mode {mode}, and detectors know raw_logprobs",
-                "Leave --logprobs-mode out.",
-            )
+        config = _config_of(vllm)
         from transformers import AutoTokenizer
 
         path, revision = vllm.model_config.tokenizer, vllm.model_config.tokenizer_revision
@@ -87,6 +97,43 @@ class Verdicts:
             desk.parity[name] = parity.record()
             log.info("anchorscope: %s is ready: %s", name, parity)
         self.inside, self.desk = Intercepted(self.app, desk, config.admission), desk
+
+
+class Words(_Middleware):
+    """Judges the words of every response by their log-probabilities. It needs nothing of the workers."""
+
+    async def _start(self, server: Any) -> None:
+        import httpx
+
+        state = server.state
+        config = _config_of(state.vllm_config)
+        desk = word_desk(config)
+
+        async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+            await self.app({**scope, "app": server}, receive, send)
+
+        keys = [*(state.args.api_key or []), *filter(None, [os.environ.get("VLLM_API_KEY")])]
+        headers = {"content-type": "application/json", **({"authorization": f"Bearer {keys[0]}"} if keys else {})}
+        names = [model.name for model in state.openai_serving_models.base_model_paths]
+        transport = httpx.ASGITransport(inner)
+        async with httpx.AsyncClient(transport=transport, base_url="http://vllm", timeout=None) as client:  # noqa: S113
+
+            async def ask(method: str, path: str, body: bytes) -> httpx.Response:
+                return await client.request(method, path, content=body, headers=headers)
+
+            log.info("anchorscope: %s", await compare(desk, ask, names))
+        self.inside, self.desk = Intercepted(self.app, desk, config.admission), desk
+
+
+def _config_of(vllm: Any) -> ServeConfig:
+    """The configuration of anchorscope in that of vLLM, whose log-probabilities must be the model's own."""
+    mode = str(getattr(vllm.model_config, "logprobs_mode", "raw_logprobs"))
+    if not mode.endswith("raw_logprobs"):
+        raise DetectorError(
+            f"the server was started with --logprobs-mode {mode}, and detectors know raw_logprobs",
+            "Leave --logprobs-mode out.",
+        )
+    return ServeConfig.of(vllm.additional_config)
 
 
 def _compare_chats(judge: LiveJudge) -> None:

@@ -8,83 +8,43 @@ detector's prompt.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import cycle
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from anchorscope.detectors.reader import SEVERAL_LINES, unreadable
 from anchorscope.detectors.reasons import (
-    CANNOT_BE_JUDGED,
     LONG_PROMPT,
     NO_LOGPROBS,
     NOT_READ,
-    OTHER_MODEL,
     OTHER_PROMPT,
     OTHER_TEXT,
-    SUSPENDED,
 )
 from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.questions.record import Question
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.decoding import other_decoding
 from anchorscope.serve.departure import Message, Send
-from anchorscope.serve.desk import Desk
+from anchorscope.serve.endpoint import EndpointDesk, compare
 from anchorscope.serve.forward import EndpointLimits, Forwarder
 from anchorscope.serve.intercept import Admission, App, Intercepted, Receive, Scope
 from anchorscope.serve.judge import LiveJudge, ReadAnswer
 from anchorscope.serve.parity import at_fitting, compare_scores
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
 
+if TYPE_CHECKING:
+    import httpx
+
 log = logging.getLogger("vllm.anchorscope")
-Model: TypeAlias = tuple[str | None, str | None]
-"""Name of a model, and fingerprint of the system that it runs on."""
 RENDERED = ("tools", "functions", "documents", "chat_template", "chat_template_kwargs", "continue_final_message",
             "add_generation_prompt", "response_format")  # fmt: skip
 """Fields of a chat request that may make the endpoint's prompt differ from the proxy's."""
 MOST_PER_TOKEN = 64  # characters of a prompt for each of the tokens that it may have
 PAUSE, SUSPENDED_PAUSE = 60.0, 5.0  # seconds between two comparisons with the known answers, at least
-
-
-class EndpointDesk(Desk):
-    """Judges what an endpoint answers by its log-probabilities, once its known answers were compared."""
-
-    ids, logprobs = False, True
-
-    def __init__(self, name: str, counts: Counts) -> None:
-        super().__init__(counts)
-        self.name = name
-        self.models: set[Model] = set()
-        """Names of the model and fingerprints of the system in the endpoint's known answers."""
-        self.suspended = True
-        """Whether nothing is judged, because the endpoint does not agree with the known answers, or may not."""
-        self.doubted = False
-        """Whether the endpoint should be compared with the known answers again."""
-
-    @abstractmethod
-    def known(self, model: str) -> list[ApiRequest]:
-        """The requests whose answers are known, for the model under this name."""
-
-    @abstractmethod
-    def agree(self, answers: Sequence[tuple[ApiRequest, AnswerChoice]]) -> str:
-        """How far answers to all known requests, name by name, agree with what is known. Too little is an error."""
-
-    def unlike_known(self, api_request: ApiRequest, choice: AnswerChoice) -> str:
-        """Why what is known does not hold for a choice; empty where it does."""
-        if self.suspended:
-            return SUSPENDED
-        if not choice.models <= self.models:
-            self.doubted = True  # a new fingerprint may be the same model
-            return OTHER_MODEL
-        if api_request.data.get("stream") and api_request.answers > 1 and api_request.prompts > 1:
-            # an endpoint that ignores n would number its answers otherwise, and only the end of the stream would tell
-            return f"{CANNOT_BE_JUDGED}: several answers to several prompts in one stream"
-        return ""
 
 
 class TextDesk(EndpointDesk):
@@ -300,31 +260,13 @@ class Proxy:
 
     async def compare(self) -> None:
         """Send the known requests, and refuse an endpoint whose answers differ from what is known."""
-        import httpx
-
         headers = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
         headers += [(b"authorization", f"Bearer {self.key}".encode())] if self.key else []
-        answers = []
-        try:
-            listed = await self.forward.send(self.forward.request("GET", "/v1/models", headers))
-            listed.raise_for_status()
-            for name in self.names or [str(listed.json()["data"][0]["id"])]:
-                for api_request in self.desk.known(name):
-                    path = "/v1/chat/completions" if api_request.chat else "/v1/completions"
-                    body = json.dumps(api_request.with_more(False, True)).encode()
-                    response = await self.forward.send(self.forward.request("POST", path, headers, content=body))
-                    response.raise_for_status()
-                    reply, choice = response.json(), AnswerChoice()
-                    api_request.take(reply, reply["choices"][0], choice)
-                    answers.append((api_request, choice))
-        except (httpx.HTTPError, KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
-            raise DetectorError(
-                f"the endpoint did not answer the known requests ({type(error).__name__}: {error})",
-                "Check the URL and the key (OPENAI_API_KEY), and that the endpoint returns logprobs.",
-            ) from None
-        said = self.desk.agree(answers)
-        self.desk.models, self.desk.suspended = set[Model]().union(*(choice.models for _, choice in answers)), False
-        log.info("anchorscope: %s", said)
+
+        async def ask(method: str, path: str, body: bytes) -> httpx.Response:
+            return await self.forward.send(self.forward.request(method, path, headers, content=body))
+
+        log.info("anchorscope: %s", await compare(self.desk, ask, self.names))
 
 
 def serve_proxy(app: Any, host: str, port: int) -> None:

@@ -1,4 +1,4 @@
-"""Judges the words of any response of an endpoint, while they arrive, by their log-probabilities.
+"""Judges the words of any response of a server, while they arrive, by their log-probabilities.
 
 The prompt may be anything: a chat, a passage, several lines. A response without a flagged word is never a pass, because
 no promise of a detector of words is about such responses.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from scipy.special import logit
 from anchorscope.detectors.reasons import CANNOT_BE_JUDGED, NO_FLAG, NO_LOGPROBS, NO_THRESHOLD
 from anchorscope.detectors.record import Decision, Verdict
 from anchorscope.errors import DetectorError
+from anchorscope.serve.config import ServeConfig
 from anchorscope.serve.counts import Counts
-from anchorscope.serve.proxy import EndpointDesk
+from anchorscope.serve.endpoint import EndpointDesk
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
+from anchorscope.store.checksums import sha256_of
 from anchorscope.words.detector import WordDetector
 from anchorscope.words.known import TOKENS
 from anchorscope.words.live import LiveWords, check_live
@@ -144,6 +147,13 @@ class WordDesk(EndpointDesk):
         about = {"version": self.version, "promise_holds": self.detector.threshold is not None}
         detectors = {self.name: {**about, "card": str(self.detector)}}
         return {"detectors": detectors, "parity": self.parity, "suspended": self.suspended, **self.counts.record()}
+
+
+def word_desk(config: ServeConfig) -> WordDesk:
+    """The desk of a configuration with a detector of words, which it refuses if it cannot be served."""
+    detector = config.word_detector()
+    path = Path(str(config.words))
+    return WordDesk(path.stem, detector, config.counts(), sha256_of(path)[:12])
 
 
 def word_record(word: JudgedWord) -> dict[str, Any]:

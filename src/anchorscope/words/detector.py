@@ -138,6 +138,7 @@ class _SavedFields(_Strict):
     format: Literal[1]
     detector: str
     model: str
+    dtype: str
     fingerprint: dict[str, str]
     site: Site
     layer: Annotated[int, Field(ge=0)] | None
@@ -164,6 +165,8 @@ class WordDetector:
     """Weights of numbers and vectors."""
     model: str
     """Name of the model that reads."""
+    dtype: str
+    """Dtype in which it was loaded for the fit."""
     fingerprint: dict[str, str]
     """What identifies configuration and tokenizer of this model."""
     site: Site
@@ -212,6 +215,7 @@ class WordDetector:
             name,
             weights,
             model.name,
+            str(model.network.dtype).removeprefix("torch."),
             identity(model),
             "resid",
             None,
@@ -289,6 +293,7 @@ class WordDetector:
             format=FORMAT,
             detector=self.name,
             model=self.model,
+            dtype=self.dtype,
             fingerprint=self.fingerprint,
             site=self.site,
             layer=weights.layer,
@@ -330,6 +335,7 @@ class WordDetector:
             saved.detector,
             weights,
             saved.model,
+            saved.dtype,
             saved.fingerprint,
             saved.site,
             saved.promise,

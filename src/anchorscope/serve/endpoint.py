@@ -1,0 +1,87 @@
+"""Judging an endpoint by what it returns, once its answers to known requests were compared with those at fitting."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from anchorscope.detectors.reasons import CANNOT_BE_JUDGED, OTHER_MODEL, SUSPENDED
+from anchorscope.errors import DetectorError
+from anchorscope.serve.counts import Counts
+from anchorscope.serve.desk import Desk
+from anchorscope.serve.responses import AnswerChoice, ApiRequest
+
+if TYPE_CHECKING:
+    import httpx
+
+Model: TypeAlias = tuple[str | None, str | None]
+"""Name of a model, and fingerprint of the system that it runs on."""
+Ask: TypeAlias = "Callable[[str, str, bytes], Awaitable[httpx.Response]]"
+"""Sends a request, by method, path and body."""
+
+
+class EndpointDesk(Desk):
+    """Judges what an endpoint answers by its log-probabilities, once its known answers were compared."""
+
+    ids, logprobs = False, True
+
+    def __init__(self, name: str, counts: Counts) -> None:
+        super().__init__(counts)
+        self.name = name
+        self.models: set[Model] = set()
+        """Names of the model and fingerprints of the system in the endpoint's known answers."""
+        self.suspended = True
+        """Whether nothing is judged, because the endpoint does not agree with the known answers, or may not."""
+        self.doubted = False
+        """Whether the endpoint should be compared with the known answers again."""
+
+    @abstractmethod
+    def known(self, model: str) -> list[ApiRequest]:
+        """The requests whose answers are known, for the model under this name."""
+
+    @abstractmethod
+    def agree(self, answers: Sequence[tuple[ApiRequest, AnswerChoice]]) -> str:
+        """How far answers to all known requests, name by name, agree with what is known. Too little is an error."""
+
+    def unlike_known(self, api_request: ApiRequest, choice: AnswerChoice) -> str:
+        """Why what is known does not hold for a choice; empty where it does."""
+        if self.suspended:
+            return SUSPENDED
+        if not choice.models <= self.models:
+            self.doubted = True  # a new fingerprint may be the same model
+            return OTHER_MODEL
+        if api_request.data.get("stream") and api_request.answers > 1 and api_request.prompts > 1:
+            # an endpoint that ignores n would number its answers otherwise, and only the end of the stream would tell
+            return f"{CANNOT_BE_JUDGED}: several answers to several prompts in one stream"
+        return ""
+
+
+async def compare(desk: EndpointDesk, ask: Ask, names: Sequence[str] = ()) -> str:
+    """Send the known requests, and refuse an endpoint whose answers differ from what is known.
+
+    `names`: of the model there (default: the first name in /v1/models).
+    """
+    import httpx
+
+    answers = []
+    try:
+        listed = await ask("GET", "/v1/models", b"")
+        listed.raise_for_status()
+        for name in names or [str(listed.json()["data"][0]["id"])]:
+            for api_request in desk.known(name):
+                path = "/v1/chat/completions" if api_request.chat else "/v1/completions"
+                response = await ask("POST", path, json.dumps(api_request.with_more(False, True)).encode())
+                response.raise_for_status()
+                reply, choice = response.json(), AnswerChoice()
+                api_request.take(reply, reply["choices"][0], choice)
+                answers.append((api_request, choice))
+    except (httpx.HTTPError, KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+        raise DetectorError(
+            f"the endpoint did not answer the known requests ({type(error).__name__}: {error})",
+            "Check the URL and the key (OPENAI_API_KEY), and that the endpoint returns logprobs.",
+        ) from None
+    said = desk.agree(answers)
+    desk.models, desk.suspended = set[Model]().union(*(choice.models for _, choice in answers)), False
+    return said
