@@ -49,6 +49,14 @@ def serve(
             parser=path_of,
         ),
     ] = None,
+    classify: Annotated[
+        bool,
+        typer.Option(
+            "--classify",
+            help="With --words, judge finished answers of any model: POST /classify, in the form token_spans.v1 of "
+            "semantic-router. MODEL reads them, and vLLM is not started.",
+        ),
+    ] = False,
     endpoint: Annotated[
         str | None,
         typer.Option(
@@ -124,6 +132,8 @@ def serve(
     """Serve a model with vLLM and add a verdict to every answer. Options not listed here are passed to vLLM."""
     if (words is None) == (not detector):
         raise DetectorError("a server judges answers or words", "Give --detector or --words.")
+    if classify and (words is None or endpoint is not None):
+        raise DetectorError("--classify needs a detector of words, and no endpoint", "Give --words alone.")
     detector = detector or []
     for path in detector:  # before the imports, which take seconds
         if not Path(f"{str(path).removesuffix('.json').removesuffix('.safetensors')}.json").is_file():
@@ -141,11 +151,13 @@ def serve(
         other_paths=pass_other_paths,
         body_bytes=max_body << 20,
     )
+    admission = replace(config.admission, at_once=max_concurrent, api_key=api_key)
+    if classify and words is not None:
+        return _classify(model, words, admission, host, port)
     if endpoint is not None:
         from anchorscope.serve.forward import EndpointLimits
         from anchorscope.serve.word_desk import word_desk
 
-        admission = replace(config.admission, at_once=max_concurrent, api_key=api_key)
         limits = EndpointLimits(max_connections, connect_timeout)
         _check_proxy()
         desk = word_desk(config) if config.words else _answer_desk(model, config)
@@ -190,7 +202,7 @@ def _check_proxy() -> None:
     for needed in ("httpx", "uvicorn"):
         if find_spec(needed) is None:
             raise DetectorError(
-                f"the proxy needs {needed}, which is not installed", "Run: pip install 'anchorscope[proxy]'"
+                f"this server needs {needed}, which is not installed", "Run: pip install 'anchorscope[proxy]'"
             )
 
 
@@ -214,6 +226,21 @@ def _answer_desk(model: str, config: ServeConfig) -> EndpointDesk:
     judge = LiveJudge.load(name, path, tokenizer)
     judge.prompter  # noqa: B018 — refuses another tokenizer or template
     return TextDesk(judge, config.counts())
+
+
+def _classify(model: str, words: Path, admission: Admission, host: str, port: int) -> None:
+    """Serve the judgement of finished answers, which the model reads itself."""
+    _check_proxy()
+    from anchorscope.models.opened import open_model
+    from anchorscope.serve.classify import Classify
+    from anchorscope.serve.proxy import serve_proxy
+    from anchorscope.words.detector import WordDetector
+
+    detector = WordDetector.load(words)
+    with progress(f"{model}: loading", None):
+        app = Classify(detector, open_model(model, dtype=detector.dtype), admission)
+    out.print(f"Spans of {detector.name} on http://{host}:{port}/classify", style="dim")
+    serve_proxy(app, host, port)
 
 
 def _proxy(

@@ -45,6 +45,34 @@ class Admission:
     api_key: str | None = None
     """The key that clients must send; None where they need none."""
 
+    def check_key(self, scope: Scope, path: str) -> None:
+        """Refuse a request without the key; health checks need none."""
+        if self.api_key is None or path == "/health":
+            return
+        given = next((value for name, value in scope["headers"] if name.lower() == b"authorization"), b"")
+        if not hmac.compare_digest(given, f"Bearer {self.api_key}".encode()):
+            raise RefusedRequestError(401, "the key is missing or wrong. Send it as: Authorization: Bearer KEY")
+
+    async def read_body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The whole body; None where the client left before its end."""
+        most, body = self.body_bytes, bytearray()
+        length = next((value for name, value in scope["headers"] if name.lower() == b"content-length"), b"0")
+        if not length.isdigit() or int(length) > most:
+            raise self.too_long()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > most:
+                raise self.too_long()
+            if not message.get("more_body"):
+                return bytes(body)
+
+    def too_long(self) -> RefusedRequestError:
+        """The refusal of a body that is too long."""
+        return RefusedRequestError(413, f"a request may have {self.body_bytes:,} bytes")
+
 
 class Intercepted:
     """The app around another one."""
@@ -58,8 +86,8 @@ class Intercepted:
             return await self.app(scope, receive, send)
         if scope["type"] != "http":  # answers over web sockets are not judged
             return await send({"type": "websocket.close", "code": 1008})
-        if (scope["method"], self._path(scope)) == ("GET", STATUS):
-            return await _answer_json(send, 200, self.desk.status())
+        if (scope["method"], path_of(scope)) == ("GET", STATUS):
+            return await answer_json(send, 200, self.desk.status())
         if self.under_way >= (self.admission.at_once or self.under_way + 1):
             return await self._refuse(send, RefusedRequestError(503, "too many requests are under way"))
         self.under_way += 1
@@ -71,8 +99,8 @@ class Intercepted:
             self.under_way -= 1
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, method = self._path(scope), scope["method"]
-        self._check_key(scope, path)
+        path, method = path_of(scope), scope["method"]
+        self.admission.check_key(scope, path)
         if method == "POST" and path in PATHS:
             return await self._judge(scope, receive, send, path)
 
@@ -98,7 +126,7 @@ class Intercepted:
             message = await receive()
             read += len(message.get("body", b""))
             if read > self.admission.body_bytes:
-                raise self._too_long()
+                raise self.admission.too_long()
             return message
 
         try:
@@ -109,7 +137,7 @@ class Intercepted:
             log.warning("anchorscope: a response broke off: %s", error)
 
     async def _judge(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
-        body = await self._read_body(scope, receive)
+        body = await self.admission.read_body(scope, receive)
         if body is None:  # the client left
             return
         request = self._understood(scope, body, PATHS[path])
@@ -138,61 +166,40 @@ class Intercepted:
         finally:
             self.desk.forget(departure.id)
 
-    async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The whole body; None where the client left before its end."""
-        most, body = self.admission.body_bytes, bytearray()
-        length = next((value for name, value in scope["headers"] if name.lower() == b"content-length"), b"0")
-        if not length.isdigit() or int(length) > most:
-            raise self._too_long()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            if len(body) > most:
-                raise self._too_long()
-            if not message.get("more_body"):
-                return bytes(body)
-
-    def _too_long(self) -> RefusedRequestError:
-        return RefusedRequestError(413, f"a request may have {self.admission.body_bytes:,} bytes")
-
     def _understood(self, scope: Scope, body: bytes, chat: bool) -> ApiRequest:
         """The request, or a refusal of what is not understood."""
-        if any(
-            name.lower() == b"content-encoding" and value.lower() != b"identity" for name, value in scope["headers"]
-        ):
-            raise RefusedRequestError(400, "compressed requests are not understood")
-        try:
-            data = read_json(body)
-        except ValueError:
-            raise RefusedRequestError(400, "the request is not JSON") from None
-        if not isinstance(data, dict):
-            raise RefusedRequestError(400, "the request is not a JSON object")
-        request = ApiRequest(data, chat)
+        request = ApiRequest(read_object(scope, body), chat)
         if request.off and not self.admission.off_allowed:
             raise RefusedRequestError(403, "verdicts cannot be switched off on this server")
         return request
 
-    def _check_key(self, scope: Scope, path: str) -> None:
-        """Refuse a request without the key; health checks need none."""
-        key = self.admission.api_key
-        if key is None or path == "/health":
-            return
-        given = next((value for name, value in scope["headers"] if name.lower() == b"authorization"), b"")
-        if not hmac.compare_digest(given, f"Bearer {key}".encode()):
-            raise RefusedRequestError(401, "the key is missing or wrong. Send it as: Authorization: Bearer KEY")
-
     async def _refuse(self, send: Send, refused: RefusedRequestError) -> None:
         self.desk.counts.note("refused")
-        record = {
-            "error": {"message": f"anchorscope: {refused}", "type": "invalid_request_error", "code": refused.status}
-        }
-        await _answer_json(send, refused.status, record)
+        await answer_refusal(send, refused)
 
-    @staticmethod
-    def _path(scope: Scope) -> str:
-        return str(scope.get("path", "")).removeprefix(str(scope.get("root_path") or ""))
+
+def path_of(scope: Scope) -> str:
+    """The path of a request, without that of an app around this one."""
+    return str(scope.get("path", "")).removeprefix(str(scope.get("root_path") or ""))
+
+
+def read_object(scope: Scope, body: bytes) -> dict[str, Any]:
+    """The JSON object of a request, or a refusal of what is not understood."""
+    if any(name.lower() == b"content-encoding" and value.lower() != b"identity" for name, value in scope["headers"]):
+        raise RefusedRequestError(400, "compressed requests are not understood")
+    try:
+        data = read_json(body)
+    except ValueError:
+        raise RefusedRequestError(400, "the request is not JSON") from None
+    if not isinstance(data, dict):
+        raise RefusedRequestError(400, "the request is not a JSON object")
+    return data
+
+
+async def answer_refusal(send: Send, refused: RefusedRequestError) -> None:
+    """Answer a refused request."""
+    record = {"error": {"message": f"anchorscope: {refused}", "type": "invalid_request_error", "code": refused.status}}
+    await answer_json(send, refused.status, record)
 
 
 def _written(data: dict[str, Any]) -> bytes:
@@ -203,7 +210,8 @@ def _written(data: dict[str, Any]) -> bytes:
         raise RefusedRequestError(400, "the request has a number that is not finite, or is nested too deeply") from None
 
 
-async def _answer_json(send: Send, status: int, record: Any) -> None:
+async def answer_json(send: Send, status: int, record: Any) -> None:
+    """Answer with JSON that holds no verdict on an answer of the server."""
     body = as_json(record)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers_with(NOT_JUDGED, headers)})
