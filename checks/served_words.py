@@ -57,7 +57,7 @@ ASKED = "Summarize this passage in a few sentences.\n\n{}"
 PROXY = "through the proxy"
 AGREED = ("as it is", PROXY, "compiled", "chunked prefill of 48 tokens", "n-gram speculation")
 CHAT = "/v1/chat/completions"
-CHARACTERS = 800  # of a passage, in requests
+CHARACTERS = 600  # of a passage, in requests
 EACH = 5  # texts of a cluster that the detector is fitted on
 NEAR = 1e-4
 
@@ -91,7 +91,7 @@ def requests_of(options: Options, count: int) -> list[tuple[Message, ...]]:
 def asked_of(model: Path, turns: Sequence[Message], **more: Any) -> dict[str, Any]:
     """A request for a greedy response."""
     messages = [turn._asdict() for turn in turns]
-    return {"path": CHAT, "model": str(model), "messages": messages, "temperature": 0, "max_tokens": 64, **more}
+    return {"path": CHAT, "model": str(model), "messages": messages, "temperature": 0, "max_tokens": 40, **more}
 
 
 @check.step("models", by_default=False)
@@ -127,6 +127,7 @@ def agreement(options: Options, work: Path) -> Figures:
             with served(options, folder, work, name) as url:
                 asked = [asked_of(folder, chat, logprobs=True) for chat in some]
                 whole = asyncio.run(load(url, asked, 16))
+                print(f"{name}: {len(whole)} whole responses", flush=True)
                 streamed = asyncio.run(load(url, [{**data, "stream": True} for data in asked], 16))
                 known = httpx.get(f"{url}/anchorscope/status", timeout=60).json()["parity"]
         except RefusedError as refused:

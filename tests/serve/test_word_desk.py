@@ -56,6 +56,7 @@ class Endpoint:
         self.model = model
         self.requests = Requests(model)
         self.other, self.silent = False, False
+        self.system: str | None = "f"  # which vLLM tells in whole responses, and in the last chunk of a choice
         self.made: dict[str, Any] = made.setdefault(str(model.tokenizer.chat_template), {})
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -68,11 +69,12 @@ class Endpoint:
         parts = list(zip(tokens, logprobs, strict=True))
         if not data.get("stream"):
             choice = {**self._choice(parts, chat, "message"), "finish_reason": "length"}
-            return httpx.Response(200, json={"model": "m", "choices": [choice]})
+            return httpx.Response(200, json={"model": "m", "choices": [choice], "system_fingerprint": self.system})
         out = ""
         for part in parts:
             out += self._event({**self._choice([part], chat, "delta"), "finish_reason": None})
-        out += self._event({**self._choice([], chat, "delta"), "finish_reason": "length"}) + "data: [DONE]\n\n"
+        last = {**self._choice([], chat, "delta"), "finish_reason": "length"}
+        out += self._event(last, system_fingerprint=self.system) + "data: [DONE]\n\n"
         return httpx.Response(200, text=out, headers={"content-type": "text/event-stream"})
 
     def said(self, data: dict[str, Any], chat: bool) -> tuple[list[str], list[float]]:
@@ -101,8 +103,8 @@ class Endpoint:
         return {"index": 0, "text": text, "logprobs": given}
 
     @staticmethod
-    def _event(choice: dict[str, Any]) -> str:
-        return f"data: {json.dumps({'model': 'm', 'choices': [choice]})}\n\n"
+    def _event(choice: dict[str, Any], **more: Any) -> str:
+        return f"data: {json.dumps({'model': 'm', 'choices': [choice], **more})}\n\n"
 
 
 @pytest.fixture(scope="module", params=["prompt", "chat"])
@@ -224,6 +226,18 @@ def test_an_endpoint_with_another_model_or_without_log_probabilities_is_refused(
         compared(endpoint, detector)
 
 
+@pytest.mark.parametrize("system", ["g", None])
+def test_a_stream_that_ends_with_another_system_is_not_judged(model, detector, system):
+    endpoint = Endpoint(model)
+    proxy = compared(endpoint, detector)
+    endpoint.system = system
+    data, path = request_for(model, 200, stream=True)
+    _, _, streamed = Client(proxy).post(data, path)
+    chunks = [json.loads(line[6:])["choices"][0] for line in streamed.decode().split("\n\n") if line[6:7] == "{"]
+    assert chunks[-1]["anchorscope"]["code"] == "other_model"
+    assert proxy.desk.doubted
+
+
 @pytest.mark.parametrize(
     ("more", "code"),
     [
@@ -239,7 +253,7 @@ def test_what_cannot_be_judged_has_no_words(model, detector, more, code):
     given = given if chat else {"tokens": ["It is so. "], "token_logprobs": [-1.0]}
     choice = {"index": 0, **text, "finish_reason": "stop", "logprobs": given}
     proxy = compared(Endpoint(model), detector)
-    answer = httpx.Response(200, json={"model": "m", "choices": [choice]})
+    answer = httpx.Response(200, json={"model": "m", "choices": [choice], "system_fingerprint": "f"})
     proxy.forward.client = httpx.AsyncClient(transport=httpx.MockTransport(lambda request: answer))
     _, headers, body = Client(proxy).post({"model": "m", **more}, "/v1/chat/completions" if chat else "/v1/completions")
     (choice,) = json.loads(body)["choices"]

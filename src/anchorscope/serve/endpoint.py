@@ -49,13 +49,23 @@ class EndpointDesk(Desk):
         """Why what is known does not hold for a choice; empty where it does."""
         if self.suspended:
             return SUSPENDED
-        if not choice.models <= self.models:
+        if not self._is_known(choice):
             self.doubted = True  # a new fingerprint may be the same model
             return OTHER_MODEL
         if api_request.data.get("stream") and api_request.answers > 1 and api_request.prompts > 1:
             # an endpoint that ignores n would number its answers otherwise, and only the end of the stream would tell
             return f"{CANNOT_BE_JUDGED}: several answers to several prompts in one stream"
         return ""
+
+    def _is_known(self, choice: AnswerChoice) -> bool:
+        """Whether a choice came from the model that gave the known answers.
+
+        Some servers name the system in the last part of a stream alone, so it may be missing until a choice ends.
+        """
+        told = {model for model in choice.models if model[1] is not None}
+        named = {name for name, _ in choice.models} <= {name for name, _ in self.models}
+        complete = choice.finish is None or bool(told) or choice.models <= self.models
+        return named and complete and told <= self.models
 
 
 async def compare(desk: EndpointDesk, ask: Ask, names: Sequence[str] = ()) -> str:
