@@ -57,7 +57,6 @@ ASKED = "Summarize this passage in a few sentences.\n\n{}"
 PROXY = "through the proxy"
 AGREED = ("as it is", PROXY, "compiled", "chunked prefill of 48 tokens", "n-gram speculation")
 CHAT = "/v1/chat/completions"
-CHARACTERS = 600  # of a passage, in requests
 EACH = 5  # texts of a cluster that the detector is fitted on
 NEAR = 1e-4
 
@@ -73,7 +72,7 @@ def texts_of(options: Options) -> list[Text]:
     ]
 
 
-def requests_of(options: Options, count: int) -> list[tuple[Message, ...]]:
+def requests_of(options: Options, count: int, characters: int = 600) -> list[tuple[Message, ...]]:
     """So many chats about passages on which the detector was not fitted, each beginning at another place."""
     texts = texts_of(options)
     clusters = list(dict.fromkeys(text.cluster for text in texts))[options.fit_on :]
@@ -84,7 +83,7 @@ def requests_of(options: Options, count: int) -> list[tuple[Message, ...]]:
         passage, turn = passages[number % len(passages)], number // len(passages)
         words = passage.split(" ")
         start = len(words) * turn // (2 * (1 + count // len(passages)))
-        chats.append((Message("user", ASKED.format(" ".join(words[start:])[:CHARACTERS])),))
+        chats.append((Message("user", ASKED.format(" ".join(words[start:])[:characters])),))
     return chats
 
 
@@ -221,7 +220,7 @@ def said_in(reply: Reply) -> str:
 def mixed(options: Options, work: Path) -> Figures:
     """Requests of every kind, a tenth of them aborted: failures, silence, words that are not the response's."""
     folder = unpacked(MODEL, options.models)
-    chats = requests_of(options, 200)
+    chats = requests_of(options, 200, characters=200)
     prompts = [f"{chat[0].content}\n\nSummary:" for chat in chats]
     draw, counts = random.Random(2), Counter[str]()
     with VllmServer(options.vllm_python, folder, work / "log", flags=EAGER, words=options.detector) as by:
@@ -230,7 +229,7 @@ def mixed(options: Options, work: Path) -> Figures:
             asked = [any_request(draw, folder, prompts) for _ in range(options.requests // TENTHS)]
             for data in asked:
                 if data["kind"] == "chat" or (data["kind"] in ("plain", "streamed") and draw.random() < 0.5):
-                    data.update(asked_of(folder, draw.choice(chats), max_tokens=24))
+                    data.update(asked_of(folder, draw.choice(chats), max_tokens=12, stream=data.get("stream", False)))
                     for field in ("prompt", "stop"):
                         data.pop(field, None)
             for data, reply in zip(asked, asyncio.run(load(by.url, asked, 32)), strict=True):

@@ -19,7 +19,6 @@ from anchorscope.words.record import Span, Text
 from serving import Client
 from tiny import load_tiny
 
-pytestmark = pytest.mark.transformers
 QUESTION = "When was it?"
 
 

@@ -37,8 +37,6 @@ from anchorscope.words.request import Requests
 from serving import Client
 from tiny import load_tiny
 
-pytestmark = pytest.mark.transformers
-
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
