@@ -53,7 +53,7 @@ class Endpoint:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.requests = Requests(model)
-        self.other, self.silent = False, False
+        self.other, self.silent, self.processed = False, False, False
         self.system: str | None = "f"  # which vLLM tells in whole responses, and in the last chunk of a choice
         self.made: dict[str, Any] = made.setdefault(str(model.tokenizer.chat_template), {})
 
@@ -67,6 +67,11 @@ class Endpoint:
         parts = list(zip(tokens, logprobs, strict=True))
         if not data.get("stream"):
             choice = {**self._choice(parts, chat, "message"), "finish_reason": "length"}
+            if data["temperature"] == 2:  # the proxy asks for the likeliest token
+                assert data["top_logprobs" if chat else "logprobs"] == 1
+                top = {"token": "t", "logprob": logprobs[0] - self.processed}
+                given = {"content": [{**top, "top_logprobs": [top]}]}
+                choice["logprobs"] = given if chat else {"top_logprobs": [{"t": top["logprob"]}]}
             return httpx.Response(200, json={"model": "m", "choices": [choice], "system_fingerprint": self.system})
         out = ""
         for part in parts:
@@ -221,6 +226,9 @@ def test_an_endpoint_with_another_model_or_without_log_probabilities_is_refused(
         compared(endpoint, detector)
     endpoint.other, endpoint.silent = False, True
     with pytest.raises(DetectorError, match="returned no log-probabilities"):
+        compared(endpoint, detector)
+    endpoint.silent, endpoint.processed = False, True
+    with pytest.raises(DetectorError, match="change with the temperature"):
         compared(endpoint, detector)
 
 

@@ -20,12 +20,15 @@ Model: TypeAlias = tuple[str | None, str | None]
 """Name of a model, and fingerprint of the system that it runs on."""
 Ask: TypeAlias = "Callable[[str, str, bytes], Awaitable[httpx.Response]]"
 """Sends a request, by method, path and body."""
+SAME = 0.1  # by which the log-probability of a token may differ between two requests
 
 
 class EndpointDesk(Desk):
     """Judges what an endpoint answers by its log-probabilities, once its known answers were compared."""
 
     ids, logprobs = False, True
+    any_temperature = False
+    """Whether responses are judged that were sampled at any temperature."""
 
     def __init__(self, name: str, counts: Counts) -> None:
         super().__init__(counts)
@@ -87,6 +90,8 @@ async def compare(desk: EndpointDesk, ask: Ask, names: Sequence[str] = ()) -> st
                 reply, choice = response.json(), AnswerChoice()
                 api_request.take(reply, reply["choices"][0], choice)
                 answers.append((api_request, choice))
+        if desk.any_temperature:
+            await _check_temperature(ask, answers)
     except (httpx.HTTPError, KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
         raise DetectorError(
             f"the endpoint did not answer the known requests ({type(error).__name__}: {error})",
@@ -95,3 +100,28 @@ async def compare(desk: EndpointDesk, ask: Ask, names: Sequence[str] = ()) -> st
     said = desk.agree(answers)
     desk.models, desk.suspended = set[Model]().union(*(choice.models for _, choice in answers)), False
     return said
+
+
+async def _check_temperature(ask: Ask, answers: Sequence[tuple[ApiRequest, AnswerChoice]]) -> None:
+    """Refuse an endpoint whose log-probabilities are those after temperature: no detector was fitted on them.
+
+    The likeliest first token must have the same log-probability at temperature 2 as in the greedy answer.
+    """
+    told = [(choice.logprobs[0], api_request) for api_request, choice in answers if choice.logprobs]
+    if not told:
+        return
+    greedy, asked = min(told, key=lambda pair: pair[0])  # where the model is least sure, a temperature shows most
+    more = {"logprobs": True, "top_logprobs": 1} if asked.chat else {"logprobs": 1}
+    body = json.dumps({**asked.data, **more, "temperature": 2.0, "max_tokens": 1}).encode()
+    response = await ask("POST", "/v1/chat/completions" if asked.chat else "/v1/completions", body)
+    response.raise_for_status()
+    logprobs = response.json()["choices"][0]["logprobs"]
+    if asked.chat:
+        warm = [float(each["logprob"]) for each in logprobs["content"][0]["top_logprobs"]]
+    else:
+        warm = list(map(float, logprobs["top_logprobs"][0].values()))
+    if abs(max(warm) - greedy) > SAME:
+        raise DetectorError(
+            f"the endpoint's log-probabilities change with the temperature (from {greedy:.2f} to {max(warm):.2f})",
+            "Let it return those of the model itself. In vLLM: leave --logprobs-mode out.",
+        )

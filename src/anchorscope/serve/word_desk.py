@@ -55,6 +55,8 @@ class _Following:
 class WordDesk(EndpointDesk):
     """Judges the words of responses."""
 
+    any_temperature = True
+
     def __init__(self, name: str, detector: WordDetector, counts: Counts, version: str = "") -> None:
         check_live(detector)
         super().__init__(name, counts)
