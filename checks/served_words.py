@@ -172,16 +172,19 @@ def compared(
         served = [each["token"] for each in reply.body["choices"][0]["logprobs"]["content"]]
         plain = model.tokenizer(text.response, add_special_tokens=False)["input_ids"]
         spelled.append(
-            len(plain) == len([token for token in served if token not in model.tokenizer.all_special_tokens])
+            [token for token in served if token not in model.tokenizer.all_special_tokens]
+            == [model.tokenizer.decode([each]) for each in plain]
         )
+    different = {(text.messages, text.response): text for each in texts for text in each}
+    read = dict(zip(different, detector(model, different.values()), strict=True))
     for kind, texts_now, replies in (("whole", texts[0], whole), ("streamed", texts[1], streamed)):
-        for number, (own, reply) in enumerate(zip(detector(model, texts_now), replies, strict=True)):
-            told = reply.body["choices"][0]
+        for number, (text, reply) in enumerate(zip(texts_now, replies, strict=True)):
+            own, told = read[text.messages, text.response], reply.body["choices"][0]
             counts[f"{kind}: responses"] += 1
             counts[f"{kind}: the same text as whole"] += own.text.response == texts[0][number].response
             found = alike(own, told)
-            if found == "p_wrong differs" and not spelled[number]:
-                found = "p_wrong differs, other tokens spell this text"
+            if found.partition(":")[0].isupper() and not spelled[number]:
+                found = "differs, because the model spelled the text with other tokens"
             counts[f"{kind}: {found}"] += 1
             if found == "alike":
                 pairs = zip(own.words, told["anchorscope_words"], strict=True)
@@ -193,17 +196,15 @@ def alike(own: Judged, told: dict[str, Any]) -> str:
     """Whether a served response has the words, the numbers, the spans and the decision of the library."""
     verdict, words = told["anchorscope"], told.get("anchorscope_words", [])
     if verdict["reason"] not in ("", NO_FLAG):
-        return (
-            f"cannot say, as in the library: {own.reason}"
-            if own.reason
-            else f"only the server cannot say: {verdict['reason']}"
-        )
+        if own.reason:
+            return f"cannot say, as in the library: {own.reason}"
+        return f"ONLY THE SERVER CANNOT SAY: {verdict['reason']}"
     if own.reason:
         return f"JUDGED: {own.reason}"
     if [(word["start"], word["end"]) for word in words] != [word[:2] for word in own.words]:
         return "OTHER WORDS"
     if any(abs(word.p_wrong - now["p_wrong"]) > NEAR for word, now in zip(own.words, words, strict=True)):
-        return "p_wrong differs"
+        return "OTHER NUMBERS"
     near = any(abs(word.p_wrong - (own.threshold or 2)) < NEAR for word in own.words)
     if not near and [(span["start"], span["end"]) for span in verdict["spans"]] != [span[:2] for span in own.flagged()]:
         return "OTHER SPANS"

@@ -68,7 +68,7 @@ class Endpoint:
         if not data.get("stream"):
             choice = {**self._choice(parts, chat, "message"), "finish_reason": "length"}
             if data["temperature"] == 2:  # the proxy asks for the likeliest token
-                assert data["top_logprobs" if chat else "logprobs"] == 1
+                assert data["top_logprobs" if chat else "logprobs"] == 2
                 top = {"token": "t", "logprob": logprobs[0] - self.processed}
                 given = {"content": [{**top, "top_logprobs": [top]}]}
                 choice["logprobs"] = given if chat else {"top_logprobs": [{"t": top["logprob"]}]}

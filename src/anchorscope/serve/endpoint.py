@@ -111,7 +111,8 @@ async def _check_temperature(ask: Ask, answers: Sequence[tuple[ApiRequest, Answe
     if not told:
         return
     greedy, asked = min(told, key=lambda pair: pair[0])  # where the model is least sure, a temperature shows most
-    more = {"logprobs": True, "top_logprobs": 1} if asked.chat else {"logprobs": 1}
+    # some servers count the sampled token among the likeliest: ask for two
+    more = {"logprobs": True, "top_logprobs": 2} if asked.chat else {"logprobs": 2}
     body = json.dumps({**asked.data, **more, "temperature": 2.0, "max_tokens": 1}).encode()
     response = await ask("POST", "/v1/chat/completions" if asked.chat else "/v1/completions", body)
     response.raise_for_status()
