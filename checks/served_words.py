@@ -35,7 +35,7 @@ from anchorscope.words.files import SpanLabels, read_texts
 from anchorscope.words.known import with_known
 from anchorscope.words.read import WordReader
 from anchorscope.words.record import Judged, Message, Text
-from helpers.server_requests import any_request
+from helpers.server_requests import any_request, without_answer
 from helpers.steps import Check, Figures, Options
 from helpers.vllm_server import RefusedError, Reply, VllmServer, load
 from live import EAGER, SETTINGS, TENTHS
@@ -115,7 +115,7 @@ def fitted(options: Options, work: Path) -> Figures:
 
 @check.step("models", "vllm_python")
 def agreement(options: Options, work: Path) -> Figures:
-    """Words of the proxy beside those of the library for the same responses, streamed and not."""
+    """Words of a server, or of the proxy, beside those of the library for the same responses, streamed and not."""
     folder = unpacked(MODEL, options.models)
     detector, model = WordDetector.load(options.detector), open_model(str(folder), dtype="float32")
     chats = requests_of(options, options.responses)
@@ -250,12 +250,8 @@ def mixed(options: Options, work: Path) -> Figures:
 def outcomes(data: dict[str, Any], reply: Reply) -> list[str]:
     """What became of a request: what has to be counted. Names in capitals must not occur."""
     kind = data["kind"]
-    if kind == "aborted":
-        return ["aborted"]
-    if kind == "wrong":
-        return [f"wrong request: status {reply.status}"]
-    if reply.status != 200:
-        return [f"FAILED: {kind}, status {reply.status}, {reply.body.get('error', '')}"]
+    if unanswered := without_answer(data, reply):
+        return [unanswered]
     found = []
     for choice in reply.body.get("choices", ()):
         told, words = choice.get("anchorscope"), choice.get("anchorscope_words") or []

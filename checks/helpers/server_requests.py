@@ -55,15 +55,22 @@ NEVER = {"echo", "cut off", "another prompt", "several lines", "chat"}
 """Kinds of which nothing can be said."""
 
 
+def without_answer(data: dict[str, Any], reply: Reply) -> str:
+    """What became of a request that has no answer; empty where it has one."""
+    if data["kind"] == "aborted":
+        return "aborted"
+    if data["kind"] == "wrong":
+        return f"wrong request: status {reply.status}"
+    if reply.status != 200:
+        return f"FAILED: {data['kind']}, status {reply.status}, {reply.body.get('error', '')}"
+    return ""
+
+
 def outcomes(data: dict[str, Any], reply: Reply) -> list[str]:
     """What became of a request: what has to be counted."""
     kind = data["kind"]
-    if kind == "aborted":
-        return ["aborted"]
-    if kind == "wrong":
-        return [f"wrong request: status {reply.status}"]
-    if reply.status != 200:
-        return [f"FAILED: {kind}, status {reply.status}, {reply.body.get('error', '')}"]
+    if unanswered := without_answer(data, reply):
+        return [unanswered]
     found = []
     for choice in reply.body.get("choices", ()):
         told = choice.get("anchorscope")

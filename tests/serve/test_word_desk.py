@@ -382,3 +382,16 @@ def test_a_server_judges_answers_or_words(detector, tmp_path):
     for arguments in ([], ["--words", path, "--detector", path]):
         done = CliRunner().invoke(app, ["serve", "m", *arguments])
         assert "a server judges answers or words" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--endpoint", "http://localhost:1"], "--classify needs a detector of words"),
+        (["--audit", "log.jsonl"], "--classify does not know --audit"),
+        (["--max-model-len", "512"], "--classify does not know --max-model-len"),
+    ],
+)
+def test_classify_refuses_what_it_would_ignore(tmp_path, arguments, reason):
+    done = CliRunner().invoke(app, ["serve", "m", "--words", str(tmp_path / "w.json"), "--classify", *arguments])
+    assert reason in str(done.exception)

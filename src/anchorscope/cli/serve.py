@@ -134,6 +134,9 @@ def serve(
         raise DetectorError("a server judges answers or words", "Give --detector or --words.")
     if classify and (words is None or endpoint is not None):
         raise DetectorError("--classify needs a detector of words, and no endpoint", "Give --words alone.")
+    if classify and (audit is not None or context.args):
+        given = "--audit" if audit is not None else context.args[0]
+        raise DetectorError(f"--classify does not know {given}", "Leave it out: it has no audit log and no vLLM.")
     detector = detector or []
     for path in detector:  # before the imports, which take seconds
         if not Path(f"{str(path).removesuffix('.json').removesuffix('.safetensors')}.json").is_file():

@@ -121,7 +121,7 @@ async def _check_temperature(ask: Ask, answers: Sequence[tuple[ApiRequest, Answe
         warm = [float(each["logprob"]) for each in logprobs["content"][0]["top_logprobs"]]
     else:
         warm = list(map(float, logprobs["top_logprobs"][0].values()))
-    if abs(max(warm) - greedy) > SAME:
+    if not abs(max(warm) - greedy) <= SAME:  # also what is not a number
         raise DetectorError(
             f"the endpoint's log-probabilities change with the temperature (from {greedy:.2f} to {max(warm):.2f})",
             "Let it return those of the model itself. In vLLM: leave --logprobs-mode out.",
