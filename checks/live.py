@@ -28,7 +28,6 @@ from typing import Any
 
 import httpx
 
-from anchorscope.cli.serve import MIDDLEWARE
 from anchorscope.detectors.session import Detector, JudgedAnswer
 from anchorscope.models.opened import open_model
 from anchorscope.models.prompts import Prompter
@@ -36,6 +35,7 @@ from anchorscope.questions.definition import PLAIN
 from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.row import to_question
 from anchorscope.serve.config import ServeConfig
+from anchorscope.serve.plugin import MIDDLEWARE
 from anchorscope.serve.wire import private_socket
 from anchorscope.study import PromptSpec
 from anchorscope.study.validation import build

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
     from anchorscope.serve.endpoint import EndpointDesk
     from anchorscope.serve.forward import EndpointLimits
     from anchorscope.serve.intercept import Admission
-
-WORKER = "anchorscope.serve.worker.DetectorWorker"
-MIDDLEWARE = "anchorscope.serve.middleware.Verdicts"
-WORDS_MIDDLEWARE = "anchorscope.serve.middleware.Words"
 
 
 def serve(
@@ -183,22 +178,14 @@ def serve(
 
 def _flags(config: ServeConfig, port: int) -> tuple[list[str], str]:
     """Flags of anchorscope for vLLM, and the dtype of the fit. A detector that cannot be served is refused."""
-    from anchorscope.serve.plan import plan_of
-    from anchorscope.serve.wire import private_socket
+    from anchorscope.serve.plugin import vllm_flags
 
-    if config.words:
-        needed, dtype = ["--middleware", WORDS_MIDDLEWARE], config.word_detector().dtype
-    else:
-        loaded = config.load()
-        plan = plan_of(loaded)
-        needed = ["--worker-cls", WORKER, "--middleware", MIDDLEWARE]
-        dtype = str(next(iter(loaded.values())).about.model["dtype"])
-        config = replace(config, socket=private_socket(f"{plan.fingerprint}-{port}"), plan=plan.fingerprint)
+    made = vllm_flags(config, str(port))
     if find_spec("vllm") is None:
         raise DetectorError(
             "anchorscope serve needs vLLM, which is not installed", "Run: pip install 'anchorscope[vllm]'"
         )
-    return [*needed, "--additional-config", json.dumps(config.record())], dtype
+    return made
 
 
 def _check_proxy() -> None:
