@@ -296,6 +296,7 @@ def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refus
     about, marks, shape = detector.about, model.fingerprint, shape_of(model)
     again = f"Fit a detector for {model.name}."
     checks: list[tuple[bool, str, Callable[[], str]]] = [
+        ("shape" in about.model, again, lambda: "a version of anchorscope that knew its model by other marks"),
         (shape[0] == about.layers, again, lambda: f"{about.layers} layers, but {model.name} has {shape[0]}"),
         (
             shape[1] == about.width,

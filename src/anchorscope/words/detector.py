@@ -34,7 +34,7 @@ from anchorscope.words.record import Judged, JudgedWord, Message, Text
 FORMAT: Literal[1] = 1
 HELD_OUT = 0.4  # share of clusters on which the threshold is chosen
 FAR = 0.995  # of the training responses lie nearer than what is called unlike them
-OF_MODEL = ("config", "tokenizer")  # of a model's fingerprint: with other ones, words and states are others
+OF_MODEL = ("shape", "tokenizer")  # of a model's fingerprint: with other ones, words and states are others
 
 Numbers = list[float]
 PromiseKind = Literal["false_alarms", "right_flagged"]
@@ -390,7 +390,7 @@ def judged(
 
 
 def identity(model: Model) -> dict[str, str]:
-    """What identifies the configuration and the tokenizer of a model."""
+    """What identifies the shape and the tokenizer of a model."""
     return {part: str(model.fingerprint[part]) for part in OF_MODEL}
 
 
