@@ -44,8 +44,8 @@ SHARING = {
     "whole": ("api/test_run.py", "report/test_browser.py", "run/test_evidence.py", "run/test_numbers.py",
               "run/test_pipeline.py"),
     "hub": (
-        "models/test_source.py", "questions/test_definition.py", "run/test_preflight.py", "test_docs.py",
-        "test_reach.py",
+        "detectors/test_hub.py", "models/test_source.py", "questions/test_definition.py", "run/test_preflight.py",
+        "test_docs.py", "test_reach.py",
     ),
     "figures": ("report/test_describe.py", "report/test_figures.py"),
 }  # fmt: skip

@@ -1,11 +1,12 @@
 """A hub on this machine: answers the real client's requests as the Hugging Face hub does.
 
-Only what the client library asks for when it reads a dataset or one file of a model. The status codes, the
-X-Error-Code header and the shape of the JSON are the hub's.
+Only what the client library asks for when it reads a dataset or files of a model, or uploads small files to one. The
+status codes, the X-Error-Code header and the shape of the JSON are the hub's.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -62,7 +63,11 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
-        if match := re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(.*))?", path):
+        if path == "/api/repos/create":
+            self._create(json.loads(body))
+        elif path == "/api/validate-yaml":
+            self._json({"errors": [], "warnings": []})
+        elif match := re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(.*))?", path):
             self._api(f"{match[1]}/{match[2]}", match[3] or "", body)
         elif match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             self._resolve(f"{'datasets' if match[1] else 'models'}/{match[2]}", match[3], match[4])
@@ -70,6 +75,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404)
 
     do_HEAD = do_POST = do_GET  # noqa: N815
+
+    def _create(self, wanted: dict[str, str]) -> None:
+        if not self.headers.get("Authorization"):
+            self._send(401, X_Error_Message="Invalid username or password.")
+            return
+        name = f"{wanted['organization']}/{wanted['name']}"
+        self.server.repos.setdefault(f"models/{name}", Repo())
+        self._json({"url": f"{self.server.url}/{name}", "name": name})
+
+    def _commit(self, repo: Repo, key: str, body: bytes) -> None:
+        for entry in map(json.loads, body.splitlines()):
+            if entry["key"] == "file":
+                repo.files[entry["value"]["path"]] = base64.b64decode(entry["value"]["content"])
+        url = f"{self.server.url}/{key.partition('/')[2]}/commit/{COMMIT}"
+        self._json({"commitUrl": url, "commitOid": COMMIT, "success": True})
 
     def _repo(self, key: str) -> Repo | None:
         repo = self.server.repos.get(key)
@@ -88,6 +108,16 @@ class _Handler(BaseHTTPRequestHandler):
         action, _, revision_path = rest.partition("/")
         if action == "auth-check":
             self._gate() if repo.gated else self._json("OK")
+            return
+        if action in ("preupload", "commit") and not self.headers.get("Authorization"):
+            self._send(401, X_Error_Message="Invalid username or password.")
+            return
+        if action == "preupload":
+            paths = [file["path"] for file in json.loads(body)["files"]]
+            self._json({"files": [{"path": path, "uploadMode": "regular", "shouldIgnore": False} for path in paths]})
+            return
+        if action == "commit":
+            self._commit(repo, key, body)
             return
         revision, _, folder = revision_path.partition("/")
         if action in ("revision", "tree", "paths-info") and revision not in ("main", COMMIT):
