@@ -1,4 +1,4 @@
-"""The counts of a server's verdicts, for vLLM's /metrics and /anchorscope/status.
+"""The counts of a server's verdicts, for vLLM's /metrics and /anchorscope/status, and whatever else hears of a verdict.
 
 Nothing that a client wrote is a key of a count: reasons are counted by their codes.
 """
@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any, Literal
 
 from anchorscope.serve.audit import AuditLog
+from anchorscope.serve.telemetry import telemetry
 from anchorscope.spans.samples import Sample
 
 log = logging.getLogger("vllm.anchorscope")
@@ -34,6 +35,7 @@ class Counts:
         self.audit = audit
         self._texts = texts
         self._metrics = _metrics()
+        self._telemetry = telemetry()
 
     def add(self, request: str, record: dict[str, Any], sample: Sample | None = None, took: float = 0.0) -> None:
         """Count a verdict, and log it as it is served. It never raises: a failure here must not cost the verdict."""
@@ -69,6 +71,8 @@ class Counts:
             if self._texts and sample is not None:
                 line |= {"question": sample.question.question, "answer": sample.answer.answer}
             self.audit.put(line)
+        if self._telemetry is not None:  # last: the SDK is not ours
+            self._telemetry.put(record, took)
 
     def close(self) -> None:
         if self.audit is not None:
