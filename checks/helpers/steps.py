@@ -28,6 +28,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "run": {"metavar": "RUN", "help": "Read the run directory RUN, which `anchorscope run` made."},
     "before": {"metavar": "CHECKOUT", "help": "Compare with CHECKOUT, a folder with an older version of the code."},
     "vllm_python": {"metavar": "PYTHON", "help": "Run vLLM with PYTHON, which can import vLLM and anchorscope."},
+    "litellm_python": {"metavar": "PYTHON", "help": "Run LiteLLM with PYTHON, which can import litellm[proxy]."},
     "peers_python": {
         "metavar": "PYTHON",
         "help": "Run the other tools with PYTHON, which can import transformer-lens 4.3 and nnsight 0.8.",
@@ -36,7 +37,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "judge_model": {"metavar": "NAME", "help": "Ask the model NAME of that endpoint."},
 }
 FOLDERS = {"data", "models", "run", "before"}
-OPTIONAL = {"before", "vllm_python", "peers_python", "judge_url", "judge_model"}
+OPTIONAL = {"before", "vllm_python", "litellm_python", "peers_python", "judge_url", "judge_model"}
 """Needs without which a step is left out, unless the step was named."""
 
 
