@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -231,7 +232,7 @@ def test_without_a_client_span_there_is_no_trace_and_a_span_of_the_server_comes_
     assert (under.trace_id, under.span_id) == (server.trace_id, server.span_id)
 
 
-def test_an_id_that_cannot_be_sent_costs_no_event(sdk, receiver, proxy):
+def test_an_id_that_cannot_be_encoded_costs_no_event(sdk, receiver, proxy):
     proxy.identifier = "\ud800{}"
     proxy.verdicts()
     sdk.flush()
@@ -253,3 +254,11 @@ def test_a_failure_costs_no_verdict_and_is_counted(sdk, proxy, monkeypatch):
     ((_, _, verdict),) = proxy.verdicts(PARENT)
     assert verdict["decision"] == "pass"
     assert proxy.proxy.desk.counts.incidents == {"count failed": 1}
+
+
+def test_servers_need_no_opentelemetry(monkeypatch):
+    assert telemetry.telemetry() is not None
+    monkeypatch.delattr(_logs.Logger, "enabled")
+    assert telemetry.telemetry() is None
+    monkeypatch.setitem(sys.modules, "opentelemetry._logs", None)
+    assert telemetry.telemetry() is None

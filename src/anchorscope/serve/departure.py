@@ -27,7 +27,7 @@ from anchorscope.serve.responses import (
     without_verdicts,
     worst,
 )
-from anchorscope.serve.telemetry import Origin
+from anchorscope.serve.telemetry import Correlation
 
 log = logging.getLogger("vllm.anchorscope")
 Message: TypeAlias = MutableMapping[str, Any]
@@ -60,7 +60,7 @@ class Departure:
         """`named`: the client's own name of its request."""
         self.desk, self.request, self.named = desk, request, named
         self.id = uuid.uuid4().hex
-        self.origin = Origin()
+        self.correlation = Correlation()
         self._send = send
         self._start: Message | None = None
         self._judging = self._streamed = self._over = self._done = self._broken = False
@@ -156,17 +156,17 @@ class Departure:
         usable = _single_indices(choices)
         short = len(choices) != self.request.answers * self.request.prompts
         decisions = []
-        self.origin.response = self._renamed(made.get("id"))
+        self.correlation.response = self._renamed(made.get("id"))
         for choice in choices:
             if not isinstance(choice, dict):
                 decisions.append(CANNOT_SAY)
                 continue
             index = choice.get("index")
-            self.origin.choice = None
+            self.correlation.choice = None
             if type(index) is not int or index not in usable:
                 choice[FIELD] = self.desk.cannot_say(self.id, reasons.NO_INDEX)
             else:
-                self.origin.choice, answer = index, AnswerChoice()
+                self.correlation.choice, answer = index, AnswerChoice()
                 self.request.take(made, choice, answer)
                 answer.why_not = answer.why_not or (reasons.OTHER_COUNT if short else "")
                 self._add_words(choice, index, answer, ended=True)
@@ -204,15 +204,15 @@ class Departure:
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             raise ValueError("choices are not a list of objects")
         usable = _single_indices(choices)
-        self.origin.response = self._renamed(made.get("id", self.origin.response))
+        self.correlation.response = self._renamed(made.get("id", self.correlation.response))
         for choice in choices:
             index = choice.get("index")
-            self.origin.choice = None
+            self.correlation.choice = None
             if type(index) is not int or index not in usable:
                 self._unreadable("an index")
                 choice[FIELD] = self.desk.cannot_say(self.id, reasons.NO_INDEX)
                 continue
-            self.origin.choice, answer = index, self._choices.setdefault(index, AnswerChoice())
+            self.correlation.choice, answer = index, self._choices.setdefault(index, AnswerChoice())
             if not answer.prompt_ids:  # only the first answer to a prompt may bring its tokens
                 first = self._choices.get(index - index % self.request.answers)
                 answer.prompt_ids = list(first.prompt_ids) if first is not None else []
@@ -270,7 +270,7 @@ class Departure:
         reason = reasons.UNREADABLE if self._broken else reasons.NO_END
         out = b""
         for index in open_choices:
-            self.origin.choice = index
+            self.correlation.choice = index
             self._verdicts[index] = self.desk.cannot_say(self.id, reason)
             empty: dict[str, Any] = {"delta": {}} if self.request.chat else {"text": ""}
             choice = {"index": index, **empty, "logprobs": None, "finish_reason": None, FIELD: self._verdicts[index]}

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from anchorscope.serve.departure import NOT_JUDGED, Departure, Message, RefusedRequestError, Send, headers_with
 from anchorscope.serve.desk import Desk
 from anchorscope.serve.responses import HEADER, PATHS, ApiRequest, as_json, read_json
-from anchorscope.serve.telemetry import ORIGIN
+from anchorscope.serve.telemetry import CORRELATION
 
 log = logging.getLogger("vllm.anchorscope")
 STATUS = "/anchorscope/status"
@@ -144,8 +144,8 @@ class Intercepted:
         request = self._understood(scope, body, PATHS[path])
         given = {name.lower(): value for name, value in scope["headers"]}
         departure = Departure(self.desk, request, send, given.get(b"x-request-id", b"").decode("latin-1"))
-        departure.origin.headers = scope["headers"]
-        ORIGIN.set(departure.origin)
+        departure.correlation.headers = scope["headers"]
+        CORRELATION.set(departure.correlation)
         if request.off:
             self.desk.counts.note("off", departure.id)
         changed = _written(request.with_more(self.desk.ids, self.desk.logprobs))

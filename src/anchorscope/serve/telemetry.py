@@ -22,7 +22,7 @@ EVENT = "gen_ai.evaluation.result"
 
 
 @dataclass
-class Origin:
+class Correlation:
     """Where verdicts belong: the request, and the answer to it that is judged now."""
 
     headers: Iterable[tuple[bytes, bytes]] = ()
@@ -33,7 +33,7 @@ class Origin:
     """Index of the answer, where it is known."""
 
 
-ORIGIN: ContextVar[Origin] = ContextVar("anchorscope_origin")
+CORRELATION: ContextVar[Correlation] = ContextVar("anchorscope_correlation")
 """Set for each request. What the request starts sees it too."""
 
 
@@ -48,7 +48,6 @@ class Telemetry:
         self._propagate, self._trace = propagate, trace
         self._logger = get_logger("anchorscope", __version__)
         self._tracer = trace.get_tracer("anchorscope", __version__)
-        _ = self._logger.enabled  # since 1.45
 
     def put(self, record: dict[str, Any], took: float) -> None:
         """Hand over a verdict as it is served. `took`: seconds."""
@@ -56,44 +55,44 @@ class Telemetry:
         spans = not isinstance(self._trace.get_tracer_provider(), self._trace.ProxyTracerProvider)
         if not events and not spans:
             return
-        origin, now = ORIGIN.get(Origin()), time.time_ns()
-        context, attributes = self._parent(origin), attributes_of(record, origin)
+        correlation, now = CORRELATION.get(Correlation()), time.time_ns()
+        context, attributes = self._parent(correlation), attributes_of(record, correlation)
         if events:
             self._logger.emit(timestamp=now, context=context, event_name=EVENT, attributes=attributes)
         if spans:
             name, start = f"evaluate {attributes['gen_ai.evaluation.name']}", now - int(1e9 * took)
             self._tracer.start_span(name, context, attributes=attributes, start_time=start).end(now)
 
-    def _parent(self, origin: Origin) -> Any:
+    def _parent(self, correlation: Correlation) -> Any:
         """The context of the request: the server's own span where it has one, and else the client's."""
         if self._trace.get_current_span().get_span_context().is_valid:
             return None
         return self._propagate.extract(
-            {name.decode("latin-1"): value.decode("latin-1") for name, value in origin.headers}
+            {name.decode("latin-1"): value.decode("latin-1") for name, value in correlation.headers}
         )
 
 
 def telemetry() -> Telemetry | None:
     """What hands verdicts to OpenTelemetry; None where its API is missing or too old."""
     try:
-        return Telemetry()
+        from opentelemetry._logs import Logger
     except ImportError:
         return None
-    except AttributeError:
-        log.info("anchorscope: verdicts are sent to OpenTelemetry from opentelemetry-api 1.45 on")
+    if not hasattr(Logger, "enabled"):
+        log.info("anchorscope: no verdict is sent to OpenTelemetry, because opentelemetry-api is older than 1.45")
         return None
+    return Telemetry()
 
 
-def attributes_of(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
+def attributes_of(record: dict[str, Any], correlation: Correlation) -> dict[str, Any]:
     """The attributes of a verdict, without those that it does not have."""
-    known = isinstance(origin.response, str) and origin.response.isprintable()  # half a surrogate pair is not
     attributes = {
         "gen_ai.evaluation.name": record["detector"] or "anchorscope",
         "gen_ai.evaluation.score.value": record["p_wrong"],
         "gen_ai.evaluation.score.label": record["decision"],
         "gen_ai.evaluation.explanation": record["code"] or None,
         "error.type": record["code"] if record["code"] == CODES[FAILED] else None,
-        "gen_ai.response.id": origin.response if known else None,
-        "anchorscope.choice": origin.choice,
+        "gen_ai.response.id": correlation.response if isinstance(correlation.response, str) else None,
+        "anchorscope.choice": correlation.choice,
     }
     return {name: value for name, value in attributes.items() if value is not None}
