@@ -208,7 +208,10 @@ def test_who_is_refused(stack: Detector, made: Made, tmp_path: Path) -> None:
     assert "7 layers, but one has" in message(layers=7)
     assert "states of width 99" in message(width=99)
     assert "bfloat16, but one is loaded in float32" in message(model={**about.model, "dtype": "bfloat16"})
-    assert "another tokenizer" in message(model={**about.model, "tokenizer": "x"})
+    assert "another tokenizer" in message(model={**about.model, "tokens": "x"})
+    before = {name: mark for name, mark in about.model.items() if name not in ("shape", "tokens")}  # in version 0.2.0
+    assert refused(replace(stack, about=replace(about, model=before)), made.model, prompter) is None
+    assert "another tokenizer" in message(model={**before, "tokenizer": "x"})
     assert "another prompt template" in message(template="x")
     shorter = Prompter(made.model.tokenizer, PromptSpec(shots=0), made.model.wants_bos)
     assert "another prompt template" in (refused(stack, made.model, shorter) or ("",))[0]
@@ -216,7 +219,7 @@ def test_who_is_refused(stack: Detector, made: Made, tmp_path: Path) -> None:
     with torch.no_grad():
         for weight in edited.network.parameters():
             weight += 0.05 * torch.randn_like(weight)
-    same = replace(stack, about=replace(about, model={**about.model, "tokenizer": edited.fingerprint["tokenizer"]}))
+    same = replace(stack, about=replace(about, model={**about.model, **edited.marks}))
     with pytest.raises(DetectorError, match="another model, revision or quantisation"):
         Session(same, edited)
     no_site = replace(stack, about=replace(about, site="attn"))

@@ -43,7 +43,7 @@ def test_the_fingerprint_tells_weights_configuration_and_tokenizer_apart(tmp_pat
     assert one == same
     other = load_tiny("mistral", tmp_path / "two").fingerprint
     assert one["files"] != other["files"]
-    assert one["shape"] != other["shape"]
+    assert one["config"] != other["config"]
     assert one["tokenizer"] == other["tokenizer"]
     config = tmp_path / "one" / "tokenizer.json"
     content = json.loads(config.read_text())

@@ -61,7 +61,7 @@ def test_a_detector_of_numbers_reads_no_states(model, data):
 
 def test_another_model_is_refused(model, data, tmp_path_factory):
     other = load_tiny("qwen2", tmp_path_factory.mktemp("qwen2"), "float32")
-    with pytest.raises(DetectorError, match="another config"):
+    with pytest.raises(DetectorError, match="another shape"):
         list(WordDetector.fitted(data, model, "form")(other, written(1)))
 
 

@@ -247,7 +247,7 @@ def about_of(model: Model, prompter: Prompter, site: Site, study: Study | None =
     """The model and settings that a detector of this model belongs to."""
     layers, width = shape_of(model)
     return About(
-        model=model.fingerprint,
+        model={**model.fingerprint, **model.marks},
         name=model.name,
         prompt=prompter.spec.model_dump(mode="json"),
         template=template_hash(prompter),
@@ -293,10 +293,10 @@ Refusal = tuple[str, str]
 
 def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refusal | None:
     """The reason why a detector does not belong to a model and a hint, or None if it does."""
-    about, marks, shape = detector.about, model.fingerprint, shape_of(model)
+    about, marks, shape = detector.about, {**model.fingerprint, **model.marks}, shape_of(model)
+    tokens = "tokens" if "tokens" in about.model else "tokenizer"  # as version 0.2.0 knew it
     again = f"Fit a detector for {model.name}."
     checks: list[tuple[bool, str, Callable[[], str]]] = [
-        ("shape" in about.model, again, lambda: "a version of anchorscope that knew its model by other marks"),
         (shape[0] == about.layers, again, lambda: f"{about.layers} layers, but {model.name} has {shape[0]}"),
         (
             shape[1] == about.width,
@@ -308,7 +308,7 @@ def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refus
             f"Load it in {about.model['dtype']}, or measure the difference with: anchorscope detect check",
             lambda: f"dtype {about.model['dtype']}, but {model.name} is loaded in {marks['dtype']}",
         ),
-        (marks["tokenizer"] == about.model["tokenizer"], again, lambda: "another tokenizer"),
+        (marks[tokens] == about.model[tokens], again, lambda: "another tokenizer"),
         (
             template_hash(prompter) == about.template,
             "Leave your prompt out, so that the detector's own prompt is used.",

@@ -2,7 +2,7 @@
 
 Libraries write the same tokenizer and the same configuration in other words from version to version. So a tokenizer is
 known by its tokens, its merges and what it makes of fixed texts, and a model by the shapes of its weights. The weights
-themselves are known by the hashes of their files, or by the states of a fixed text.
+themselves are known by the states of a fixed text.
 """
 
 from __future__ import annotations

@@ -6,8 +6,11 @@ model is never run.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,11 +59,16 @@ class Model:
     wants_bos: bool
     """Whether a text starts with one BOS token."""
     fingerprint: dict[str, Any]
-    """What identifies weights, configuration and tokenizer, for the manifest."""
+    """What identifies weights, configuration and tokenizer, for the manifest of a run."""
 
     def __repr__(self) -> str:
         dtype = str(self.network.dtype).removeprefix("torch.")
         return f"Model('{self.name}': {self.source}, {dtype} on {self.device}, {self.attention} attention)"
+
+    @cached_property
+    def marks(self) -> dict[str, str]:
+        """What identifies its tokenizer and its shape in every version of the libraries, for detectors."""
+        return {"shape": shape_hash(self.network), "tokens": tokenizer_hash(self.tokenizer)}
 
     @property
     def name(self) -> str:
@@ -141,14 +149,15 @@ def _load_unpacked(spec: ModelSpec, located: Located, unpacked_copy: Unpacked, w
     network.eval()
     check_vocabulary(spec.name, network, tokenizer)
     loaded = fingerprint(spec, source, network, tokenizer)
-    if any(loaded[name] != expected.get(name) for name in ("shape", "tokenizer", "ends")):
+    if any(loaded[name] != expected[name] for name in ("tokenizer", "ends")):
         return None
+    loaded["config"] = expected["config"]  # a saved folder says the same configuration in other words
     return Model(spec, source, network, tokenizer, spec.sites or sites_of(source.architecture), marks["bos"], loaded)
 
 
 def _keep(model: Model, packed: Path, dtype: str, notice: Notice) -> None:
     """Keep unpacked weights, if the folder gives the same model."""
-    expected = {name: model.fingerprint[name] for name in ("shape", "tokenizer", "ends")}
+    expected = {name: model.fingerprint[name] for name in ("config", "tokenizer", "ends")}
     sizes = [getattr(model.source, name) for name in ("architecture", "layers", "width", "heads")]
     marks = {"fingerprint": expected, "source": sizes, "bos": model.wants_bos}
 
@@ -157,7 +166,7 @@ def _keep(model: Model, packed: Path, dtype: str, notice: Notice) -> None:
         with without_bars():
             tokenizer, network = load_tokenizer(model.spec, source), _load_network(model.spec, source)
         loaded = fingerprint(model.spec, source, network, tokenizer)
-        alike = all(loaded[name] == expected[name] for name in ("shape", "tokenizer", "ends"))
+        alike = all(loaded[name] == expected[name] for name in ("tokenizer", "ends"))
         return alike and loaded["dtype"] == dtype and same_weights(model.network, network)
 
     with without_bars():
@@ -330,15 +339,17 @@ def _unpacked() -> dict[str, Any]:
 
 
 def fingerprint(spec: ModelSpec, source: ModelSource, network: Network, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Commit or file hashes, shapes of the weights, and tokenizer."""
+    """Commit or file hashes, configuration and tokenizer."""
+    config = {k: v for k, v in network.config.to_dict().items() if k not in ("_name_or_path", "transformers_version")}
+    words = [tokenizer.backend_tokenizer.to_str(), tokenizer.chat_template, tokenizer.special_tokens_map]
     local = source.kind in ("folder", "gguf")
     return {
         "kind": source.kind,
         "id": Path(source.location).name if local else source.location,
         "commit": source.commit,
         "files": file_hashes(Path(source.location)) if local else None,
-        "shape": shape_hash(network),
-        "tokenizer": tokenizer_hash(tokenizer),
+        "config": _hash(json.dumps(config, sort_keys=True, default=str).encode()),
+        "tokenizer": _hash(json.dumps(words, sort_keys=True, default=str).encode()),
         "dtype": str(network.dtype).removeprefix("torch."),
         "attention": network.config._attn_implementation,
         "sites": spec.sites.model_dump() if spec.sites else None,
@@ -347,9 +358,8 @@ def fingerprint(spec: ModelSpec, source: ModelSource, network: Network, tokenize
 
 
 def file_hashes(place: Path) -> dict[str, str]:
-    """Hashes of the weights and the settings, whose files are read whole: an edited layer changes a few bytes."""
-    kinds = ("*.safetensors", "*.gguf", "config.json")
-    weights = [place] if place.is_file() else sorted(path for kind in kinds for path in place.glob(kind))
+    """The hash of each weight file, read whole: an edited layer changes a few bytes in the middle."""
+    weights = [place] if place.is_file() else sorted([*place.glob("*.safetensors"), *place.glob("*.gguf")])
     with ThreadPoolExecutor() as pool:  # a large model has many files, and a hash keeps one core busy
         return dict(zip((path.name for path in weights), pool.map(sha256_of, weights), strict=True))
 
@@ -360,3 +370,7 @@ def end_tokens(network: Network, tokenizer: Tokenizer) -> set[int]:
     for ids in (network.generation_config.eos_token_id, tokenizer.eos_token_id):
         ends.update(ids if isinstance(ids, list) else [ids] if ids is not None else [])
     return ends
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -34,7 +34,6 @@ from anchorscope.words.record import Judged, JudgedWord, Message, Text
 FORMAT: Literal[1] = 1
 HELD_OUT = 0.4  # share of clusters on which the threshold is chosen
 FAR = 0.995  # of the training responses lie nearer than what is called unlike them
-OF_MODEL = ("shape", "tokenizer")  # of a model's fingerprint: with other ones, words and states are others
 
 Numbers = list[float]
 PromiseKind = Literal["false_alarms", "right_flagged"]
@@ -216,7 +215,7 @@ class WordDetector:
             weights,
             model.name,
             str(model.network.dtype).removeprefix("torch."),
-            identity(model),
+            dict(model.marks),
             "resid",
             None,
             _Likeness.of(data, ~held_out, weights),
@@ -278,8 +277,8 @@ class WordDetector:
         return map(self.judge, self.reader(model)(texts))
 
     def _check(self, model: Model) -> None:
-        for part, own in identity(model).items():
-            if own != self.fingerprint.get(part):
+        for mark, part in (("shape", "shape"), ("tokens", "tokenizer")):
+            if model.marks[mark] != self.fingerprint.get(mark):
                 raise DetectorError(
                     f"the detector was fitted for {self.model}, and {model.name} has another {part}",
                     f"Load {self.model}, or fit a detector for {model.name}: anchorscope words FILE --fit DETECTOR.",
@@ -387,11 +386,6 @@ def judged(
         for (start, end), p_wrong, nats in zip(text.words, expit(logits).tolist(), lost.tolist(), strict=True)
     )
     return Judged(text, words, threshold)
-
-
-def identity(model: Model) -> dict[str, str]:
-    """What identifies the shape and the tokenizer of a model."""
-    return {part: str(model.fingerprint[part]) for part in OF_MODEL}
 
 
 def parse_promise(text: str) -> WordPromise:
