@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
@@ -50,6 +50,7 @@ check.option("--detector", "The fitted detector", None, type=Path)
 check.option("--responses", "Ask for this many responses, streamed and not", 500)
 check.option("--requests", "Send this many mixed requests", 2_000)
 check.option("--rounds", "Measure the cost this often", 8)
+check.option("--tokens", "Tokens of a response whose cost is measured", 64)
 check.option("--settings", "Compare in these settings, such as compiled (all)", "")
 
 MODEL = "smollm2-135m"
@@ -287,40 +288,61 @@ def cost(options: Options, work: Path) -> Figures:
     folder = unpacked(MODEL, options.models)
     chats, draw = requests_of(options, 200), random.Random(3)
     figures: Figures = {}
-    with (
-        VllmServer(options.vllm_python, folder, work / "plain.log", flags=EAGER) as plain,
-        VllmServer(options.vllm_python, folder, work / "log", flags=EAGER, words=options.detector) as by,
-    ):
-        servers = {"without": plain, "with": by}
-        for at_once in (1, 8, 32):
-            cpu: dict[str, list[float]] = {"without": [], "with": []}
-            waits: dict[str, list[tuple[list[float], list[float]]]] = {"without": [], "with": []}
-            for turn in range(options.rounds + 1):  # the first warms up
-                fields = {"stream": True, "max_tokens": 128, "ignore_eos": True}
-                asked = [asked_of(folder, draw.choice(chats), **fields) for _ in range(max(4, at_once))]
-                for who in draw.sample(list(cpu), 2):
-                    before = servers[who].cpu()
-                    replies = asyncio.run(load(servers[who].url, asked, at_once))
-                    if turn:
-                        cpu[who].append(servers[who].cpu() - before)
-                        first = [reply.chunks[0] for reply in replies]
-                        waits[who].append((first, [each for reply in replies for each in reply.chunks[1:]]))
-            ratios = np.array(cpu["with"]) / np.array(cpu["without"])
-            figures[f"{at_once} at once"] = {
-                "CPU time, ratio": [round(float(each), 3) for each in (np.median(ratios), ratios.min(), ratios.max())],
-                **{
-                    f"{what}, p{share}, in ms without and with": [
-                        round(
-                            1000 * float(np.percentile([each for turn in waits[who] for each in turn[which]], share)), 1
-                        )
-                        for who in ("without", "with")
-                    ]
-                    for which, what in enumerate(("first token", "between tokens"))
-                    for share in (50, 99)
-                },
-            }
-            print(at_once, figures[f"{at_once} at once"], flush=True)
+    with VllmServer(options.vllm_python, folder, work / "plain.log", flags=EAGER) as plain:
+        plain.still()
+        with VllmServer(options.vllm_python, folder, work / "log", flags=EAGER, words=options.detector) as by:
+            by.still()
+            servers = {"without": plain, "with": by}
+            for at_once in (1, 8, 32):
+                rounds: dict[str, list[Round]] = {who: [] for who in servers}
+                for turn in range(options.rounds + 1):  # the first warms up
+                    fields = {"stream": True, "max_tokens": options.tokens, "ignore_eos": True}
+                    asked = [asked_of(folder, draw.choice(chats), **fields) for _ in range(max(4, at_once))]
+                    for who in draw.sample(list(servers), 2):
+                        took = one_round(servers[who], asked, at_once)
+                        rounds[who] += [took] if turn else []
+                figures[f"{at_once} at once"] = costs(rounds)
+                print(at_once, figures[f"{at_once} at once"], flush=True)
+            by.again()
+        plain.again()
     return figures
+
+
+class Round(NamedTuple):
+    """What some streams took on one server."""
+
+    cpu: float
+    front: float
+    first: list[float]
+    between: list[float]
+
+
+def one_round(server: VllmServer, asked: Sequence[dict[str, Any]], at_once: int) -> Round:
+    """Send the requests to one server while the other one stands still."""
+    server.again()
+    before = server.cpu(), server.cpu(front=True)
+    replies = asyncio.run(load(server.url, asked, at_once))
+    after = server.cpu(), server.cpu(front=True)
+    server.still()
+    between = [each for reply in replies for each in reply.chunks[1:]]
+    return Round(after[0] - before[0], after[1] - before[1], [reply.chunks[0] for reply in replies], between)
+
+
+def costs(rounds: dict[str, list[Round]]) -> Figures:
+    """Ratios of CPU time with their 95 % intervals over rounds, and latencies, without and with words."""
+    found: Figures = {}
+    for name, what in (("cpu", "CPU time, ratio"), ("front", "CPU time of the process in front, ratio")):
+        bare, own = (np.array([getattr(each, name) for each in rounds[who]]) for who in ("without", "with"))
+        drawn = np.median(np.random.default_rng(0).choice(own / bare, (2000, len(own))), axis=1)
+        found[what] = [round(float(each), 3) for each in (np.median(own / bare), *np.quantile(drawn, (0.025, 0.975)))]
+        found[f"{what.removesuffix(', ratio')}, s a round"] = [round(float(np.median(each)), 2) for each in (bare, own)]
+    for name, what in (("first", "first token"), ("between", "between tokens")):
+        for share in (50, 99):
+            found[f"{what}, p{share}, in ms"] = [
+                round(1000 * float(np.percentile([t for each in rounds[who] for t in getattr(each, name)], share)), 1)
+                for who in ("without", "with")
+            ]
+    return found
 
 
 @check.judge

@@ -130,10 +130,20 @@ class VllmServer:
                 return pid
         raise LookupError("there is no engine")
 
-    def cpu(self) -> float:
-        """Seconds of CPU time that it took so far."""
-        total = 0
+    def still(self) -> None:
+        """Stop all its processes, which spin while they wait, until `again`."""
         for pid in self.pids():
+            os.kill(pid, signal.SIGSTOP)
+
+    def again(self) -> None:
+        """Let all its processes go on."""
+        for pid in self.pids():
+            os.kill(pid, signal.SIGCONT)
+
+    def cpu(self, front: bool = False) -> float:
+        """Seconds of CPU time that it took so far: all its processes, or the one in front alone, which speaks HTTP."""
+        total = 0
+        for pid in [self.process.pid] if front else self.pids():
             try:
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             except (FileNotFoundError, ProcessLookupError):
