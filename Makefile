@@ -3,16 +3,17 @@ PYTHON ?= python
 # options of a check, each given on only if it is set:
 #   DATA: a folder with the question sets; MODELS: a folder with the models; RUN: a run directory;
 #   BEFORE: an older checkout; VLLM_PYTHON: a Python with vLLM and anchorscope;
-#   LITELLM_PYTHON: a Python with litellm[proxy];
+#   LITELLM_PYTHON: a Python with litellm[proxy]; INSPECT_PYTHON: one with anchorscope[inspect];
 #   PEERS_PYTHON: a Python with torch, transformer-lens==4.3.* and nnsight==0.8.*;
 #   OPTIONS: steps and any other options, as `python checks/NAME.py --help` lists them
-GIVEN = $(foreach each,DATA MODELS RUN BEFORE VLLM_PYTHON LITELLM_PYTHON PEERS_PYTHON,$(if $($(each)),$(FLAG_$(each)) $($(each))))
+GIVEN = $(foreach each,DATA MODELS RUN BEFORE VLLM_PYTHON LITELLM_PYTHON INSPECT_PYTHON PEERS_PYTHON,$(if $($(each)),$(FLAG_$(each)) $($(each))))
 FLAG_DATA = --data
 FLAG_MODELS = --models
 FLAG_RUN = --run
 FLAG_BEFORE = --before
 FLAG_VLLM_PYTHON = --vllm-python
 FLAG_LITELLM_PYTHON = --litellm-python
+FLAG_INSPECT_PYTHON = --inspect-python
 FLAG_PEERS_PYTHON = --peers-python
 CHECKS = $(patsubst checks/%.py,%,$(shell grep -l __main__ checks/*.py))
 

@@ -29,6 +29,10 @@ NEEDS: dict[str, dict[str, Any]] = {
     "before": {"metavar": "CHECKOUT", "help": "Compare with CHECKOUT, a folder with an older version of the code."},
     "vllm_python": {"metavar": "PYTHON", "help": "Run vLLM with PYTHON, which can import vLLM and anchorscope."},
     "litellm_python": {"metavar": "PYTHON", "help": "Run LiteLLM with PYTHON, which can import litellm[proxy]."},
+    "inspect_python": {
+        "metavar": "PYTHON",
+        "help": "Run inspect_ai with PYTHON, which can import inspect_ai, openai and anchorscope.",
+    },
     "peers_python": {
         "metavar": "PYTHON",
         "help": "Run the other tools with PYTHON, which can import transformer-lens 4.3 and nnsight 0.8.",
@@ -37,7 +41,9 @@ NEEDS: dict[str, dict[str, Any]] = {
     "judge_model": {"metavar": "NAME", "help": "Ask the model NAME of that endpoint."},
 }
 FOLDERS = {"data", "models", "run", "before"}
-OPTIONAL = {"before", "vllm_python", "litellm_python", "peers_python", "judge_url", "judge_model"}
+OPTIONAL = {
+    "before", "vllm_python", "litellm_python", "inspect_python", "peers_python", "judge_url", "judge_model"
+}  # fmt: skip
 """Needs without which a step is left out, unless the step was named."""
 
 

@@ -201,7 +201,7 @@ def without_verdicts(whole: dict[str, Any]) -> None:
         if isinstance(part, dict):
             for name in (FIELD, WORDS):
                 part.pop(name, None)
-                for place in ("message", "delta"):
+                for place in ("message", "delta", "provider_specific_fields"):
                     if isinstance(inner := part.get(place), dict):
                         inner.pop(name, None)
 
