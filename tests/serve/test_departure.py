@@ -294,7 +294,13 @@ def test_a_detector_that_hangs_is_cannot_say(monkeypatch):
 
 
 def test_an_answer_that_was_wanted_without_a_verdict_is_marked_off_and_carries_none_of_the_endpoint():
-    body = json.dumps({"choices": [{"index": 0, "text": "x", "anchorscope": FORGED}]}).encode()
+    body = json.dumps(
+        {
+            "choices": [
+                {"index": 0, "text": "x", "anchorscope": FORGED, "provider_specific_fields": {"anchorscope": FORGED}}
+            ]
+        }
+    ).encode()
     off = {"vllm_xargs": {"anchorscope": "off"}}
     seen = seen_by_a_client([body], b"application/json", **off)
     assert (seen.mark, seen.verdicts) == ("off", {})

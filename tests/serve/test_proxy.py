@@ -210,6 +210,17 @@ def test_an_alias_of_the_model_is_judged_and_another_model_is_not(served):
     assert served.proxy.desk.doubted
 
 
+def test_the_proxy_has_metrics_of_its_own(served):
+    def count() -> float:
+        told = httpx.get(f"http://127.0.0.1:{served.port}/metrics").raise_for_status()
+        lines = [line for line in told.text.splitlines() if line.startswith("anchorscope_verdict_seconds_count")]
+        return float(lines[0].split()[1])
+
+    before = count()
+    served.ask()
+    assert count() == before + 1
+
+
 def test_no_cookie_of_one_client_is_sent_with_the_request_of_another(served):
     first, second = served.ask(), served.ask()
     assert first.headers["set-cookie"] == second.headers["set-cookie"]

@@ -28,10 +28,10 @@ from anchorscope.errors import AnchorscopeError, DetectorError
 from anchorscope.questions.record import Question
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.decoding import other_decoding
-from anchorscope.serve.departure import Message, Send
+from anchorscope.serve.departure import Message, RefusedRequestError, Send
 from anchorscope.serve.endpoint import EndpointDesk, compare
 from anchorscope.serve.forward import EndpointLimits, Forwarder
-from anchorscope.serve.intercept import Admission, App, Intercepted, Receive, Scope
+from anchorscope.serve.intercept import Admission, App, Intercepted, Receive, Scope, path_of
 from anchorscope.serve.judge import LiveJudge, ReadAnswer
 from anchorscope.serve.parity import at_fitting, compare_scores
 from anchorscope.serve.responses import AnswerChoice, ApiRequest
@@ -204,7 +204,7 @@ class Proxy:
         # a client that sends the proxy's key has none for the endpoint
         self.forward = Forwarder(endpoint, limits, key if admission.api_key is not None else None, self._failed)
         self.desk, self.key, self.names, self.minutes, self.ready = desk, key, list(names), minutes, ready
-        self.inside: App = Intercepted(self.forward, desk, admission)
+        self.inside: App = Intercepted(self._endpoint, desk, admission)
         self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -221,6 +221,18 @@ class Proxy:
                 await self.forward.client.aclose()
                 self.desk.close()
                 return await send({"type": "lifespan.shutdown.complete"})
+
+    async def _endpoint(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The endpoint; but the metrics are the proxy's own."""
+        if path_of(scope) != "/metrics":
+            return await self.forward(scope, receive, send)
+        try:
+            from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+        except ImportError:
+            raise RefusedRequestError(501, "metrics need: pip install 'anchorscope[proxy]'") from None
+        headers = [(b"content-type", CONTENT_TYPE_LATEST.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": generate_latest(), "more_body": False})
 
     async def _started(self) -> Message:
         try:
