@@ -138,6 +138,8 @@ def serve(
             raise DetectorError(
                 f"there is no detector at {path}", "Check the path, or make one: anchorscope detect fit"
             )
+    if classify or endpoint is not None:
+        _check_proxy()
     with progress("starting", None):
         from anchorscope.serve.config import ServeConfig
     config = ServeConfig(
@@ -157,7 +159,6 @@ def serve(
         from anchorscope.serve.word_desk import word_desk
 
         limits = EndpointLimits(max_connections, connect_timeout)
-        _check_proxy()
         desk = word_desk(config) if config.words else _answer_desk(model, config)
         return _proxy(desk, endpoint, host, port, admission, limits, served_name or [], recheck)
     flags, dtype = _flags(config, port)
@@ -220,7 +221,6 @@ def _answer_desk(model: str, config: ServeConfig) -> EndpointDesk:
 
 def _classify(model: str, words: Path, admission: Admission, host: str, port: int) -> None:
     """Serve the judgement of finished answers, which the model reads itself."""
-    _check_proxy()
     from anchorscope.models.opened import open_model
     from anchorscope.serve.classify import Classify
     from anchorscope.serve.proxy import serve_proxy

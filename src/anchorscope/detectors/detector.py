@@ -17,7 +17,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import save
 from scipy.special import expit, logit
 
-from anchorscope.detectors import hub
 from anchorscope.detectors.card import GREEDY, Card, Decoding
 from anchorscope.detectors.catalogue import REMOVED
 from anchorscope.detectors.drift import Moments
@@ -304,21 +303,9 @@ class FittedDetector:
         }
         return write_pair(stem, record, save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}))
 
-    def push(self, name: str, private: bool = False) -> str:
-        """Upload the detector to the hub as `owner/name`, with a page made from its card; return the commit.
-
-        Its prompt and the scores of its held-out answers go along, and no question or answer but the known ones.
-        """
-        return hub.push(self, name, private)
-
     @classmethod
-    def load(cls: type[D], path: str | Path, revision: str | None = None) -> D:
-        """Load a saved detector. DetectorError where a file is missing, damaged, or not a detector that can judge.
-
-        `path` may be `owner/name` on the hub, and `revision` its commit.
-        """
-        if hub.on_hub(path) or revision is not None:
-            path = hub.fetch(str(path), revision)
+    def load(cls: type[D], path: str | Path) -> D:
+        """Load a saved detector. DetectorError where a file is missing, damaged, or not a detector that can judge."""
         stem = path_of(str(path).removesuffix(".json").removesuffix(".safetensors"))
         try:
             record, content = read_pair(stem)

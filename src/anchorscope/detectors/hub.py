@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from anchorscope.detectors.detector import FittedDetector
 from anchorscope.errors import hub_errors
 from anchorscope.progress import told
 from anchorscope.reach import hub_in_reach
-
-if TYPE_CHECKING:
-    from anchorscope.detectors.detector import FittedDetector
 
 STEM = "detector"
 FILES = (f"{STEM}.json", f"{STEM}.safetensors")

@@ -9,12 +9,14 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope import doors
+from anchorscope.detectors import hub
 from anchorscope.detectors.card import GREEDY
 from anchorscope.detectors.catalogue import with_route
 from anchorscope.detectors.detector import About, D, FittedDetector, KnownAnswer
@@ -118,6 +120,23 @@ class Detector(FittedDetector):
     def of(cls, fitted: FittedDetector) -> Detector:
         """Make a detector for use from a fitted one."""
         return cls(**{attribute.name: getattr(fitted, attribute.name) for attribute in fields(FittedDetector)})
+
+    @classmethod
+    def load(cls, path: str | Path, revision: str | None = None) -> Detector:
+        """Load a saved detector. DetectorError where a file is missing, damaged, or not a detector that can judge.
+
+        `path` may be `owner/name` on the hub, and `revision` its commit.
+        """
+        if hub.on_hub(path) or revision is not None:
+            path = hub.fetch(str(path), revision)
+        return super().load(path)
+
+    def push(self, name: str, private: bool = False) -> str:
+        """Upload the detector to the hub as `owner/name`, with a page made from its card; return the commit.
+
+        Its prompt and the scores of its held-out answers go along, and no question or answer but the known ones.
+        """
+        return hub.push(self, name, private)
 
     @overload
     def score(  # type: ignore[overload-overlap]
