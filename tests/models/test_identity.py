@@ -15,6 +15,8 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from anchorscope.models.identity import shape_hash, tokenizer_hash
 from tiny import tiny_config
 
+pytestmark = pytest.mark.transformers  # CI runs it with the lowest versions too
+
 # computed with transformers 5.22.2 and tokenizers 0.23.3. No version may change them
 TOKENIZER = "62cb6043696c5461dbea9cd275a29258ffc900ade608b90d07c3d290904e2f1e"
 SHAPE = "57d3b7d3682517684b293ca2e82ba9f3106a39a8e456c99901e9841def4f6200"
