@@ -27,14 +27,18 @@ import anchorscope
 COMMANDS = (["--help"], ["list", "studies"], ["list", "sets"], ["validate", "llama-3.2"], ["demo"])
 
 
-def of_extras() -> set[str]:
-    """The packages that extras install. A module that needs one of them may fail to import."""
-    return {re.split(r"[\[<>=;! ]", line)[0].lower() for line in requires("anchorscope") or () if "extra ==" in line}
+HOSTS = {"litellm"}  # in whose environment a module is used
+
+
+def optional_packages() -> set[str]:
+    """Hosts, and what extras install. A module that needs one of them may fail to import."""
+    named = (re.split(r"[\[<>=;! ]", line)[0].lower() for line in requires("anchorscope") or () if "extra ==" in line)
+    return HOSTS | {name.replace("-", "_") for name in named}
 
 
 def import_all() -> tuple[int, list[str]]:
     """The number of modules, and the modules that need the package of an extra."""
-    optional, waiting, count = of_extras(), [], 0
+    optional, waiting, count = optional_packages(), [], 0
     for module in pkgutil.walk_packages(anchorscope.__path__, "anchorscope."):
         if module.name.endswith("__main__"):
             continue
