@@ -399,6 +399,21 @@ def test_the_commands(made: Made, copied: Path, tmp_path: Path) -> None:
     assert again.held_out.clusters.tolist() == [i // 2 for i in range(100)]
     assert again.threshold is not None
     assert (again.threshold.right, again.threshold.wrong) == (25, 25)  # one of each pair
+    # the same model in another form: refused, and judged by the detector that the hint's command saves
+    other = load_model(made.model.spec)
+    with torch.no_grad():
+        for weight in other.network.parameters():
+            weight += 0.02 * weight.std() * torch.randn_like(weight)
+    other.network.save_pretrained(tmp_path / "other")
+    other.tokenizer.save_pretrained(tmp_path / "other")
+    asked = ("Which river of north is near the tower 3?", "Paris")
+    with pytest.raises(DetectorError, match="detect check DETECTOR ANSWERS") as refusal:
+        Detector.load(kept).score(str(tmp_path / "other"), *asked)
+    command = str(refusal.value).partition("anchorscope ")[2].split()
+    named = {"DETECTOR": kept, "ANSWERS": str(file), "NEW": str(tmp_path / "new")}
+    done = run.invoke(app, [named.get(word, word) for word in command])
+    assert done.exit_code == 0, done.output
+    assert Detector.load(tmp_path / "new").score(str(tmp_path / "other"), *asked).score is not None
     done = run.invoke(app, ["detect", "fit", str(file), "-m", model, "-o", kept, "--detector", "joint"])
     assert done.exit_code == 0, done.output
     arguments = [

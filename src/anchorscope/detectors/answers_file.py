@@ -25,8 +25,11 @@ from anchorscope.detectors.session import (
     Session,
     about_of,
     apart,
+    moved,
     reader_of,
+    refused,
     shape_of,
+    tokens_of,
     with_known_answers,
     witness_of,
 )
@@ -181,7 +184,11 @@ def check_file(
             f"{detector.about.width}, but {opened.name} has {shape[0]} layers of width {shape[1]}",
             f"Fit a detector for {opened.name}.",
         )
-    reader = reader_of(detector, opened)
+    reader, tokens = reader_of(detector, opened), tokens_of(detector.about)
+    if {**opened.fingerprint, **opened.marks}[tokens] != detector.about.model[tokens]:
+        raise DetectorError(
+            f"{opened.name} has another tokenizer than the model of the detector", f"Fit a detector for {opened.name}."
+        )
     with progress(f"reading {path.name}", None):
         names: list[Need] = list(dict.fromkeys([*detector.needs, *detector.moments.mean]))
         read = reader.given(*texts_of(lines), names, [line.context for line in lines])
@@ -195,6 +202,8 @@ def check_file(
         samples = Labelled(inputs, right, clusters_of_lines(list(labelled.values())), np.ones(len(right)))
         area = area_of(samples, {"it": -detector.logits(inputs)[None]})["it"]
         better = recalibrated(detector, inputs, right, samples.clusters)
+        if refused(better, opened, reader.prompter):
+            better = moved(better, opened)
     distance = apart(detector, opened, reader.prompter)
     return DriftCheck(drift_of(detector.moments, read.inputs), distance, area, better, enough)
 

@@ -307,14 +307,25 @@ def apart(detector: FittedDetector, model: Model, prompter: Prompter) -> float:
     return worst
 
 
+def moved(detector: D, model: Model) -> D:
+    """The same detector for its model in another dtype or quantisation, whose scores must be recalibrated."""
+    reader = reader_of(detector, model)
+    about = replace(detector.about, model={**model.fingerprint, **model.marks}, name=model.name)
+    witness = witness_of(model, reader.prompter, [site_named(site) for site in detector.witness])
+    other = replace(detector, about=about, witness=witness)
+    return with_known_answers(other, model) if detector.known_answers else other
+
+
 Refusal = tuple[str, str]
 
 
 def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refusal | None:
     """The reason why a detector does not belong to a model and a hint, or None if it does."""
     about, marks, shape = detector.about, {**model.fingerprint, **model.marks}, shape_of(model)
-    tokens = "tokens" if "tokens" in about.model else "tokenizer"  # as version 0.2.0 knew it
+    tokens = tokens_of(about)
     again = f"Fit a detector for {model.name}."
+    command = f"anchorscope detect check DETECTOR ANSWERS -m {model.spec.id} --dtype {marks['dtype']} -o NEW"
+    recalibrate = f"recalibrate the detector on 100 labelled answers with: {command}"
     checks: list[tuple[bool, str, Callable[[], str]]] = [
         (shape[0] == about.layers, again, lambda: f"{about.layers} layers, but {model.name} has {shape[0]}"),
         (
@@ -324,7 +335,7 @@ def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refus
         ),
         (
             marks["dtype"] == about.model["dtype"],
-            f"Load it in {about.model['dtype']}, or measure the difference with: anchorscope detect check",
+            f"Load it in {about.model['dtype']}, or {recalibrate}",
             lambda: f"dtype {about.model['dtype']}, but {model.name} is loaded in {marks['dtype']}",
         ),
         (marks[tokens] == about.model[tokens], again, lambda: "another tokenizer"),
@@ -344,9 +355,14 @@ def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refus
         return (
             f"this detector was fitted for {about.name}, but {model.name} is another model, revision or quantisation. "
             f"On a fixed text, its states differ by {100 * worst:.0f} %",
-            "To check whether the detector still fits, run: anchorscope detect check",
+            f"If it is the same model in another form, {recalibrate}",
         )
     return None
+
+
+def tokens_of(about: About) -> str:
+    """The mark by which the tokenizer is known: files of version 0.2.0 have another one."""
+    return "tokens" if "tokens" in about.model else "tokenizer"
 
 
 def _has_site(model: Model, site: str) -> bool:
