@@ -24,15 +24,18 @@ TEXTS = (
 
 
 def tokenizer_hash(tokenizer: Any) -> str:
-    """A hash of a tokenizer's tokens, merges, added tokens and chat template, and of how it reads fixed texts."""
+    """A hash of a tokenizer's tokens, merges, added tokens and chat template, and of how it reads fixed texts.
+
+    Not of its BOS, EOS and unknown token: versions of transformers take other ones from one GGUF file. What they do to
+    a text shows in the fixed texts.
+    """
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model.get("merges") or ()]
     flags = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
     added = {id: [getattr(token, flag) for flag in flags] for id, token in tokenizer.added_tokens_decoder.items()}
     read = [tokenizer(text, add_special_tokens=whole).input_ids for text in TEXTS for whole in (True, False)]
-    special = [tokenizer.bos_token, tokenizer.eos_token, tokenizer.unk_token]
     vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda pair: pair[1])
-    return _hash([vocabulary, merges, sorted(added.items()), read, special, tokenizer.chat_template])
+    return _hash([vocabulary, merges, sorted(added.items()), read, tokenizer.chat_template])
 
 
 def shape_hash(network: Any) -> str:
