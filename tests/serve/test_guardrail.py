@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import litellm_interface
 from anchorscope.detectors.reasons import CODES
 from anchorscope.errors import AnchorscopeError
+from anchorscope.serve.display import ACTIONS, NO_VERDICT, DisplayPolicy, verdict_of
 from anchorscope.serve.responses import WORST
-from anchorscope.serve.showing import ACTIONS, NO_VERDICT, Showing, verdict_of
 
 with litellm_interface.offered():
     from litellm.exceptions import GuardrailRaisedException
@@ -34,16 +34,16 @@ ASKED = {"proxy_server_request": {"body": {"stream": True}}, "metadata": {}}
 
 
 def test_only_pass_is_shown_unless_more_is_listed():
-    assert [decision for decision in WORST if Showing().shows({"decision": decision, "code": ""})] == ["pass"]
-    assert Showing(["pass", "doubtful"]).shows({"decision": "doubtful"})
-    assert not Showing([]).shows(PASS)
+    assert [decision for decision in WORST if DisplayPolicy().shows({"decision": decision, "code": ""})] == ["pass"]
+    assert DisplayPolicy(["pass", "doubtful"]).shows({"decision": "doubtful"})
+    assert not DisplayPolicy([]).shows(PASS)
 
 
 def test_responses_without_a_flag_are_shown_only_for_the_code():
-    assert not Showing().shows(UNFLAGGED)
-    assert Showing(["no_flag"]).shows(UNFLAGGED)
-    assert not Showing(["no_flag"]).shows({**UNFLAGGED, "code": "no_words"})
-    assert not Showing(["no_flag"]).shows({**FLAG, "code": "no_flag"})  # a code counts with cannot say alone
+    assert not DisplayPolicy().shows(UNFLAGGED)
+    assert DisplayPolicy(["no_flag"]).shows(UNFLAGGED)
+    assert not DisplayPolicy(["no_flag"]).shows({**UNFLAGGED, "code": "no_words"})
+    assert not DisplayPolicy(["no_flag"]).shows({**FLAG, "code": "no_flag"})  # a code counts with cannot say alone
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_responses_without_a_flag_are_shown_only_for_the_code():
     ],
 )
 def test_what_cannot_be_read_is_never_shown(choice: dict[str, Any]):
-    everything = Showing([*WORST, *CODES.values()])
+    everything = DisplayPolicy([*WORST, *CODES.values()])
     assert verdict_of(choice) is None
     assert not everything.shows(verdict_of(choice))
 

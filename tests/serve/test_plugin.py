@@ -27,7 +27,7 @@ def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def argv_after(monkeypatch: pytest.MonkeyPatch, argv: list[str], **variables: str) -> list[str]:
     monkeypatch.setattr(sys, "argv", list(argv))
-    for name in (DETECTORS, WORDS):
+    for name in (DETECTORS, WORDS, "VLLM_USE_RUST_FRONTEND"):
         monkeypatch.setenv(name, variables.get(name, ""))
     register()
     return sys.argv
@@ -66,6 +66,8 @@ def test_nothing_happens_where_no_detector_is_named(monkeypatch):
     [
         ([], {DETECTORS: "nowhere"}, "nowhere"),
         ([], {DETECTORS: "guard", WORDS: "guard"}, "answers or words"),
+        (["--grpc"], {DETECTORS: "guard"}, "gRPC"),
+        ([], {DETECTORS: "guard", "VLLM_USE_RUST_FRONTEND": "1"}, "Rust"),
         (["--worker_cls=other"], {DETECTORS: "guard"}, "--worker-cls"),
         (["--additional-config.a", "1"], {DETECTORS: "guard"}, "--additional-config"),
     ],

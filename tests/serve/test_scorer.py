@@ -20,7 +20,7 @@ from anchorscope.detectors.detector import KnownAnswer
 from anchorscope.detectors.inputs import confidence
 from anchorscope.models.prompts import answer_ids
 from anchorscope.serve.counts import Counts
-from anchorscope.serve.graded import GradedAnswer, p_wrong_of, separation, verdict_in, wrong_of
+from anchorscope.serve.grade_auroc import GradedAnswer, p_wrong_of, separation, verdict_in, wrong_of
 from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.proxy import Proxy, TextDesk
 from anchorscope.traces.clusters import Keys

@@ -25,11 +25,11 @@ from anchorscope.detectors.session import (
     Session,
     about_of,
     apart,
-    moved,
     reader_of,
+    rebind,
     refused,
+    same_tokenizer,
     shape_of,
-    tokens_of,
     with_known_answers,
     witness_of,
 )
@@ -184,8 +184,8 @@ def check_file(
             f"{detector.about.width}, but {opened.name} has {shape[0]} layers of width {shape[1]}",
             f"Fit a detector for {opened.name}.",
         )
-    reader, tokens = reader_of(detector, opened), tokens_of(detector.about)
-    if {**opened.fingerprint, **opened.marks}[tokens] != detector.about.model[tokens]:
+    reader = reader_of(detector, opened)
+    if not same_tokenizer(detector.about, opened):
         raise DetectorError(
             f"{opened.name} has another tokenizer than the model of the detector", f"Fit a detector for {opened.name}."
         )
@@ -203,7 +203,7 @@ def check_file(
         area = area_of(samples, {"it": -detector.logits(inputs)[None]})["it"]
         better = recalibrated(detector, inputs, right, samples.clusters)
         if refused(better, opened, reader.prompter):
-            better = moved(better, opened)
+            better = rebind(better, opened)
     distance = apart(detector, opened, reader.prompter)
     return DriftCheck(drift_of(detector.moments, read.inputs), distance, area, better, enough)
 

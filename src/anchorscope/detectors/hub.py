@@ -63,7 +63,8 @@ def page(detector: FittedDetector, name: str) -> str:
     lines += [f"# Which answers of {about.name} are wrong?", ""]
     lines += [f"A detector for answers of {about.name}, loaded in {dtype}, under its own prompt.", ""]
     lines += ["```python", "import anchorscope", "", f'detector = anchorscope.Detector.load("{name}")']
-    lines += [f'model = anchorscope.open_model("{model}", dtype="{dtype}")']
+    place = model if base else f"path/to/{model}"
+    lines += [f'model = anchorscope.open_model("{place}", dtype="{dtype}")']
     lines += ['print(detector.answer(model, "Who wrote Frankenstein?").verdict)', "```", ""]
     lines += [f"- {line}." for line in str(card).splitlines()]
     lines += ["", "## What it promises", ""]
@@ -89,8 +90,6 @@ def _risk(detector: FittedDetector) -> list[str]:
 def _lowest(detector: FittedDetector, share: float) -> tuple[float, float, float] | None:
     """The share of wrong answers among this share of answers, at the base rate."""
     assert detector.held_out is not None
-    for limit in np.unique(detector.held_out.scores):
-        found = detector.held_out.unflagged(float(limit), detector.base_rate)
-        if found is not None and found.share >= share - 1e-9:
-            return found.wrong
-    return None
+    limits = np.quantile(detector.held_out.scores, np.linspace(0, 1, 201))
+    found = [detector.held_out.unflagged(float(limit), detector.base_rate) for limit in limits]
+    return next((each.wrong for each in found if each is not None and each.share >= share - 1e-9), None)

@@ -266,7 +266,7 @@ def about_of(model: Model, prompter: Prompter, site: Site, study: Study | None =
     """The model and settings that a detector of this model belongs to."""
     layers, width = shape_of(model)
     return About(
-        model={**model.fingerprint, **model.marks},
+        model=marks_of(model),
         name=model.name,
         prompt=prompter.spec.model_dump(mode="json"),
         template=template_hash(prompter),
@@ -307,10 +307,10 @@ def apart(detector: FittedDetector, model: Model, prompter: Prompter) -> float:
     return worst
 
 
-def moved(detector: D, model: Model) -> D:
+def rebind(detector: D, model: Model) -> D:
     """The same detector for its model in another dtype or quantisation, whose scores must be recalibrated."""
     reader = reader_of(detector, model)
-    about = replace(detector.about, model={**model.fingerprint, **model.marks}, name=model.name)
+    about = replace(detector.about, model=marks_of(model), name=model.name)
     witness = witness_of(model, reader.prompter, [site_named(site) for site in detector.witness])
     other = replace(detector, about=about, witness=witness)
     return with_known_answers(other, model) if detector.known_answers else other
@@ -321,8 +321,7 @@ Refusal = tuple[str, str]
 
 def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refusal | None:
     """The reason why a detector does not belong to a model and a hint, or None if it does."""
-    about, marks, shape = detector.about, {**model.fingerprint, **model.marks}, shape_of(model)
-    tokens = tokens_of(about)
+    about, marks, shape = detector.about, marks_of(model), shape_of(model)
     again = f"Fit a detector for {model.name}."
     command = f"anchorscope detect check DETECTOR ANSWERS -m {model.spec.id} --dtype {marks['dtype']} -o NEW"
     recalibrate = f"recalibrate the detector on 100 labelled answers with: {command}"
@@ -338,7 +337,7 @@ def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refus
             f"Load it in {about.model['dtype']}, or {recalibrate}",
             lambda: f"dtype {about.model['dtype']}, but {model.name} is loaded in {marks['dtype']}",
         ),
-        (marks[tokens] == about.model[tokens], again, lambda: "another tokenizer"),
+        (same_tokenizer(about, model), again, lambda: "another tokenizer"),
         (
             template_hash(prompter) == about.template,
             "Leave your prompt out, so that the detector's own prompt is used.",
@@ -360,9 +359,15 @@ def refused(detector: FittedDetector, model: Model, prompter: Prompter) -> Refus
     return None
 
 
-def tokens_of(about: About) -> str:
-    """The mark by which the tokenizer is known: files of version 0.2.0 have another one."""
-    return "tokens" if "tokens" in about.model else "tokenizer"
+def marks_of(model: Model) -> dict[str, Any]:
+    """Everything by which a detector knows its model."""
+    return {**model.fingerprint, **model.marks}
+
+
+def same_tokenizer(about: About, model: Model) -> bool:
+    """Whether a model has the detector's tokenizer. Files of version 0.2.0 have another mark of it."""
+    mark = "tokens" if "tokens" in about.model else "tokenizer"
+    return bool(about.model[mark] == marks_of(model)[mark])
 
 
 def _has_site(model: Model, site: str) -> bool:

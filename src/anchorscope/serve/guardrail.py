@@ -24,8 +24,8 @@ from litellm.types.utils import (
 )
 
 from anchorscope.errors import AnchorscopeError
+from anchorscope.serve.display import CANNOT_SAY, NO_VERDICT, DisplayPolicy, verdict_of
 from anchorscope.serve.responses import FIELD
-from anchorscope.serve.showing import CANNOT_SAY, NO_VERDICT, Showing, verdict_of
 
 POST_CALL = GuardrailEventHooks.post_call
 JUDGED_CALLS = (CallTypes.acompletion, CallTypes.atext_completion)
@@ -63,7 +63,7 @@ class AnchorscopeGuardrail(CustomGuardrail):  # type: ignore[misc]
         self, show: Collection[str] = ("pass",), otherwise: str = "block", text: str = "", **host: Any
     ) -> None:
         """`host`: LiteLLM's own settings."""
-        self.showing = Showing(show, otherwise, *([text] if text else []))
+        self.policy = DisplayPolicy(show, otherwise, *([text] if text else []))
         try:
             super().__init__(supported_event_hooks=[POST_CALL], **host)
         except (ValueError, TypeError) as error:  # for these two alone LiteLLM would start without the guardrail
@@ -120,16 +120,16 @@ class AnchorscopeGuardrail(CustomGuardrail):  # type: ignore[misc]
     def _judge(self, response: Any) -> None:
         for number, choice in enumerate(response.choices):
             verdict = verdict_of(choice.model_dump())
-            if not self.showing.shows(verdict):
-                if self.showing.otherwise == "block":
+            if not self.policy.shows(verdict):
+                if self.policy.otherwise == "block":
                     raise self._blocked(verdict or NO_VERDICT)
-                if self.showing.otherwise == "replace":
+                if self.policy.otherwise == "replace":
                     response.choices[number] = self._replaced(choice)
             setattr(response.choices[number], FIELD, verdict or NO_VERDICT)
 
     def _replaced(self, choice: Any) -> Any:
         """A new choice, so that nothing of the old one is left."""
-        kept, said = {"index": choice.index, "finish_reason": "content_filter"}, self.showing.text
+        kept, said = {"index": choice.index, "finish_reason": "content_filter"}, self.policy.text
         if isinstance(choice, TextChoices):
             return TextChoices(**kept, text=said)
         message = {"role": "assistant", "content": said}

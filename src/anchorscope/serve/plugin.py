@@ -22,6 +22,7 @@ MIDDLEWARE = "anchorscope.serve.middleware.Verdicts"
 WORDS_MIDDLEWARE = "anchorscope.serve.middleware.Words"
 OURS = ("--worker-cls", "--additional-config")  # flags that vLLM takes once
 SERVERS = {"api_server.py", "entry.py"}
+RUST = "VLLM_USE_RUST_FRONTEND"
 
 log = logging.getLogger("vllm.anchorscope")
 
@@ -61,6 +62,11 @@ def register() -> None:
     if detectors and words:
         raise DetectorError("a server judges answers or words", f"Set {DETECTORS} or {WORDS}.")
     given = [option.replace("_", "-") for option in sys.argv]
+    if "--grpc" in given or os.environ.get(RUST, "0") not in ("", "0", "false", "False"):
+        raise DetectorError(
+            "the gRPC server and the Rust front end of vLLM know no middleware, so nothing would be judged",
+            f"Leave out --grpc and {RUST}.",
+        )
     if taken := [flag for flag in OURS if any(option.startswith(flag) for option in given)]:
         raise DetectorError(f"anchorscope sets {taken[0]}, and it is given too", f"Leave {taken[0]} out.")
     paths = [Path(path).expanduser() for path in detectors.split(os.pathsep) if path]

@@ -19,7 +19,7 @@ from inspect_ai.solver import TaskState
 
 from anchorscope.errors import DetectorError
 from anchorscope.questions.row import group_key
-from anchorscope.serve.graded import GradedAnswer, cannot_say, p_wrong_of, separation, verdict_in, wrong_of
+from anchorscope.serve.grade_auroc import GradedAnswer, cannot_say, p_wrong_of, separation, verdict_in, wrong_of
 from anchorscope.traces.clusters import Keys
 
 ATTACHMENT = "attachment://"  # stands for texts of more than 100 characters

@@ -21,7 +21,7 @@ NO_VERDICT = {"decision": CANNOT_SAY, "reason": "the response has no verdict tha
 
 
 @dataclass(frozen=True)
-class Showing:
+class DisplayPolicy:
     """What happens to answers."""
 
     show: Collection[str] = ("pass",)
