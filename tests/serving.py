@@ -139,6 +139,15 @@ Response: TypeAlias = tuple[int, dict[bytes, bytes], bytes]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
+async def body_of(receive: Any) -> bytes:
+    """The whole body of a request to an ASGI app."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    return body
+
+
 class Client:
     """Sends requests to an ASGI app."""
 

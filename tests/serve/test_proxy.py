@@ -26,7 +26,7 @@ from anchorscope.models.prompts import answer_ids
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.proxy import Proxy, TextDesk
-from serving import HEARD, NUMBERS, Client, detector_of
+from serving import HEARD, NUMBERS, Client, body_of, detector_of
 from tiny import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
@@ -150,12 +150,7 @@ class Served:
         """Answer as the endpoint above, name a model, set a cookie, and stream slowly for whoever asks for it."""
         if scope["type"] != "http":
             return
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        body = await body_of(receive)
         self.requests.append({name.decode(): value.decode() for name, value in scope["headers"]})
         headers = [(b"content-type", b"application/json"), (b"set-cookie", b"session=alice; Path=/")]
         if b'"slow"' in body:

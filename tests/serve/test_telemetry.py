@@ -28,6 +28,7 @@ from anchorscope.serve.audit import AuditLog
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.telemetry import EVENT
 from serve.test_proxy import QUESTIONS, Endpoint, Served
+from serving import body_of
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
@@ -109,12 +110,7 @@ class Named(Served):
     """Whether streams end before their answers do."""
 
     async def endpoint(self, scope: Any, receive: Any, send: Any) -> None:
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        body = await body_of(receive)
         data = json.loads(body or b"{}")
         plain = json.dumps({**data, "stream": False}).encode()
         made = json.loads((await Endpoint()(httpx.Request("POST", f"http://e{scope['path']}", content=plain))).content)

@@ -34,7 +34,7 @@ from anchorscope.words.detectors import WordData
 from anchorscope.words.read import WordReader
 from anchorscope.words.record import Message, Span, Text
 from anchorscope.words.request import Requests
-from serving import Client
+from serving import Client, body_of
 from tiny import load_tiny
 
 TEMPLATE = (
@@ -299,12 +299,7 @@ class Engine:
             return await send({"type": "lifespan.startup.complete"})
         assert scope["app"] is self
         self.keys |= {value.decode() for name, value in scope["headers"] if name == b"authorization"}
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        body = await body_of(receive)
         answer = self.endpoint(httpx.Request(scope["method"], f"http://vllm{scope['path']}", content=body))
         headers = [(name.lower(), value) for name, value in answer.headers.raw]
         await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
