@@ -15,7 +15,7 @@ import passages
 import word_tables
 
 from anchorscope.detectors.catalogue import catalogue
-from anchorscope.detectors.record import RECORDED, Route, Verdict
+from anchorscope.detectors.record import RECORDED, Verdict
 from anchorscope.evidence.claim import Claim
 from anchorscope.evidence.experiments import experiments
 from anchorscope.pathways.chart import LETTERS
@@ -28,8 +28,10 @@ from anchorscope.store.table import field_docs
 
 ROOT = Path(__file__).parents[2]
 NEEDS = {"nothing": "no model", "tokenizer": "tokenizer", "generation": "model, to generate", "weights": "model"}
+TOLD_ONCE = "the question's id"
+"""The text of a column that nearly all tables have."""
 WANTED = {"always": "every study", "with_evidence": "studies with `evidence`"}
-WANTED |= {"_measures_mass": "studies that measure attention mass", "on_demand": "no study (made on demand)"}
+WANTED |= {"_measures_mass": "studies that measure attention mass", "on_demand": "on demand"}
 
 
 def markdown(head: str, rows: Iterable[Iterable[str]]) -> str:
@@ -85,32 +87,28 @@ def stages() -> str:
 
 def folders() -> str:
     """Where every table is in a run, and what one row is."""
-    every = declared.tables().values()
-    return markdown("folder | one row | wanted by", ([folder_of(s, k), row_of(k), wanted_by(s)] for s, k in every))
+    return markdown("folder | one row", ([folder_of(s, k), row_of(k)] for s, k in declared.tables().values()))
 
 
 def columns(place: str) -> str:
-    """The columns of a record, which is given as room.module.Class."""
+    """The columns of a record, which is given as room.module.Class, without those that the page tells once."""
     module, _, name = place.rpartition(".")
     record = getattr(import_module(f"anchorscope.{module}"), name)
     rows = []
     for field in dataclasses.fields(record):
         kind, _, optional = field.type.partition(" | ")
-        rows.append([f"`{field.name}`", f"`{kind}`{' or null' if optional else ''}", field_docs(record)[field.name]])
-    return markdown("column | type | meaning", rows)
+        text = field_docs(record)[field.name]
+        if text != TOLD_ONCE:
+            rows.append([f"`{field.name}`", f"`{kind}`{' or null' if optional else ''}", text])
+    return markdown("column | type | meaning", rows) if rows else "It has no other column."
 
 
 def tables() -> str:
-    """Every table with its stage, its scope and its columns."""
+    """Every table: what a row holds, and its columns."""
     parts: list[str] = []
     first: dict[type[Any], str] = {}
-    for stage, kind in declared.tables().values():
-        made = f"The stage `{stage.name}` makes one table for each {one_for(stage)}, in {folder_of(stage, kind)}"
-        parts += [
-            f"### `{kind.name}`",
-            f"One row holds {row_of(kind)}.",
-            f"{made}. It is wanted by {wanted_by(stage)}.",
-        ]
+    for _, kind in declared.tables().values():
+        parts += [f"### `{kind.name}`", f"One row holds {row_of(kind)}."]
         before = first.setdefault(kind.record, kind.name)
         place = f"{kind.record.__module__.removeprefix('anchorscope.')}.{kind.record.__name__}"
         parts.append(columns(place) if before == kind.name else f"The columns are those of [`{before}`](#{before}).")
@@ -169,7 +167,6 @@ def verdict() -> str:
     texts = {name: field_docs(Verdict)[name] for name in RECORDED}
     texts |= {"code": "The reason as one word of a fixed list, for programs; empty where there is no reason."}
     texts |= {"route": field_docs(Verdict)["route"]}
-    texts |= {f"route.{name}": text for name, text in field_docs(Route).items()}
     return markdown("field | meaning", ([f"`{name}`", text] for name, text in texts.items()))
 
 
@@ -200,7 +197,7 @@ MADE = (
     found.found, found.in_short, found.cells, found.aurocs, found.losses, found.sites, found.gaps, found.ledger,
     found.within, found.pooled, found.if_graded, found.samples_read, found.crossed, found.crossed_rivals,
     found.sizes, found.would_decide, found.primary, found.compare, found.detectors_in_mean, found.useful_detectors,
-    found.answers_needed, found.cards,
+    found.answers_needed, found.cards, found.what_passes,
     found.two_kinds, found.described, found.repeated, passages.passage_losses, passages.passage_claims,
     passages.conflict_numbers, passages.squad_detectors, word_tables.word_detectors, word_tables.word_counts,
     word_tables.word_additions, word_tables.own_words, word_tables.own_counts, word_tables.own_additions,

@@ -29,9 +29,9 @@ class Answer:
     ended: bool
     """whether the answer ended by itself, and not at the limit on its length"""
     answered: bool
-    """whether there is an answer; false where the file of answers has none to this question"""
+    """whether there is an answer; false where the file of answers has none"""
     label: bool | None
-    """whether the answer is right according to the file of answers; null where the file has no label"""
+    """whether the answer is right by the label in the file of answers; null where there is none"""
 
 
 ANSWERS = Kind("answers", Answer)
@@ -48,8 +48,7 @@ class Sampled:
     prompt_ids: list[int]
     """token ids of the prompt after the shared prefix, as in the `answers` table"""
     texts: list[str]
-    """texts of the distinct answers, in order of first appearance; answers that differ only in case or white space
-    count as one"""
+    """distinct answers, in order of first appearance; case and white space make no difference"""
     answer_ids: list[int]
     """token ids of all distinct answers, one answer after the other"""
     sizes: list[int]
@@ -59,10 +58,9 @@ class Sampled:
     times: list[int]
     """number of sampled answers that gave each distinct answer"""
     ended: list[int]
-    """1 for each distinct answer that ended by itself, 0 for each that reached the limit on its length"""
+    """1 for each distinct answer that ended by itself, else 0"""
     compared: list[int]
-    """1 for each distinct answer that was first given in the question's last round, 0 for each that an earlier round
-    gave; only the former are compared with each other"""
+    """1 for each distinct answer that was first given in the question's last round, else 0; only these are compared"""
 
     def answers(self) -> Iterator[tuple[str, list[int], list[float], int]]:
         """Each distinct answer: its text, its tokens, their log-probabilities, and how often it was said."""

@@ -89,7 +89,7 @@ class EvalPlan:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMean:
-    """One row of the `answer_means` table: a traced sample; the mean of its states over the answer lies beside it."""
+    """One row of the `answer_means` table: a traced sample, beside the mean of its states over the answer."""
 
     id: str
     """the question's id"""
@@ -97,7 +97,7 @@ class AnswerMean:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """One row of the `several_answers` table: one of several answers to a question; its states lie beside it."""
+    """One row of the `several_answers` table: one of several answers to a question, beside its states."""
 
     id: str
     """the question's id"""
@@ -113,18 +113,18 @@ class Several:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One row of `scores` or `several_scores`: what one detector says of one answer, out of fold. No text is in it."""
+    """One row of `scores` or `several_scores`: what one detector says of one answer, out of fold."""
 
     model: str
     """the model's name"""
     dataset: str
-    """the set's name"""
+    """the dataset's name"""
     detector: str
     """the detector's name"""
     id: str
     """the question's id"""
     number: int
-    """number of the answer among the question's several distinct answers; -1 for the greedy answer, in `scores`"""
+    """number of the answer among the question's distinct answers; -1 for the greedy one, in `scores`"""
     right: bool
     """whether the answer is right"""
     probability: float
@@ -137,7 +137,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class WideningFactors:
-    """The row of the `widening` table: factors by which intervals of all detectors are wider than the bootstrap's."""
+    """The row of the `widening` table: factors by which intervals of detectors are wider than the bootstrap's."""
 
     auroc: float
     """factor for intervals of AUROC"""
@@ -152,7 +152,7 @@ class Comparison:
     model: str
     """name of the model; all, for the mean over the cells of all models"""
     dataset: str
-    """name of the set, or `mean over cells`"""
+    """name of the dataset, or `mean over cells`"""
     detector: str
     """the detector's name"""
     measure: str

@@ -35,16 +35,16 @@ class ClaimVerdict:
     claim: str
     """short name of the claim"""
     model: str
-    """name of the model; for a claim about two models, `smaller < larger`; all models, for a pooled row"""
+    """name of the model; for two models, `smaller < larger`; in a pooled row, all models"""
     dataset: str
     """name of the dataset; all, where the claim is about all datasets together; in a pooled row, these sets or sets
     like these"""
     statement: str
-    """statement of the claim, in words"""
+    """statement of the claim"""
     statistic: str
-    """description of what is measured"""
+    """measured quantity, in words"""
     control: str
-    """description of what the measured value is compared with"""
+    """what the value is compared with, in words"""
     threshold: float
     """threshold that was fixed in advance, in the unit of the statistic"""
     side: str
@@ -67,7 +67,7 @@ class ClaimVerdict:
     """one-sided p-value of the hypothesis that there is no effect at all, corrected likewise; null where zero is no
     threshold of the claim, and in ledgers of version 0.2.0"""
     primary: bool = False
-    """whether the claim is primary, and corrected among the primary ones; else it is exploratory"""
+    """whether the claim is primary; else it is exploratory"""
     tells_truth_from_difficulty: bool = False
     """whether the claim cannot hold if the states only know how hard a question is"""
     tells_truth_from_prior: bool = False

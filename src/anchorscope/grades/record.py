@@ -45,8 +45,7 @@ class Graded:
     judgement: str | None = None
     """grade: right, wrong or cannot_tell; null where there is no answer"""
     by: str | None = None
-    """source of the grade: the grader's name, or label where the file of answers has one; null where there is no
-    answer"""
+    """source of the grade: the grader's name, or label (from the file of answers); null where there is no answer"""
     reason: str | None = None
     """reason why the grade is cannot_tell; null otherwise"""
     alias: str | None = None

@@ -129,11 +129,11 @@ class NumberLine:
     """part of the samples: all, predicted_correct, predicted_wrong, label_correct, label_wrong, or kind_… for one kind
     of question"""
     by_layer: bool
-    """whether there is a value for each layer; else there is one value"""
+    """whether there is a value for each layer, and not one alone"""
     value: list[float]
     """(layer): the number; nan where it is undefined or the group is too small"""
     low: list[float]
-    """(layer): lower end of the 95 % interval, by a bootstrap over questions and repeats, widened for the variance of
+    """(layer): lower end of the 95 % interval: bootstrap over questions and repeats, widened for the variance of
     training"""
     high: list[float]
     """(layer): upper end of the 95 % interval"""
@@ -148,7 +148,7 @@ class NumberLine:
     widened: float
     """factor by which the interval is wider than the bootstrap's"""
     replicates: list[np.float32]
-    """(1 + resample, layer), row by row, for numbers that a claim rests on: the value first, then its resamples"""
+    """(1 + resample, layer), row by row, where a claim rests on the number: the value first, then its resamples"""
 
 
 NUMBERS = Kind("numbers", NumberLine)  # of a read point: NUMBERS.at(point)

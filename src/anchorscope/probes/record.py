@@ -22,8 +22,7 @@ class Readout:
     """condition of the pass; question_only: the clean pass, read before the answer; refit_…: that condition, read by
     probes fitted on its own states; mirror_…: a pass read at the token after the answer, by probes of that token"""
     logits: list[list[list[np.float32]]]
-    """(repeat, part, layer): calibrated logits; the parts are whole, first_half and second_half, and whole alone for
-    question_only, refit_…, mirror_… and the passes of evidence"""
+    """(repeat, part, layer): calibrated logits; the parts are whole, first_half and second_half, or whole alone"""
     drift: list[list[list[np.float32]]]
     """(repeat, part, layer): logits that drift correction subtracts; empty where nothing is subtracted"""
 
@@ -40,19 +39,18 @@ class TextReadout:
 
 @dataclass(frozen=True, slots=True)
 class LeftOutReadout:
-    """One row of a `left_out` table: the logits of one sample by probes fitted without each group of samples."""
+    """One row of a `left_out` table: logits of one sample by probes fitted without each group, for intervals."""
 
     id: str
     """the question's id"""
     group: int
     """number of the group that the sample belongs to"""
     condition: str
-    """condition of the pass: clean or knockout, read by probes of the clean pass; refit_…: that condition, read by
-    probes fitted on its own states"""
+    """condition of the pass, as in the `readouts` table"""
     layer: int
-    """layer that is read: at a quarter, at half, at three quarters or at the end of the model"""
+    """layer that is read: at a quarter, half, three quarters or the end of the model"""
     logits: list[list[list[np.float32]]]
-    """(group left out, repeat, part): logits by probes fitted without that group; only the part whole for refit_…"""
+    """(group left out, repeat, part): logits by probes fitted without that group"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +74,8 @@ class WithinReadout:
     exact_logprob: float
     """log-probability (natural) of the answer's exact tokens, at temperature 1"""
     pmi: float
-    """pointwise mutual information of question and answer: log-probability of the answer's tokens up to the last exact
-    one, minus the same with the question removed; nan where the study has no pass answer_only"""
+    """log-probability of the answer's tokens up to the last exact one, minus the same with the question removed
+    (pointwise mutual information); nan where the study has no pass answer_only"""
     tokens: int
     """number of tokens of the answer"""
     logits: list[list[list[np.float32]]]

@@ -29,9 +29,9 @@ class Question:
     context: str | None
     """retrieved passage, where the dataset has one"""
     question_group: str
-    """normalised text of the question; questions with the same text share a fold"""
+    """normalised text of the question; equal texts share a fold"""
     subject_group: str | None
-    """normalised subject; questions with the same subject share a fold"""
+    """normalised subject; equal subjects share a fold"""
     extra: str
     """JSON object of the dataset's other columns that its definition keeps"""
 

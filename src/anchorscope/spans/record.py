@@ -30,37 +30,37 @@ class Spans:
     exact_question: list[int]
     """tokens of the question's core elements, ascending"""
     exact_question_text: list[int]
-    """start and end of each core element in the question, in characters, one pair after the other"""
+    """start and end of each core element in the question, in characters"""
     exact_answer: list[int]
     """tokens of the answer's entity, ascending"""
     exact_answer_text: list[int]
     """[start, end) of the answer's entity in the answer, in characters"""
     answer_last: int
-    """index of the last exact answer token; -1 where the sample is dropped"""
+    """index of the last exact answer token"""
     final: int
-    """index of the last token of the answer's text; -1 where the sample is dropped"""
+    """index of the last token of the answer's text"""
     prompt_last: int
-    """index of the last token before the answer; -1 where the sample is dropped"""
+    """index of the last token before the answer"""
     control_question_exact: list[int]
-    """exact question tokens that have a partner for control_question"""
+    """exact question tokens with a partner in the next list"""
     control_question_control: list[int]
-    """partners of `control_question_exact`: other tokens of the question"""
+    """their partners: other tokens of the question"""
     control_random_exact: list[int]
-    """exact question tokens that have a partner for control_random"""
+    """exact question tokens with a partner in the next list"""
     control_random_control: list[int]
-    """partners of `control_random_exact`: nearby tokens after the prefix"""
+    """their partners: nearby tokens after the prefix"""
     control_prefix_exact: list[int]
-    """exact question tokens that have a partner for control_prefix"""
+    """exact question tokens with a partner in the next list"""
     control_prefix_control: list[int]
-    """partners of `control_prefix_exact`: tokens of content words of the prefix"""
+    """their partners: tokens of content words of the prefix"""
     evidence: list[int]
     """tokens of the passage's sentences that hold an accepted answer or the given one, ascending"""
     control_evidence_exact: list[int]
-    """tokens of `evidence` that have a partner for control_evidence"""
+    """tokens of `evidence` with a partner in the next list"""
     control_evidence_control: list[int]
-    """partners of `control_evidence_exact`: tokens of the passage's other sentences"""
+    """their partners: tokens of the passage's other sentences"""
     dropped: str | None
-    """reason why the sample cannot be used, in which case its lists are empty; null otherwise"""
+    """reason why the sample cannot be used, in which case its lists are empty and its indices -1; null otherwise"""
 
     @property
     def after_answer(self) -> int:

@@ -26,8 +26,7 @@ class Trace:
     probability: float
     """probability with which a sample of this grade was drawn"""
     cluster: int
-    """number of the sample's cluster; samples that share a question, a subject or a rare answer are in one cluster
-    (docs/method.md)"""
+    """number of the cluster of samples that share a question, a subject or a rare answer (docs/method.md)"""
     relation: str | None
     """property asked for, where the dataset gives it"""
     popularity: float | None
@@ -39,10 +38,9 @@ class Trace:
     cut_tokens: int
     """number of exact question tokens that the knockout cuts"""
     donors: list[str]
-    """ids of the questions whose exact tokens replaced the sample's own; empty where the study asks for none or none
-    fits"""
+    """ids of the questions whose exact tokens replaced the sample's own; may be empty"""
     block: int
-    """number of the sample's block, whose samples share their donors; -1 where there are none"""
+    """number of the block of samples that share donors; -1 where there are none"""
     controlled: bool
     """whether other tokens of the question were replaced too, as a control"""
 
@@ -56,8 +54,7 @@ class Mass:
     condition: str
     """condition whose cut is measured"""
     mass: list[np.float32]
-    """(layer): attention that the clean pass pays to the keys that are cut, mean over heads and over the queries that
-    lose any of these keys"""
+    """(layer): attention of the clean pass to the keys that are cut, mean over heads and over queries that lose keys"""
 
 
 TRACES = Kind("traces", Trace)
