@@ -649,6 +649,20 @@ def cards(folder: str) -> str:
     return "\n\n".join(card(path) for path in sorted((ROOT / folder).glob("*.safetensors")))
 
 
+def what_passes(folder: str, rate: str) -> str:
+    """What the promises of the detectors that are kept as files leave open, at their base rate and at another one."""
+    head = ["detector", "wrong answers that are flagged", "base rate", "wrong among the answers not flagged"]
+    rows = []
+    for path in sorted((ROOT / folder).glob("*.safetensors")):
+        detector = FittedDetector.load(path)
+        left = [each.threshold.unflagged for each in (detector, detector.at(float(rate))) if each.threshold]
+        own, other = (each for each in left if each is not None)
+        flagged = 1 - own.share * own.wrong[0] / own.base_rate
+        wrong = ("{:.0f} % ({:.0f} to {:.0f})".format(*(100 * end for end in each.wrong)) for each in (own, other))
+        rows.append([f"`{path.stem}`", f"{100 * flagged:.0f} %", f"{100 * own.base_rate:.0f} %", *wrong])
+    return table([*head, f"the same where {100 * float(rate):.0f} % are wrong"], rows)
+
+
 def card(path: Path) -> str:
     """One detector's card."""
     detector = FittedDetector.load(path)
