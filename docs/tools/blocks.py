@@ -61,11 +61,11 @@ def wanted_by(stage: StageDef) -> str:
     return WANTED.get(stage.wanted.__name__) or stage.wanted.__doc__ or stage.wanted.__name__
 
 
-def folder_of(stage: StageDef, kind: Kind[Any]) -> str:
-    """Where in a run the shards of a table are."""
+def folder_of(stage: StageDef) -> str:
+    """Where in a run the shards of a stage's tables are."""
     cell = {"dataset": "questions/<dataset>", "run": "all/cells"}.get(stage.scope, "<model>/<dataset>")
     part = "-<site>-<position>" if stage.per_point else "-<detector>" if stage.parts else ""
-    return f"`{cell}/{kind.name}{part}/`"
+    return f"`{cell}/<table>{part}/`"
 
 
 def row_of(kind: Kind[Any]) -> str:
@@ -86,8 +86,11 @@ def stages() -> str:
 
 
 def folders() -> str:
-    """Where every table is in a run, and what one row is."""
-    return markdown("folder | one row", ([folder_of(s, k), row_of(k)] for s, k in declared.tables().values()))
+    """Where the tables of a run are."""
+    held: dict[str, list[str]] = {}
+    for stage, kind in declared.tables().values():
+        held.setdefault(folder_of(stage), []).append(f"[`{kind.name}`](tables.md#{kind.name})")
+    return markdown("folder | tables", ([folder, ", ".join(names)] for folder, names in held.items()))
 
 
 def columns(place: str) -> str:
