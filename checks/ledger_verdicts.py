@@ -6,7 +6,7 @@ Every repeat draws a cell of each world (helpers/worlds.py) and makes its lines 
 known by construction where possible (TRUTH). The truth of a claim about the shape of a curve, which depends on how well
 probes read so many samples, is the side of the threshold on which the mean over all repeats lies. Claims about several
 sets and about pairs of models are made from the cells of neighbouring repeats. `published` is what the published chart
-shows of each world.
+shows of each world, and the step `gap` what the permutation null makes of it.
 
 In the worlds where states only know how hard a question is, claims that tell truth from difficulty must not hold.
 Whether the others hold there is counted and not judged: it is what their tag warns of. *There is one* is counted with
@@ -27,8 +27,9 @@ import numpy as np
 from anchorscope.evidence.claim import Claim
 from anchorscope.evidence.experiments import experiments
 from anchorscope.evidence.ledger import ledger, verdicts_of, weighed
+from anchorscope.pathways.record import Key
 from helpers.steps import Check, Figures, Options
-from helpers.worlds import Cell, Kind, World
+from helpers.worlds import LAYERS, Cell, Kind, World
 
 check = Check(__doc__)
 
@@ -91,6 +92,21 @@ def verdicts(options: Options, work: Path) -> Figures:
 def flipped(options: Options, work: Path) -> Figures:
     """The same with 5 % of the answers graded wrongly: do verdicts stand?"""
     return counted([World(kind, False, options.samples, flipped=0.05) for kind in KINDS], options)
+
+
+@check.step(by_default=False)
+def gap(options: Options, work: Path) -> Figures:
+    """Q − A by halves at the middle layer, under the knockout and under the permutation null, mean of four draws."""
+    keys = {name: Key("delta_p", name, "anchor_half", "half", group="Q-A") for name in ("knockout", "permuted")}
+    means: Figures = {}
+    for kind in ("two", "one", "none"):
+        told = [Cell(World(kind, False, options.samples), seed).effects(keys.values()) for seed in range(4)]
+        means[kind] = {
+            name: round(float(np.mean([lines[key].value[LAYERS // 2] for lines in told])), 1)
+            for name, key in keys.items()
+        }
+    print(f"Q − A by halves (points): {means}")
+    return means
 
 
 def counted(worlds: list[World], options: Options) -> Figures:

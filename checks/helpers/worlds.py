@@ -14,7 +14,7 @@ Nothing here knows of a model: states are drawn, probes are fitted and everythin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ from anchorscope.evidence.within import SampledReadouts, within_series
 from anchorscope.pathways.effects import effects
 from anchorscope.pathways.intervals import Auroc, Resamples, resample
 from anchorscope.pathways.lookup import Lines
+from anchorscope.pathways.record import Key
 from anchorscope.pathways.series import Series, as_lines
 from anchorscope.pathways.shifts import resampled, shift_of
 from anchorscope.pathways.splits import split
@@ -134,6 +135,12 @@ class Cell:
     def lines(self) -> Lines:
         """All lines of the cell."""
         return as_lines(self.series())
+
+    def effects(self, keys: Collection[Key]) -> Lines:
+        """Further lines, which need read-outs alone."""
+        self.lines()
+        drawn = resample(self.clusters, 1, self.world.resamples, self.seed)
+        return as_lines(series for part in effects(self.readouts, drawn, keys, self.seed) for series in part())
 
     def series(self) -> Iterator[Series]:
         """The numbers that claims rest on."""
