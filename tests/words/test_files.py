@@ -24,7 +24,7 @@ from conftest import SHARED, write_jsonl
 from pages import blocks_of
 
 TEXTS = SHARED.parent / "texts"
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "own-texts.md"
+PAGE = Path(__file__).parents[2] / "docs" / "words.md"
 BOTH = SpanLabels(right=frozenset({"right"}))
 
 Row = dict[str, Any]

@@ -31,7 +31,7 @@ def words(
         typer.Argument(
             metavar="FILE",
             help="File of responses (JSONL, CSV, TSV or Parquet) with the column response, and optionally prompt or "
-            "messages, passage, cluster and spans. See docs/howto/own-texts.md.",
+            "messages, passage, cluster and spans. See docs/words.md.",
             parser=path_of,
         ),
     ],
