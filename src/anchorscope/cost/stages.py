@@ -1,7 +1,7 @@
 """The cost of a run by stage, in tokens, FLOPs, bytes and seconds, from a model's shape, its workload and a machine.
 
-The run is made in one process, and transformers writes the answers. docs/scale.md has the formulas in words, the source
-of each constant, and the errors on a run that was not used to fit them.
+The run is made in one process, and transformers writes the answers. docs/scale.md says what is assumed, and how far off
+a run was that was not used to fit the constants.
 """
 
 from __future__ import annotations

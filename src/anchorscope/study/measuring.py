@@ -57,7 +57,7 @@ class TraceSpec(Spec):
     """Number of samples, per model and dataset, for which the attention that each cut removes is measured. 0 leaves it
     out."""
     memory: Annotated[FiniteFloat, Field(gt=0)] = 1.0
-    """Number of gigabytes that one batch may take in addition to the weights (docs/performance.md). A sample that needs
+    """Number of gigabytes that one batch may take in addition to the weights (docs/scale.md). A sample that needs
     more runs alone."""
 
     @model_validator(mode="after")
@@ -123,7 +123,7 @@ class EvidenceSpec(Spec):
     and wrong answers (docs/answers.md)."""
     temperature: Annotated[FiniteFloat, Field(gt=0)] = 0.7
     """Temperature at which these answers are sampled. A small model gives more garbage at 1
-    (docs/grading.md)."""
+    (docs/answers.md)."""
     top_p: Annotated[FiniteFloat, Field(gt=0, le=1)] = 0.9
     """Probability that the most likely tokens have together, at this temperature, from which each token is sampled. 1
     samples from all tokens."""
