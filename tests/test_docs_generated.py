@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TOOLS = ROOT / "docs" / "tools"
 INTERVAL = re.compile(r"(?:(−?\d[\d.,]*),? )?\((−?\d[\d.,]*) to (−?\d[\d.,]*)")
-TABLES = {"results/context/README.md": "results/context"}
+TABLES = dict.fromkeys(["results/context/README.md", "docs/context.md"], "results/context")
 """Pages all of whose intervals stand in the tables of a folder."""
 
 
