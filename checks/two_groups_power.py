@@ -5,7 +5,7 @@
 Shifts are drawn from two normal groups in five strata, the same share in each, as `two_groups` sees them: within fifths
 of the clean logit. Every draw gets the verdict of the ledger at p < 0.025, before Holm's correction over all claims,
 which makes *holds* rarer and leaves *does not hold* as it is. The row without a smaller group is one normal group.
-The table is that of docs/evidence.md, in percent: holds / does not hold / cannot tell.
+The table is that of checks/README.md, in percent: holds / does not hold / cannot tell.
 """
 
 from __future__ import annotations

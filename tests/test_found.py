@@ -109,6 +109,12 @@ def test_four_sentences_have_the_numbers_of_the_tables(found: ModuleType, folder
     assert "Within a question its lead over log-probabilities is −0.020 (−0.040 to 0.000)" in detection
 
 
+def test_results_of_a_claim_are_counted_in_the_first_folder_that_has_it(found: ModuleType, folder: Path):
+    elsewhere = folder / "earlier"
+    assert found.counted("beyond_permuted", str(elsewhere), str(folder)) == "✓ 1, ✗ 1, ? 2"
+    assert found.counted("no_such_claim", str(folder)) == "–"
+
+
 def test_a_larger_earlier_run_stands_beside_it(found: ModuleType, folder: Path):
     cut, lines, *_ = found.in_short(str(folder), "float32").splitlines()
     assert "by more than 0.02 in 1 (in the largest earlier run in 2 of 4 pairs, by more than 0.02 in 1)." in cut

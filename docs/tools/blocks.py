@@ -139,22 +139,20 @@ def charts() -> str:
     return markdown("chart | rows | part of the report", rows)
 
 
-def claims() -> str:
-    """Every claim of the ledger, the primary ones first, and among them those that tell truth from more."""
-    every = [claim for each in experiments() for claim in each.claims]
+def claims(*folders: str) -> str:
+    """Claims but those about passages, primary ones first, each with its results in the first folder that has it."""
+    every = [claim for each in experiments() if each.name not in ("routes", "source") for claim in each.claims]
     rows = []
-    for claim in sorted(every, key=lambda claim: (not (claim.primary or claim.in_place_of), *_tags(claim))):
-        holds = f"{claim.side} {claim.threshold:g}".replace("-", "−")
-        primary = "yes" if claim.primary else f"without `{claim.in_place_of}`" if claim.in_place_of else "no"
-        tags = ", ".join("no" if missing else "yes" for missing in reversed(_tags(claim)))
-        rows.append([f"`{claim.name}`", claim.statement, claim.statistic, claim.control, holds, tags, primary])
-    head = (
-        "claim | statement | what is measured | held against | holds if | truth or difficulty, truth or prior | primary"
-    )
-    return markdown(head, rows)
+    for claim in sorted(every, key=lambda claim: (not (claim.primary or claim.in_place_of), *_missing(claim))):
+        holds = claim.statistic.replace(", at the middle layer", "").replace(" at the middle layer", "")
+        if claim.threshold:  # the others are tests with a p of their own
+            holds += f" {'>' if claim.side == 'above' else '&lt;'} {claim.threshold:g}".replace("-", "−")
+        name = f"**`{claim.name}`**" if claim.primary else f"`{claim.name}`"
+        rows.append([name, claim.statement, holds, found.counted(claim.name, *folders)])
+    return markdown("claim | statement | holds if | pairs", rows)
 
 
-def _tags(claim: Claim) -> tuple[bool, bool]:
+def _missing(claim: Claim) -> tuple[bool, bool]:
     """Whether a claim can be mistaken for the answer's prior, and for difficulty."""
     return not claim.tells_truth_from_prior, not claim.tells_truth_from_difficulty
 

@@ -122,6 +122,17 @@ def _nothing_added(verdicts: Sequence[ClaimVerdict]) -> list[str]:
     ]
 
 
+def counted(claim: str, *folders: str) -> str:
+    """`✓ 7, + 1`: how often a claim has each result, in the first of these folders whose ledgers have it."""
+    for folder in folders:
+        ledgers = sorted((ROOT / folder).glob("claims*.json"))
+        rows = [row for path in ledgers for row in each_verdict(path) if row.claim == claim and row.value is not None]
+        counts = {sign: sum(row.verdict == said for row in rows) for said, sign in SIGNS.items()}
+        if rows:
+            return ", ".join(f"{sign} {count}" for sign, count in counts.items() if count)
+    return "–"
+
+
 def two_kinds(folder: str) -> str:
     """What the ledger of a study says of two kinds of answers."""
     verdicts = each_verdict(ROOT / folder)

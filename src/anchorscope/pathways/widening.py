@@ -10,7 +10,7 @@ as wide as they should. So groups of samples are left out of testing, of trainin
 
 and an interval is widened by √((both − crossed / 2) / tested), pooled over the layers where it was done, and never
 narrowed. Half of `crossed`, and no widening for ΔAUROC, for ΔP of A and for differences to `permuted`, is what
-simulations support: docs/method.md has the table of coverage, and `python checks/interval_coverage.py` makes it.
+simulations support: `python checks/interval_coverage.py` makes the table of coverage.
 A difference of two fits (refits; question-only probes of two models; two detectors) is widened as any other number.
 """
 
