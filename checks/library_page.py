@@ -1,4 +1,4 @@
-"""Does docs/library.md print what it shows, with the real model?
+"""Does docs/howto/python.md print what it shows, with the real model?
 
     python checks/library_page.py --data DIR --models DIR
 
@@ -27,7 +27,7 @@ MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 def page(options: Options, work: Path) -> Figures:
     """Carry out the blocks and compare what they print."""
     model = str(unpacked("smollm2-135m", options.models))
-    text = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "howto" / "python.md").read_text(encoding="utf-8")
     blocks = BLOCK.findall(text.replace(MODEL, model))
     python = [body for language, body in blocks if language == "python"]
     (work / "page.py").write_text("\n".join(f"print('=== {n}')\n{body}" for n, body in enumerate(python)))

@@ -28,7 +28,7 @@ from pages import Done, Performer, blocks_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TUTORIAL, LIBRARY = ROOT / "docs" / "tutorial.md", ROOT / "docs" / "library.md"
+TUTORIAL, LIBRARY = ROOT / "docs" / "tutorial.md", ROOT / "docs" / "howto" / "python.md"
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SMALLER = {  # the tiny model has three layers, and need not be asked much
     "{12: [0, 1], 13: [4]}": "{1: [0, 1], 2: [3]}",

@@ -89,7 +89,7 @@ def test_links_lead_to_the_same_file_here_and_on_the_site():
     assert (
         links.target_of("docs/detectors.md", "../results/small-models/README.md#x") == "results/small-models/README.md"
     )
-    assert links.target_of("results/small-models/README.md", "../../docs/grading.md") == "docs/grading.md"
+    assert links.target_of("results/small-models/README.md", "../../docs/answers.md") == "docs/answers.md"
     assert links.target_of("docs/method.md", "#bands") is None
     assert links.target_of("docs/method.md", "https://example.org/a.md") is None
     assert links.site_path("docs/howto/report.md") == "howto/report.md"

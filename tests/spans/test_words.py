@@ -176,7 +176,7 @@ def test_what_is_said_around_an_entity_does_not_move_its_end(name, said):
 
 @pytest.mark.parametrize(("name", "share"), [("hotpotqa", 0.995), ("nq", 0.998), ("popqa", 0.997), ("triviaqa", 0.997)])
 def test_accepted_answers_are_entities_to_their_last_word(shared_data, name, share):
-    """docs/spans.md states these shares. Bracketed additions are left out: the rule cuts them on purpose."""
+    """docs/cuts.md states the lowest share. Bracketed additions are left out: the rule cuts them on purpose."""
     lines = (shared_data / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")[:4_000]
     answers = [a for line in lines if line for a in json.loads(line)["answers"] if words(a) and not set(a) & set("([")]
     whole = sum((answer_entity(a) or (0, 0))[1] == words(a)[-1][1] for a in answers)

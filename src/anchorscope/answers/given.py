@@ -80,7 +80,7 @@ def _refuse_second(line: AnswerLine) -> NoReturn:
     raise QuestionsError(
         f"{line.where}: this is a second answer to the question '{printable(line.question)}', both without id",
         "Keep one. If the dataset has two questions with this text, give each answer the `id` of its question. Several "
-        "answers to one question go into the dataset itself (docs/howto/own-answers.md).",
+        "answers to one question go into the dataset itself (docs/answers.md).",
     )
 
 

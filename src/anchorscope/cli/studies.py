@@ -154,7 +154,7 @@ def _sets() -> tuple[Table, str]:
     for known in known_sets():
         definition, _ = load_set(known, Path())
         table.add_row(known, definition.title, definition.licence, str(definition.hub))
-    return table, "To add a question set of your own, write a short YAML file (docs/questions.md)."
+    return table, "To add a question set of your own, write a short YAML file (docs/howto/datasets.md)."
 
 
 def _models() -> tuple[Table, str]:

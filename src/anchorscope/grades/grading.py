@@ -1,7 +1,8 @@
 """Whether a short answer is right: an accepted answer must occur in it, as whole words.
 
 A grader is a registered function. `plain` is the usual normalise-and-contain rule; `alias`, the default, adds rules
-for writings that people accept. Each rule earns its place on answers that people judged: docs/grading.md.
+for writings that people accept. Each rule earns its place on answers that people judged
+(checks/grader_against_people.py).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ RULES = frozenset(
         "small_words",  # a letter or a word like `in` matched, written otherwise: A and .a, in and IN: cannot be told
     }
 )
-"""The rules of `alias`. What each one gains and costs is measured in docs/grading.md."""
+"""The rules of `alias`. checks/grader_against_people.py measures what each one gains and costs."""
 
 
 _COUNT = re.compile(r"\bhow (?:many|much|long|old|far|tall|big|high|often)\b|\bnumber of\b", re.IGNORECASE)

@@ -184,7 +184,7 @@ def load_set(reference: str, base: Path) -> tuple[SetDefinition, Path]:
     else:
         raise NotThereError(
             f"there is no dataset '{reference}'; {did_you_mean(reference, known)}",
-            "For a dataset of your own, give the path of its .yaml definition (docs/questions.md).",
+            "For a dataset of your own, give the path of its .yaml definition (docs/howto/datasets.md).",
         )
     return validate(SetDefinition, read_yaml(path)), path
 

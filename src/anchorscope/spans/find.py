@@ -1,7 +1,7 @@
 """Segments and named spans of one sample: which tokens are cut, which are cut instead, and where states are read.
 
 Everything is decided on characters and carried over to tokens by decoding (alignment.py); the rules on text are in
-words.py. docs/spans.md says the rules in words, and how a knockout uses the pairs of a control.
+words.py. docs/cuts.md says the rules in words, and how a knockout uses the pairs of a control.
 """
 
 from __future__ import annotations

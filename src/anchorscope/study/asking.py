@@ -180,7 +180,7 @@ class DatasetSpec(Spec):
 
     set: Place
     """Name of a question set (`anchorscope list sets`), or path of your own YAML definition
-    (docs/questions.md)."""
+    (docs/howto/datasets.md)."""
     name: Name = ""
     """Name of the dataset in figures and folders. Default: the set's name, or the file name of the definition."""
     path: Place | None = None
@@ -293,7 +293,7 @@ class GradesSpec(Spec):
     """The way in which answers are graded as right, wrong or cannot tell."""
 
     grader: Name = "alias"
-    """Name of the grader: alias, plain, judge, or one that you registered (docs/grading.md)."""
+    """Name of the grader: alias, plain, judge, or one that you registered (docs/answers.md)."""
     judge: JudgeSpec | None = None
     """Model that grades (grader: judge only), given by base_url, model and key."""
 

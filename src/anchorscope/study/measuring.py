@@ -122,8 +122,7 @@ class EvidenceSpec(Spec):
     """Maximum number of answers sampled for each of these questions. Sampling a question stops once it has both right
     and wrong answers (docs/answers.md)."""
     temperature: Annotated[FiniteFloat, Field(gt=0)] = 0.7
-    """Temperature at which these answers are sampled. A small model gives more garbage at 1
-    (docs/answers.md)."""
+    """Temperature at which these answers are sampled."""
     top_p: Annotated[FiniteFloat, Field(gt=0, le=1)] = 0.9
     """Probability that the most likely tokens have together, at this temperature, from which each token is sampled. 1
     samples from all tokens."""
