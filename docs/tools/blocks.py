@@ -119,14 +119,9 @@ def tables() -> str:
 
 
 def numbers() -> str:
-    """The names of all numbers by experiment, and the values of the columns that have a few."""
-    made = markdown(
-        "experiment | `statistic`", ([f"`{each.name}`", ticked(sorted(each.statistics))] for each in experiments())
-    )
-    keys = {key for each in experiments() for key in each.keys}
-    few = ("split", "anchor", "correction", "group", "stratum")
-    values = ([f"`{name}`", ticked(sorted({getattr(key, name) for key in keys}))] for name in few)
-    return f"{made}\n\n{markdown('column | values', values)}"
+    """The names of all numbers by experiment."""
+    rows = ([f"`{each.name}`", ticked(sorted(each.statistics))] for each in experiments())
+    return markdown("experiment | `statistic`", rows)
 
 
 def charts() -> str:
@@ -134,7 +129,7 @@ def charts() -> str:
     rows, parts = [], {OVERVIEW: "First screen", **TABS}
     for chart in all_charts().values():
         titles = [f"({LETTERS[at]}) {row.title}" for at, row in enumerate(chart.rows) if row.title]
-        shown = "; ".join(titles) or chart.caption.partition(":")[0]
+        shown = "; ".join(titles) or chart.caption.partition(". ")[0]
         rows.append([f"`{chart.name}`", shown, parts.get(chart.tab, chart.tab)])
     return markdown("chart | rows | part of the report", rows)
 
