@@ -492,6 +492,32 @@ def primary(folder: str) -> str:
     return "\n".join(items)
 
 
+def so_far(crossed_folder: str, folder: str) -> str:
+    """The first screen's findings: what states know, whence it comes, against log-probability, and the chart's gap."""
+    rows = {(row.claim, row.dataset): row for row in read_ledger(ROOT / crossed_folder) if row.model == POOLED}
+    knows, route, adds = (rows[claim, THESE] for claim in MEASURED)
+    yes = {"holds": "Yes", "there is one": "Yes, of unknown size", "does not hold": "No", "cannot tell": "Cannot tell"}
+    told = [row for row in at_half(folder, GAPS).values() if all(cell and cell["value"] for cell in row.values())]
+    gap, null = (
+        abs(sum(float(r[name]["value"]) for r in told) / len(told)) for name in ("knockout", "permutation null")
+    )
+    value, low, high = (0.5 + (end or 0.0) for end in (knows.value, knows.low, knows.high))
+    more = f"{yes[adds.verdict]}: {number_of(adds)} more"
+    if adds.verdict == "does not hold":
+        more = f"No, or by less than {abs(adds.threshold):g}"
+    items = [
+        f"**Do states know which answer fits its question?** {yes[knows.verdict]}. A right answer ranks above a wrong "
+        f"one in {100 * value:.0f} % ({100 * low:.0f} to {100 * high:.0f}) of cases, where neither difficulty nor "
+        "frequency can help.",
+        f"**Does part of it come directly from the question's words?** {yes[route.verdict]} in these datasets. For "
+        f"others: {rows['crossed_route', LIKE_THESE].verdict}.",
+        f"**Is it more than log-probabilities tell?** {more}.",
+        f"**Are there two kinds of answers?** The chart cannot tell. Q and A are {gap:.0f} points apart, and shuffled "
+        f"changes (the *permutation null*) make {null:.0f}.",
+    ]
+    return "\n".join(f"- {item}" for item in items)
+
+
 def _like_these(rows: Sequence[ClaimVerdict]) -> str:
     """What the same claim is for other datasets of the kind."""
     like = next((row for row in rows if row.model == POOLED and row.dataset == LIKE_THESE), None)
