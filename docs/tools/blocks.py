@@ -13,6 +13,8 @@ from typing import Any
 import found
 import passages
 import word_tables
+import yaml
+from links import in_repository
 
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.record import RECORDED, Verdict
@@ -188,8 +190,32 @@ def rooms() -> str:
     return markdown("room | what is in it", rows)
 
 
+def pages() -> str:
+    """The pages of the site by kind, each with its first sentence, as llms.txt lists them."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    nav = yaml.safe_load(text[text.index("\nnav:") :])["nav"]
+    parts = [
+        "## Start\n\n- [README](README.md): What it does, what it found, each part with its output, and its limits"
+    ]
+    for part in nav[1:]:
+        ((kind, entries),) = part.items()
+        lines = [
+            f"- [{title}]({in_repository(path)}): {opening(path)}" for each in entries for title, path in each.items()
+        ]
+        parts.append("\n".join([f"## {kind}", "", *lines]))
+    return "\n\n".join(parts)
+
+
+def opening(path: str) -> str:
+    """The first sentence of a page, without its links."""
+    lines = (ROOT / in_repository(path)).read_text(encoding="utf-8").splitlines()
+    first = next(line for line in lines if line and not line.startswith(("#", "<", "!", "|", "[")))
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first)
+    return re.split(r"(?<=[^.][.!?:])\s", plain)[0].rstrip(".:")
+
+
 MADE = (
-    stages, folders, columns, tables, numbers, charts, claims, detectors, verdict, set_definition, rooms,
+    stages, folders, columns, tables, numbers, charts, claims, detectors, verdict, set_definition, rooms, pages,
     found.found, found.in_short, found.cells, found.aurocs, found.losses, found.sites, found.gaps, found.ledger,
     found.within, found.pooled, found.if_graded, found.samples_read, found.crossed, found.crossed_rivals,
     found.sizes, found.would_decide, found.primary, found.so_far, found.compare, found.detectors_in_mean,

@@ -32,7 +32,12 @@ def filled(page: str) -> str:
 
 def outdated() -> dict[str, str]:
     """The pages that differ from the code, each with the text it should have."""
-    places = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "results").rglob("*.md"))]
+    places = [
+        ROOT / "README.md",
+        ROOT / "llms.txt",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "results").rglob("*.md")),
+    ]
     pages = {path: path.read_text(encoding="utf-8") for path in places}
     return {path.relative_to(ROOT).as_posix(): filled(text) for path, text in pages.items() if filled(text) != text}
 
