@@ -35,6 +35,7 @@ from anchorscope.questions.definition import PLAIN
 from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.row import to_question
 from anchorscope.serve.config import ServeConfig
+from anchorscope.serve.lora import named
 from anchorscope.serve.plugin import MIDDLEWARE
 from anchorscope.serve.wire import private_socket
 from anchorscope.study import PromptSpec
@@ -174,12 +175,12 @@ def cost(options: Options, work: Path) -> Figures:
     figures: Figures = {}
     for mode in options.modes.split(","):
         python, flags = options.vllm_python, EAGER if mode == "eager" else ()
-        with (
-            VllmServer(python, model, work / "plain.log", flags=flags) as plain,
-            VllmServer(python, model, work / "with.log", [options.detector], flags) as judged,
-        ):
-            figures[mode] = in_turns(options.rounds, model, prompts, {"without": plain, "with": judged})
-            print(mode, figures[mode], flush=True)
+        with VllmServer(python, model, work / "plain.log", flags=flags) as plain:
+            plain.still()
+            with VllmServer(python, model, work / "with.log", [options.detector], flags) as judged:
+                plain.again()
+                figures[mode] = in_turns(options.rounds, model, prompts, {"without": plain, "with": judged})
+                print(mode, figures[mode], flush=True)
     return figures
 
 
@@ -242,7 +243,7 @@ def refused(options: Options, work: Path) -> Figures:
             figures[f"{name}, {dtype}"] = started
             print(name, dtype, started, flush=True)
     # the middleware without the worker: nobody sends states
-    config = ServeConfig(ServeConfig.named([options.detector]), private_socket("without"))
+    config = ServeConfig(*named([options.detector]), socket=private_socket("without"))
     flags = ("--middleware", MIDDLEWARE, "--additional-config", json.dumps(config.record()), *EAGER)
     figures["hooks missing"] = _starts(VllmServer(options.vllm_python, model, work / "log", flags=flags))
     return figures
