@@ -189,10 +189,20 @@ def mixed(options: Options, work: Path) -> Figures:
     """Spellings that lead around the verdict, then requests of every kind, a tenth of them aborted.
 
     Counts requests that failed, answers without a verdict, and verdicts that are not those of the prompt asked alone.
+    The same requests go to a server without verdicts, whose memory stands beside.
     """
     detector, model = Detector.load(options.detector), model_of(options)
     prompts = prompts_of(detector, options, questions_of(options, 200))
     draw, counts = random.Random(1), Counter[str]()
+    tenths = [[any_request(draw, model, prompts) for _ in range(options.requests // TENTHS)] for _ in range(TENTHS)]
+    bare: list[float] = []
+    with VllmServer(options.vllm_python, model, work / "plain.log", flags=EAGER) as plain:
+        asyncio.run(load(plain.url, [completion(model, prompt) for prompt in prompts], 4))
+        bare.append(plain.megabytes())
+        for asked in tenths:
+            asyncio.run(load(plain.url, asked, 32))
+            bare.append(plain.megabytes())
+            print("without verdicts", [round(each) for each in bare], flush=True)
     with VllmServer(options.vllm_python, model, work / "log", [options.detector], EAGER) as server:
         replies = asyncio.run(load(server.url, [completion(model, prompt) for prompt in prompts], 4))
         alone = {prompt: reply.body["choices"][0] for prompt, reply in zip(prompts, replies, strict=True)}
@@ -200,8 +210,7 @@ def mixed(options: Options, work: Path) -> Figures:
         text = json.dumps(alone[prompt]["text"])[1:-1].encode()
         spelled = try_spellings(server.port, completion(model, prompt), text)
         memory = [server.megabytes()]
-        for _ in range(TENTHS):
-            asked = [any_request(draw, model, prompts) for _ in range(options.requests // TENTHS)]
+        for asked in tenths:
             for data, reply in zip(asked, asyncio.run(load(server.url, asked, 32)), strict=True):
                 counts.update([*outcomes(data, reply), *crossed(data, reply, alone)])
             memory.append(server.megabytes())
@@ -212,6 +221,7 @@ def mixed(options: Options, work: Path) -> Figures:
         "spellings": dict(spelled),
         "counts": dict(counts),
         "memory in MB": [round(each) for each in memory],
+        "memory in MB without verdicts": [round(each) for each in bare],
         "errors in the log": failed,
         **{name: status[name] for name in ("rows", "verdicts", "reasons")},
     }
