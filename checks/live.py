@@ -7,7 +7,8 @@ Steps: `agreement` asks the same questions of the server and of `Detector.answer
 speculative decoding and in bfloat16; `cost` loads a server with and without verdicts in turns; `mixed` sends requests
 that try to get around the verdict, and requests of every kind, some of them aborted; `refused` starts servers whose
 model is not the detector's; `failures` kills the engine and lets clients vanish; `client` uses the official client;
-`proxy` puts the proxy before a plain server.
+`proxy` puts the proxy before a plain server; `chat` serves a detector of chats, `adapter` one of a LoRA adapter, and
+`reload` changes a detector's files while it is served.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from anchorscope.questions.definition import PLAIN
 from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.row import to_question
 from anchorscope.serve.config import ServeConfig
+from anchorscope.serve.lora import named
 from anchorscope.serve.plugin import MIDDLEWARE
 from anchorscope.serve.wire import private_socket
 from anchorscope.study import PromptSpec
@@ -148,7 +151,7 @@ def compared(expected: Sequence[JudgedAnswer], replies: Sequence[Reply]) -> Figu
         choice = reply.body["choices"][0]
         told, verdict = choice["anchorscope"], own.verdict
         counts["asked"] += 1
-        text = choice["text"]
+        text = choice["text"] if "text" in choice else choice["message"]["content"]
         same = text.strip() == own.answer
         counts["same answer"] += same
         counts["decided alike"] += told["decision"] == verdict.decision
@@ -174,12 +177,12 @@ def cost(options: Options, work: Path) -> Figures:
     figures: Figures = {}
     for mode in options.modes.split(","):
         python, flags = options.vllm_python, EAGER if mode == "eager" else ()
-        with (
-            VllmServer(python, model, work / "plain.log", flags=flags) as plain,
-            VllmServer(python, model, work / "with.log", [options.detector], flags) as judged,
-        ):
-            figures[mode] = in_turns(options.rounds, model, prompts, {"without": plain, "with": judged})
-            print(mode, figures[mode], flush=True)
+        with VllmServer(python, model, work / "plain.log", flags=flags) as plain:
+            plain.still()
+            with VllmServer(python, model, work / "with.log", [options.detector], flags) as judged:
+                plain.again()
+                figures[mode] = in_turns(options.rounds, model, prompts, {"without": plain, "with": judged})
+                print(mode, figures[mode], flush=True)
     return figures
 
 
@@ -188,10 +191,20 @@ def mixed(options: Options, work: Path) -> Figures:
     """Spellings that lead around the verdict, then requests of every kind, a tenth of them aborted.
 
     Counts requests that failed, answers without a verdict, and verdicts that are not those of the prompt asked alone.
+    The same requests go to a server without verdicts, whose memory stands beside.
     """
     detector, model = Detector.load(options.detector), model_of(options)
     prompts = prompts_of(detector, options, questions_of(options, 200))
     draw, counts = random.Random(1), Counter[str]()
+    tenths = [[any_request(draw, model, prompts) for _ in range(options.requests // TENTHS)] for _ in range(TENTHS)]
+    bare: list[float] = []
+    with VllmServer(options.vllm_python, model, work / "plain.log", flags=EAGER) as plain:
+        asyncio.run(load(plain.url, [completion(model, prompt) for prompt in prompts], 4))
+        bare.append(plain.megabytes())
+        for asked in tenths:
+            asyncio.run(load(plain.url, asked, 32))
+            bare.append(plain.megabytes())
+            print("without verdicts", [round(each) for each in bare], flush=True)
     with VllmServer(options.vllm_python, model, work / "log", [options.detector], EAGER) as server:
         replies = asyncio.run(load(server.url, [completion(model, prompt) for prompt in prompts], 4))
         alone = {prompt: reply.body["choices"][0] for prompt, reply in zip(prompts, replies, strict=True)}
@@ -199,8 +212,7 @@ def mixed(options: Options, work: Path) -> Figures:
         text = json.dumps(alone[prompt]["text"])[1:-1].encode()
         spelled = try_spellings(server.port, completion(model, prompt), text)
         memory = [server.megabytes()]
-        for _ in range(TENTHS):
-            asked = [any_request(draw, model, prompts) for _ in range(options.requests // TENTHS)]
+        for asked in tenths:
             for data, reply in zip(asked, asyncio.run(load(server.url, asked, 32)), strict=True):
                 counts.update([*outcomes(data, reply), *crossed(data, reply, alone)])
             memory.append(server.megabytes())
@@ -211,9 +223,81 @@ def mixed(options: Options, work: Path) -> Figures:
         "spellings": dict(spelled),
         "counts": dict(counts),
         "memory in MB": [round(each) for each in memory],
+        "memory in MB without verdicts": [round(each) for each in bare],
         "errors in the log": failed,
         **{name: status[name] for name in ("rows", "verdicts", "reasons")},
     }
+
+
+@check.step("data", "models", "vllm_python", by_default=False)
+def chat(options: Options, work: Path) -> Figures:
+    """A detector of chats, asked as its `request` says, streamed and not, beside `Detector.answer`."""
+    detector, model = Detector.load(options.chat), model_of(options)
+    questions = questions_of(options, options.questions // 5)
+    expected = detector.answer(open_model(str(model), dtype="float32"), questions)
+    asked = [{**detector.request(each), "model": str(model), "path": "/v1/chat/completions"} for each in questions]
+    with VllmServer(options.vllm_python, model, work / "log", [options.chat], EAGER) as server:
+        replies = asyncio.run(load(server.url, asked, 16))
+        streamed = asyncio.run(load(server.url, [{**data, "stream": True} for data in asked[:40]], 16))
+    return {"whole": compared(expected, replies), "streamed": compared(expected[:40], streamed)}
+
+
+@check.step("data", "models", "vllm_python", by_default=False)
+def adapter(options: Options, work: Path) -> Figures:
+    """A LoRA adapter with its own detector, which was fitted on the merged model, beside the model itself.
+
+    A second adapter, which has no detector, must always be *cannot say*.
+    """
+    own, tuned = Detector.load(options.detector), Detector.load(options.tuned)
+    model, questions = model_of(options), questions_of(options, options.questions // 5)
+    prompts = prompts_of(own, options, questions)
+    whose = {str(model): (own, str(model)), "support": (tuned, str(options.merged))}
+    expected = {name: by.answer(open_model(path, dtype="float32"), questions) for name, (by, path) in whose.items()}
+    folder = options.merged.parent / "adapter"
+    flags = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"support={folder}", f"other={folder}")
+    detectors = [options.detector, Path(f"{options.tuned}@support")]
+    with VllmServer(options.vllm_python, model, work / "log", detectors, (*EAGER, *flags)) as server:
+        asked = [
+            {**completion(model, prompt), "model": name} for prompt in prompts for name in (*whose, "other")
+        ]  # of all three at the same time
+        replies = asyncio.run(load(server.url, asked, 16))
+        status = httpx.get(f"{server.url}/anchorscope/status", timeout=60).json()
+    figures: Figures = {
+        name: compared(expected[name], replies[number :: len(whose) + 1]) for number, name in enumerate(whose)
+    }
+    others = Counter(reply.body["choices"][0]["anchorscope"]["decision"] for reply in replies[len(whose) :: 3])
+    return {**figures, "other": dict(others), "detectors": status["detectors"], "parity": status["parity"]}
+
+
+@check.step("data", "models", "vllm_python", by_default=False)
+def reload(options: Options, work: Path) -> Figures:
+    """A detector whose files change while it is served: another promise is taken, other weights are not."""
+    detector, model = Detector.load(options.detector), model_of(options)
+    prompts = prompts_of(detector, options, questions_of(options, 200))
+    path, figures = work / "guard", {}
+    detector.save(path)
+    with VllmServer(options.vllm_python, model, work / "log", [path], EAGER) as server:
+
+        def asked() -> Figures:
+            time.sleep(6)  # longer than the server waits between two looks at the files
+            asyncio.run(load(server.url, [completion(model, prompts[0])], 1))
+            replies = asyncio.run(load(server.url, [completion(model, prompt) for prompt in prompts], 16))
+            told = [reply.body["choices"][0]["anchorscope"] for reply in replies]
+            versions = sorted({each["version"] for each in told})
+            return {**Counter(each["decision"] for each in told), "versions": versions}
+
+        figures["as it was"] = asked()
+        other = detector.at(0.5)
+        other.save(path)
+        figures["another base rate"] = asked()
+        weights = {name: 2 * value for name, value in other.fitted.states.items()}
+        replace(other, fitted=replace(other.fitted, states=weights)).save(path)
+        figures["other weights"] = asked()
+        Path(f"{path}.json").write_text("{", encoding="utf-8")
+        figures["damaged"] = asked()
+        said = server.said()
+    needed = "needs a restart of the server", "could not be loaded", "was loaded, version"
+    return {**figures, **{each: said.count(each) for each in needed}}
 
 
 def crossed(data: dict[str, Any], reply: Reply, alone: dict[str, Any]) -> list[str]:
@@ -242,7 +326,7 @@ def refused(options: Options, work: Path) -> Figures:
             figures[f"{name}, {dtype}"] = started
             print(name, dtype, started, flush=True)
     # the middleware without the worker: nobody sends states
-    config = ServeConfig(ServeConfig.named([options.detector]), private_socket("without"))
+    config = ServeConfig(*named([options.detector]), socket=private_socket("without"))
     flags = ("--middleware", MIDDLEWARE, "--additional-config", json.dumps(config.record()), *EAGER)
     figures["hooks missing"] = _starts(VllmServer(options.vllm_python, model, work / "log", flags=flags))
     return figures
@@ -330,6 +414,10 @@ check.option("--detector", "Serve this detector, fitted on SmolLM2-135M in float
              metavar="PATH", type=Path)  # fmt: skip
 check.option("--confidence", "Serve this one, of log-probabilities alone, by the proxy", f"{PUBLISHED}-confidence",
              metavar="PATH", type=Path)  # fmt: skip
+check.option("--chat", "Serve this detector of chats, for the step chat", "chat", metavar="PATH", type=Path)
+check.option("--tuned", "Serve this detector for an adapter, for the step adapter", "tuned", metavar="PATH", type=Path)
+check.option("--merged", "The model with the adapter merged; the adapter is in the folder `adapter` beside it",
+             "merged", metavar="DIR", type=Path)  # fmt: skip
 check.option("--questions", "Ask this many questions", 1_000)
 check.option("--requests", "Send this many mixed requests", 2_000)
 check.option("--settings", "Compare in these settings, such as bfloat16 (all)", "")

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +20,13 @@ LONG = ("128 tokens", 32)
 
 
 def in_turns(rounds: int, model: Path, prompts: Sequence[str], servers: Mapping[str, VllmServer]) -> Figures:
-    """Send each workload to both servers, in an order drawn anew, so many rounds."""
+    """Send each workload to both servers, in an order drawn anew, so many rounds.
+
+    A server that is not measured stands still: vLLM spins while it waits.
+    """
     draw = random.Random(0)
     cells = [(name, at_once) for name in WORKLOADS for at_once in (1, 8, 32)]
-    measured: dict[tuple[str, int, str], list[tuple[float, float, list[float]]]] = {}
+    measured: dict[tuple[str, int, str], list[Turn]] = {}
     same: Counter[str] = Counter()
     for turn in range(rounds + 1):  # the first warms up
         for name, at_once in cells:
@@ -32,17 +35,20 @@ def in_turns(rounds: int, model: Path, prompts: Sequence[str], servers: Mapping[
             chosen = [draw.choice(prompts) for _ in range(max(at_once, 4 if name == "answers" else 1))]
             texts: dict[str, list[str]] = {}
             for who in draw.sample(list(servers), 2):
-                server = servers[who]
+                server, other = servers[who], next(servers[each] for each in servers if each != who)
+                other.still()
                 asked = [completion(model, prompt, **WORKLOADS[name]) for prompt in chosen]
                 for data in asked:
                     if name != "answers":
                         data.pop("stop", None)
-                cpu, start = server.cpu(), time.perf_counter()
+                cpu, front, start = server.cpu(), server.cpu(front=True), time.perf_counter()
                 replies = asyncio.run(load(server.url, asked, at_once))
                 wall = time.perf_counter() - start
+                cpu, front = server.cpu() - cpu, server.cpu(front=True) - front
+                other.again()
                 texts[who] = [reply.body["choices"][0]["text"] for reply in replies]
                 if turn:
-                    took = server.cpu() - cpu, wall, [reply.seconds for reply in replies]
+                    took = Turn(cpu, front, wall, [reply.seconds for reply in replies])
                     measured.setdefault((name, at_once, who), []).append(took)
             same["answers"] += len(chosen)
             same["identical"] += sum(a == b for a, b in zip(*texts.values(), strict=True))
@@ -51,15 +57,38 @@ def in_turns(rounds: int, model: Path, prompts: Sequence[str], servers: Mapping[
     pooled: list[float] = []
     for name, at_once in cells:
         own, bare = (measured[name, at_once, who] for who in ("with", "without"))
-        ratios = [a[0] / b[0] for a, b in zip(own, bare, strict=True) if b[0] > 0]
+        ratios = [a.cpu / b.cpu for a, b in zip(own, bare, strict=True) if b.cpu > 0]
+        engine = [(a.cpu - a.front) / (b.cpu - b.front) for a, b in zip(own, bare, strict=True) if b.cpu > b.front]
+        answers = sum(len(turn.seconds) for turn in own)
         pooled += ratios
         figures[f"{name}, {at_once} at once"] = {
             "CPU time, ratio": _median(ratios),
-            "throughput, ratio": _median([b[1] / a[1] for a, b in zip(own, bare, strict=True)]),
+            "CPU time of the engine, ratio": _median(engine),
+            "front process, ms per answer more": round(
+                1000 * sum(a.front - b.front for a, b in zip(own, bare, strict=True)) / answers, 2
+            ),
+            "engine, ms per answer more": round(
+                1000 * sum(a.cpu - a.front - b.cpu + b.front for a, b in zip(own, bare, strict=True)) / answers, 2
+            ),
+            "all, ms per answer without": round(1000 * sum(turn.cpu for turn in bare) / answers, 2),
+            "throughput, ratio": _median([b.wall / a.wall for a, b in zip(own, bare, strict=True)]),
             "p50, ratio": _ratio_of(own, bare, 50),
             "p95, ratio": _ratio_of(own, bare, 95),
         }
     return {**figures, "CPU time, ratio, all": _median(pooled)}
+
+
+class Turn(NamedTuple):
+    """One workload on one server."""
+
+    cpu: float
+    """Seconds of CPU time of all its processes."""
+    front: float
+    """Those of the process that speaks HTTP."""
+    wall: float
+    """Seconds until all answers were there."""
+    seconds: list[float]
+    """Of each request."""
 
 
 def _median(values: Sequence[float]) -> list[float]:
@@ -68,6 +97,6 @@ def _median(values: Sequence[float]) -> list[float]:
     return [round(float(value), 3) for value in (np.median(values), *np.quantile(drawn, (0.025, 0.975)))]
 
 
-def _ratio_of(own: Sequence[Any], bare: Sequence[Any], percentile: int) -> float:
-    sides = [np.percentile([second for turn in side for second in turn[2]], percentile) for side in (own, bare)]
+def _ratio_of(own: Sequence[Turn], bare: Sequence[Turn], percentile: int) -> float:
+    sides = [np.percentile([second for turn in side for second in turn.seconds], percentile) for side in (own, bare)]
     return round(float(sides[0] / sides[1]), 3)

@@ -14,6 +14,7 @@ import typer
 
 from anchorscope.cli.console import out, path_of, progress
 from anchorscope.errors import DetectorError
+from anchorscope.serve.lora import named
 
 if TYPE_CHECKING:
     from anchorscope.serve.config import ServeConfig
@@ -31,7 +32,8 @@ def serve(
             "--detector",
             "-d",
             metavar="DETECTOR",
-            help="Judge answers with DETECTOR, which `detect fit` saved. Repeat the option for several.",
+            help="Judge answers with DETECTOR, which `detect fit` saved; those of a LoRA adapter with "
+            "DETECTOR@ADAPTER. Repeat the option for several.",
             parser=path_of,
         ),
     ] = None,
@@ -132,18 +134,16 @@ def serve(
     if classify and (audit is not None or context.args):
         given = "--audit" if audit is not None else context.args[0]
         raise DetectorError(f"--classify does not know {given}", "Leave it out: it has no audit log and no vLLM.")
-    detector = detector or []
-    for path in detector:  # before the imports, which take seconds
-        if not Path(f"{str(path).removesuffix('.json').removesuffix('.safetensors')}.json").is_file():
-            raise DetectorError(
-                f"there is no detector at {path}", "Check the path, or make one: anchorscope detect fit"
-            )
+    detectors, adapters = named(detector or [])  # before the imports, which take seconds
+    if adapters and endpoint is not None:
+        raise DetectorError("the proxy knows models by name alone", "Leave @ADAPTER out, and give --served-name.")
     if classify or endpoint is not None:
         _check_proxy()
     with progress("starting", None):
         from anchorscope.serve.config import ServeConfig
     config = ServeConfig(
-        ServeConfig.named(detector),
+        detectors,
+        adapters,
         words=str(words.resolve()) if words is not None else None,
         audit=str(audit.resolve()) if audit is not None else None,
         audit_texts=audit_texts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ class ServeConfig:
 
     detectors: Mapping[str, str]
     """Paths of saved detectors, by name. The verdict of the first one goes into the header."""
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """LoRA adapters whose answers are judged, by the detector's name. Other detectors judge the model's own."""
     words: str | None = None
     """Path of a saved detector of words, instead of detectors of answers."""
     socket: str = ""
@@ -72,15 +74,3 @@ class ServeConfig:
         detector = WordDetector.load(self.words)
         check_live(detector)
         return detector
-
-    @staticmethod
-    def named(paths: list[Path]) -> dict[str, str]:
-        """Names of detectors: those of their files."""
-        found: dict[str, str] = {}
-        for path in paths:
-            stem = str(path).removesuffix(".json").removesuffix(".safetensors")
-            name = Path(stem).name
-            if name in found:
-                raise DetectorError(f"two detectors are called {name}", "Rename one of the files.")
-            found[name] = str(Path(stem).resolve())
-        return found

@@ -19,6 +19,7 @@ from anchorscope.detectors.session import Detector, template_hash
 from anchorscope.errors import DetectorError
 from anchorscope.models.prompts import Prompter
 from anchorscope.questions.record import Question
+from anchorscope.serve.lora import Adapter
 from anchorscope.serve.plan import Column, far_state, projected, wants_logprobs, wants_states
 from anchorscope.serve.wire import Row
 from anchorscope.spans.make import SampleMaker
@@ -67,13 +68,15 @@ class LiveJudge:
     """A hash of its files."""
     promised: bool = True
     """Whether its promise holds here: not after a recalibration."""
+    adapter: Adapter | None = None
+    """The adapter whose answers it judges; None for the model itself."""
 
     @classmethod
-    def load(cls, name: str, path: str | Path, tokenizer: Any) -> LiveJudge:
+    def load(cls, name: str, path: str | Path, tokenizer: Any, adapter: Adapter | None = None) -> LiveJudge:
         files = [Path(f"{path}{ending}") for ending in (".json", ".safetensors")]
         detector = Detector.load(path)
         digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
-        return cls(name, detector, tokenizer, digest)
+        return cls(name, detector, tokenizer, digest, adapter=adapter)
 
     @cached_property
     def prompter(self) -> Prompter:
@@ -102,7 +105,8 @@ class LiveJudge:
     @property
     def about(self) -> dict[str, Any]:
         holds = self.promised and self.detector.threshold is not None
-        return {"version": self.version, "promise_holds": holds, "card": str(self.detector.card)}
+        adapter = {"adapter": self.adapter.name, "adapter_version": self.adapter.digest} if self.adapter else {}
+        return {"version": self.version, **adapter, "promise_holds": holds, "card": str(self.detector.card)}
 
     @property
     def states(self) -> bool:
@@ -202,7 +206,8 @@ class LiveJudge:
         threshold = self.detector.threshold
         promise = str(threshold.promise) if threshold is not None and self.promised else None
         verdict = verdict if self.promised else replace(verdict, wrong_unflagged=None)
-        return {**verdict.record(), "promise": promise, "detector": self.name, "version": self.version}
+        version = f"{self.version}-{self.adapter.digest}" if self.adapter else self.version
+        return {**verdict.record(), "promise": promise, "detector": self.name, "version": version}
 
     def recalibrated(self, slope: float, offset: float) -> LiveJudge:
         """For an engine whose scores are a line of those at fitting: the promise is void until it is chosen again."""

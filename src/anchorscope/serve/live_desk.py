@@ -35,7 +35,7 @@ class LiveDesk(Desk):
         models: Sequence[str] = (),
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        """`models`: the names of the model itself; an answer of another, such as an adapter, is not judged.
+        """`models`: the names of the model itself. An answer of an adapter is judged by its own detectors alone.
 
         `defaults`: settings of decoding that the server takes where a request has none.
         """
@@ -61,14 +61,16 @@ class LiveDesk(Desk):
         except Exception:
             self.counts.note("reload failed")
             log.exception("anchorscope: looking for changed detectors failed")
-        records = [await self._one(judge, api_request, request, index, choice) for judge in self.judges.values()]
+        judges = list(self.judges.values())
+        own = [judge for judge in judges if self._answered(judge, choice)] or judges[:1]
+        records = [await self._one(judge, api_request, request, index, choice) for judge in own]
         return {**records[0], "others": records[1:]} if len(records) > 1 else records[0]
 
     async def _one(
         self, judge: LiveJudge, api_request: ApiRequest, request: str, index: int, choice: AnswerChoice
     ) -> dict[str, Any]:
         def read() -> ReadAnswer:
-            if why := api_request.why_not or self._why_not(api_request, choice):
+            if why := api_request.why_not or self._why_not(judge, choice):
                 return ReadAnswer(why)
             if why := other_decoding(api_request.data, judge.detector.card.decoding, self.defaults):
                 return ReadAnswer(why)
@@ -82,8 +84,14 @@ class LiveDesk(Desk):
 
         return await self.judge_with(judge, request, read, rows)
 
-    def _why_not(self, api_request: ApiRequest, choice: AnswerChoice) -> str:
-        if self.models and not {model for model, _ in choice.models} <= set(self.models):
+    def _answered(self, judge: LiveJudge, choice: AnswerChoice) -> bool:
+        """Whether the model or the adapter of a detector made an answer."""
+        if judge.adapter is not None:
+            return {model for model, _ in choice.models} == {judge.adapter.name} and not judge.adapter.changed
+        return not self.models or {model for model, _ in choice.models} <= set(self.models)
+
+    def _why_not(self, judge: LiveJudge, choice: AnswerChoice) -> str:
+        if not self._answered(judge, choice):
             return OTHER_MODEL
         return choice.why_not or ("" if choice.prompt_ids else NO_PROMPT_IDS)
 
@@ -99,7 +107,7 @@ class LiveDesk(Desk):
             self._seen[name] = changed
             before = self.judges[name]
             try:
-                new = LiveJudge.load(name, path, before.tokenizer)
+                new = LiveJudge.load(name, path, before.tokenizer, before.adapter)
                 same = _weights(name, new) == _weights(name, before)
             except Exception:  # a damaged file may fail in any way, and the detector in use goes on
                 self.counts.note("reload failed")

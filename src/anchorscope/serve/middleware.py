@@ -21,6 +21,7 @@ from anchorscope.serve.endpoint import compare
 from anchorscope.serve.intercept import App, Intercepted, Receive, Scope
 from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.live_desk import LiveDesk
+from anchorscope.serve.lora import Adapter
 from anchorscope.serve.parity import EngineAnswer, gate
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.wire import RowBook, listen
@@ -77,7 +78,12 @@ class Verdicts(_Middleware):
 
         path, revision = vllm.model_config.tokenizer, vllm.model_config.tokenizer_revision
         tokenizer = AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
-        judges = {name: LiveJudge.load(name, detector, tokenizer) for name, detector in config.detectors.items()}
+        loras = state.openai_serving_models.lora_requests if config.adapters else {}
+        adapters = {name: Adapter.of(loras, adapter, os.environ) for name, adapter in config.adapters.items()}
+        judges = {
+            name: LiveJudge.load(name, detector, tokenizer, adapters.get(name))
+            for name, detector in config.detectors.items()
+        }
         for judge in judges.values():
             _compare_chats(judge)
         plan = plan_of({name: judge.detector for name, judge in judges.items()})
@@ -90,8 +96,9 @@ class Verdicts(_Middleware):
         for name, judge in judges.items():
             if why := other_decoding({}, judge.detector.card.decoding, defaults):
                 log.warning("anchorscope: %s cannot judge a request that does not state its decoding: %s", name, why)
-        engine = GateEngine(state.engine_client, desk.logprobs)
         for name, judge in judges.items():
+            lora = judge.adapter.request if judge.adapter else None
+            engine = GateEngine(state.engine_client, desk.logprobs, lora)
             parity = await gate(judge, engine, book, desk.columns, str(vllm.model_config.dtype).removeprefix("torch."))
             desk.judges[name] = parity.judge
             desk.parity[name] = parity.record()
@@ -162,8 +169,9 @@ def _compare_chats(judge: LiveJudge) -> None:
 class GateEngine:
     """Asks vLLM's engine the known questions of the parity gate."""
 
-    def __init__(self, client: Any, logprobs: bool) -> None:
-        self.client, self.logprobs = client, logprobs
+    def __init__(self, client: Any, logprobs: bool, lora: Any = None) -> None:
+        """`lora`: vLLM's request of the adapter that is asked, instead of the model itself."""
+        self.client, self.logprobs, self.lora = client, logprobs, lora
 
     async def answer(self, request: str, ids: list[int], most: int, stops: list[int]) -> EngineAnswer:
         """Generate one greedy answer. `request` is the id under which its rows will arrive."""
@@ -173,7 +181,8 @@ class GateEngine:
             temperature=0.0, max_tokens=most, stop_token_ids=stops, logprobs=0 if self.logprobs else None
         )
         last = None
-        async for output in self.client.generate({"prompt_token_ids": ids}, sampling, f"cmpl-{request}-0"):
+        name = f"cmpl-{request}-0"
+        async for output in self.client.generate({"prompt_token_ids": ids}, sampling, name, lora_request=self.lora):
             last = output.outputs[0]
         assert last is not None
         given = list(last.token_ids)

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from anchorscope.serve.config import ServeConfig
 
 DETECTORS, WORDS = "ANCHORSCOPE_DETECTOR", "ANCHORSCOPE_WORDS"
-"""The environment variables: paths of detectors of answers, separated as in PATH, or the path of one of words."""
+"""The environment variables: paths of detectors of answers, separated as in PATH, or the path of one of words.
+
+A path may end in @ADAPTER.
+"""
 WORKER = "anchorscope.serve.worker.DetectorWorker"
 MIDDLEWARE = "anchorscope.serve.middleware.Verdicts"
 WORDS_MIDDLEWARE = "anchorscope.serve.middleware.Words"
@@ -58,6 +61,7 @@ def register() -> None:
         return
     from anchorscope.errors import DetectorError
     from anchorscope.serve.config import ServeConfig
+    from anchorscope.serve.lora import named
 
     if detectors and words:
         raise DetectorError("a server judges answers or words", f"Set {DETECTORS} or {WORDS}.")
@@ -69,9 +73,8 @@ def register() -> None:
         )
     if taken := [flag for flag in OURS if any(option.startswith(flag) for option in given)]:
         raise DetectorError(f"anchorscope sets {taken[0]}, and it is given too", f"Leave {taken[0]} out.")
-    paths = [Path(path).expanduser() for path in detectors.split(os.pathsep) if path]
-    named = ServeConfig.named(paths)
-    config = ServeConfig(named, words=str(Path(words).expanduser().resolve()) if words else None)
+    paths = [Path(path) for path in detectors.split(os.pathsep) if path]
+    config = ServeConfig(*named(paths), words=str(Path(words).expanduser().resolve()) if words else None)
     flags, dtype = vllm_flags(config, str(os.getpid()))
     sys.argv += flags
-    log.info("anchorscope: judging with %s, fitted in %s", ", ".join(named) or words, dtype)
+    log.info("anchorscope: judging with %s, fitted in %s", ", ".join(config.detectors) or words, dtype)
