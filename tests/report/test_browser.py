@@ -2,13 +2,15 @@
 
 `pip install playwright axe-playwright-python`, then `pytest tests/report/test_browser.py -m long -s`. The browser is
 $CHROMIUM or /usr/bin/chromium. One report has the samples of the tests' own run, the other repeats them to 20,000.
-Both contain hostile texts. Times are printed, and asserted for a machine that does nothing else.
+Both contain hostile texts, and a comparison of three detectors. Times are printed, and asserted for a machine that does
+nothing else.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,11 +20,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 import anchorscope.report.page.sample_data as sample_data
+from anchorscope.api.detectors import compare_run
+from anchorscope.detectors.catalogue import catalogue
+from anchorscope.detectors.compare import MEAN
+from anchorscope.detectors.record import EvalPlan
+from anchorscope.detectors.scored import read_comparison
+from anchorscope.pathways.members import members
+from anchorscope.probes.recorded import read_readouts
+from anchorscope.progress import silent
 from anchorscope.report.page.render import write_page
 from anchorscope.store import Store
-from whole import WholeRun
+from anchorscope.traces.record import TRACES
+from whole import GOOD, POINT, WholeRun
 
 pytestmark = pytest.mark.long
 
@@ -41,6 +53,7 @@ HOSTILE = (
     "</style></title></textarea><h1 id=hostile>",
 )
 """Texts that would do something if the page took them for markup; window.hostile and #hostile tell."""
+DETECTORS = ("logprob_min", "question_only", "single_layer")
 FOREIGN = (
     "<script>window.foreign = 1</script>",
     "<script src='data:text/javascript,window.foreign = 2'></script>",
@@ -59,6 +72,7 @@ PAINTED = """const painted = () => new Promise((done) => requestAnimationFrame((
 # --- the page's hooks: all that is known of it here
 TAB, FILTER, CONTROL = "nav [data-tab={}]", "#filters select[name={}]", "#controls select[name={}]"
 SEARCH, HEAD, ROW, DETAIL = "#search", "#rows th[data-column] button", "#rows [data-row]", "#detail"
+DOTS, RULE, MORE = "#chart-detectors svg.picture", "#rule", "#filters details"
 PICTURE, LEDGERS, VERDICT = "#chart svg.picture", "#verdicts details", "#verdicts [data-claim]"
 IN_CHART = re.compile(r"\(([\d,]+) in the chart\)")  # in #why: how many samples the chart says there are
 IN_NULL = "those of the cut itself"  # there too, where the chart's groups are no list of samples
@@ -105,8 +119,13 @@ def repeated(times: int) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def reports(whole: WholeRun, tmp_path_factory: pytest.TempPathFactory) -> Reports:
-    folder, store = tmp_path_factory.mktemp("reports"), whole.store
-    names = [dataset.name for dataset in store.study.datasets]
+    folder = tmp_path_factory.mktemp("reports")
+    shutil.copytree(whole.store.root, folder / "run")
+    names = [dataset.name for dataset in whole.study.datasets]
+    with Store.writing(folder / "run", whole.study) as store:
+        plan = EvalPlan(repeats=1, detectors=DETECTORS, light=True)
+        compare_run(store, plan, [model.name for model in whole.study.models], names, silent, lambda text: None)
+    store = Store.open(folder / "run")
     with repeated(1):
         small = write_page([store], folder / "small.html", names)
     samples = int(re.search(r'"rows":(\d+)', small.read_text(encoding="utf-8"))[1])
@@ -210,7 +229,7 @@ def test_it_is_small_and_fast(reports: Reports, opened: Open, size: str):
     for _ in range(3):
         tab = opened(file)
         usable.append(tab.run("performance.getEntriesByName('usable')[0].startTime"))
-    tab.tab("explorer")
+    tab.tab("samples")
     assert size == "small" or tab.count >= LARGE
     sets = tab.values(FILTER.format("set"))
     filtered = [tab.took(choose(FILTER.format("set"), value)) for value in sets * 4]
@@ -233,7 +252,7 @@ def test_it_is_accessible(reports: Reports, opened: Open, scheme: str):
     tab = opened(reports.small, color_scheme=scheme)
     for name in tab.tabs:
         tab.tab(name)
-        if name == "explorer":
+        if name == "samples":
             tab.page.locator(ROW).first.click()
         found = axe.run(tab.page).response["violations"]
         assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == [], name
@@ -253,7 +272,7 @@ def test_a_copied_link_shows_the_same(reports: Reports, opened: Open):
     for name in ("split", "stratum"):
         if values := tab.values(CONTROL.format(name)):
             tab.page.select_option(CONTROL.format(name), values[-1])
-    tab.tab("explorer")
+    tab.tab("samples")
     tab.page.select_option(FILTER.format("grade"), "right")
     tab.page.select_option(FILTER.format("set"), tab.values(FILTER.format("set"))[-1])
     tab.page.fill(SEARCH, "a")
@@ -272,7 +291,7 @@ def test_points_and_verdicts_open_their_samples(reports: Reports, opened: Open):
         tab.tab("overview")
         tab.page.locator(PICTURE).nth(times % tab.page.locator(PICTURE).count()).focus()
         tab.press(*["ArrowRight"] * times, "Enter")
-        assert tab.state["tab"] == "explorer"
+        assert tab.state["tab"] == "samples"
         said = tab.text("#why")
         if IN_NULL not in said:
             exact += 1
@@ -325,7 +344,7 @@ def test_the_print_fits_a_page_and_has_no_buttons(reports: Reports, opened: Open
 def test_hostile_texts_are_shown_and_do_nothing(reports: Reports, opened: Open):
     tab = opened(reports.small)
     scripts = tab.run("document.scripts.length")
-    tab.tab("explorer")
+    tab.tab("samples")
     for text in HOSTILE:
         tab.page.fill(SEARCH, text)
         assert tab.count > 0, text
@@ -349,9 +368,88 @@ def test_what_somebody_put_into_the_file_does_not_run(reports: Reports, opened: 
 
 def test_a_report_without_text_holds_no_question(reports: Reports, opened: Open):
     tab = opened(reports.without_text)
-    tab.tab("explorer")
+    tab.tab("samples")
     tab.page.fill(SEARCH, "q1")
     assert tab.count > 0
     tab.page.fill(SEARCH, "tower")
     assert tab.count == 0
     assert "near the tower" not in tab.run("document.documentElement.textContent")
+
+
+def test_every_address_has_the_word_of_its_tab(reports: Reports, opened: Open):
+    tab = opened(reports.small)
+    for name in tab.tabs:
+        assert tab.text(TAB.format(name)).lower().startswith(name)
+        assert opened(f"{reports.small.as_uri()}#tab={name}").state["tab"] == name
+    for old, new in {"explorer": "samples", "nulls": "controls"}.items():
+        assert opened(f"{reports.small.as_uri()}#tab={old}").state["tab"] == new
+
+
+# the dots, with their intervals and levels, in pixels: (name, value, x, interval's ends; row)
+READ_DOTS = """(picture) => ({
+  level: Number(picture.querySelector('line.level').getAttribute('x1')),
+  names: [...picture.querySelectorAll('text.name')].map((text) => text.textContent),
+  dots: [...picture.querySelectorAll('circle[r="4.5"]')].map((dot) => Number(dot.getAttribute('cx'))),
+  bars: [...picture.querySelectorAll('line[stroke-width="2"]')].map((bar) =>
+    ['x1', 'x2'].map((end) => Number(bar.getAttribute(end)))),
+})"""
+
+
+@pytest.mark.parametrize(("place", "measure", "level"), [(0, "auroc", 0.5), (1, "beyond_question", 0.0)])
+def test_detectors_open_with_dots_in_the_order_of_their_values(
+    reports: Reports, opened: Open, place: int, measure: str, level: float
+):
+    rows = [row for row in read_comparison(reports.store) if (row.model, row.dataset) == ("all", MEAN)]
+    rows = sorted((row for row in rows if row.measure == measure), key=lambda row: -row.value)
+    tab = opened(f"{reports.small.as_uri()}#tab=detectors")
+    drawn = tab.page.locator(DOTS).nth(place).evaluate(READ_DOTS)
+    assert drawn["names"] == [catalogue()[row.detector].title for row in rows]
+    values = [level, *(row.value for row in rows), *(row.low for row in rows), *(row.high for row in rows)]
+    lows, highs = zip(*drawn["bars"], strict=True)
+    pixels = [drawn["level"], *drawn["dots"], *lows, *highs]
+    slope, start = np.polyfit(values, pixels, 1)
+    assert slope > 0
+    assert np.abs(slope * np.array(values) + start - pixels).max() < 0.01  # one scale for all of them
+    tab.page.locator(DOTS).nth(place).focus()
+    tab.press("ArrowRight", "Enter")
+    assert (tab.state["tab"], tab.state["detector"]) == ("samples", rows[0].detector)
+    assert tab.count > 0
+
+
+def test_samples_open_with_the_right_answer_that_falls_most(reports: Reports, opened: Open, tmp_path: Path):
+    plain = write_page([reports.store], tmp_path / "plain.html", [each.name for each in reports.store.study.datasets])
+    falls = []
+    for model, dataset in GOOD:  # the others are too small to be read
+        ids = [row.id for row in reports.store.results(model, dataset).table(TRACES)]
+        read = read_readouts(reports.store, model, dataset, POINT).readouts
+        layer = members(read, ()).anchor_layer
+        for i, name in enumerate(ids):
+            clean, cut = (
+                np.mean(expit(read.logits[read.conditions.index(each), :, 0, i, layer].astype(float)))
+                for each in ("clean", "knockout")
+            )
+            if read.labels[i] and clean >= 0.9:
+                falls.append((cut - clean, model, dataset, name, clean, cut))
+    _, model, dataset, name, clean, cut = min(falls)
+    tab = opened(f"{plain.as_uri()}#tab=samples")
+    assert f"from {100 * clean:.0f} to {100 * cut:.0f} %" in tab.text(RULE)
+    assert f"the {len(falls)} listed answers" in tab.text(RULE)
+    for said in (f"{model}, {dataset}", name):
+        assert said.lower() in tab.text(DETAIL).lower()
+    tab.page.select_option(FILTER.format("grade"), "wrong")
+    assert tab.text(RULE) == ""
+    tab.page.locator(ROW).first.click()
+    tab.page.select_option(FILTER.format("grade"), "")
+    assert tab.text(RULE) == ""  # somebody chose this one
+
+
+def test_five_filters_are_seen_and_the_others_open(reports: Reports, opened: Open):
+    tab = opened(f"{reports.small.as_uri()}#tab=samples&layer=1")
+    fields = tab.page.locator("#filters input, #filters select")
+    assert [each.is_visible() for each in fields.all()] == [True] * 5 + [False] * (fields.count() - 5)
+    assert tab.text(f"{MORE} summary") == "More filters (1 in use)"
+    tab.page.locator(f"{MORE} summary").click()
+    assert all(each.is_visible() for each in fields.all())
+    tab.page.locator("[data-action=reset]").click()
+    assert tab.text(f"{MORE} summary") == "More filters"
+    assert fields.last.is_visible()

@@ -79,7 +79,7 @@ CONTROLLED = Chart(
     {**ANCHORED, "control": DOTTED},
     "What is left of ΔP under controls.",
     title="ΔP under controls",
-    tab="nulls",
+    tab="controls",
 )
 
 STRATA = Chart(
@@ -109,7 +109,7 @@ STRATA = Chart(
     "chart shows ΔP under the knockout. One half of the probes sorts the answers at the anchor layer, the other half "
     "measures.",
     title="ΔP within each predicted class, and without the mean shift",
-    tab="nulls",
+    tab="controls",
 )
 
 AUROC = Chart(
@@ -214,7 +214,7 @@ NULLS = Chart(
     LEGEND,
     "How much of the effect would appear even if the knockout's shift had nothing to do with the answer it acts on.",
     title="The knockout against its nulls",
-    tab="nulls",
+    tab="controls",
 )
 
 _BOTH = Curve(_delta_p("layer", "A", "knockout_both"), "A", "--")
@@ -272,7 +272,7 @@ ROUTES = Chart(
     },
     "What the probe loses when the passage, the question's exact tokens, or both are cut.",
     title="Passage, question and answer",
-    tab="routes",
+    tab="passages",
 )
 
 CHARTS = (DELTA_P, CONTROLLED, STRATA, AUROC, NULLS)

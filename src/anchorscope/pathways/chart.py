@@ -90,7 +90,7 @@ class Chart:
     """What the chart shows, in plain words."""
     title: str = ""
     """Its heading in the report; empty for the chart of the first part."""
-    tab: str = "nulls"
+    tab: str = "controls"
     """Part of the report that shows it."""
     row_height: float = 1.75
     """Height in inches of one panel with its title and axis labels."""

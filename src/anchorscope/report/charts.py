@@ -10,7 +10,9 @@ from anchorscope.study import Study
 
 OVERVIEW = "overview"
 """The first part of the report, which has its own controls for its chart."""
-TABS = {"nulls": "Controls", "auroc": "AUROC", "within": "Within a question", "mirror": "Mirror", "routes": "Passages"}
+TABS = {
+    "controls": "Controls", "auroc": "AUROC", "within": "Within a question", "mirror": "Mirror", "passages": "Passages",
+}  # fmt: skip
 """Titles of the other parts of the report that hold charts, in order; an experiment may add a part."""
 
 

@@ -17,12 +17,13 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from anchorscope.detectors.catalogue import catalogue
+from anchorscope.detectors.catalogue import Entry, catalogue
 from anchorscope.detectors.compare import MEAN, MEASURES
 from anchorscope.detectors.record import Comparison
 from anchorscope.detectors.scored import read_comparison, read_scores, scored_cells
 from anchorscope.evidence.ledger import kept_ledger
 from anchorscope.progress import Progress, silent
+from anchorscope.report.draw.detectors import LOOKS, SIDES, gain_of
 from anchorscope.report.page.chart_data import (
     chart_for_page,
     looks_for_page,
@@ -45,6 +46,8 @@ SCRIPTS = (
     "main",
 )  # fmt: skip
 """The page's own code, in this order."""
+DASH = "– "
+"""A detector's title begins with it where it goes on from the title above it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,6 @@ class Detection:
 
     scores: Scores
     comparisons: Mapping[int, Sequence[Comparison]]
-    titles: Mapping[str, str]
 
 
 def page(runs: PageRuns, detection: Detection, with_text: Collection[str]) -> str:
@@ -151,13 +153,31 @@ def _verdicts(store: Store, run: int) -> list[dict[str, Any]]:
 
 
 def _detectors(detection: Detection) -> dict[str, Any]:
-    """The table of detectors: rows of run, model, set, detector, measure, value, low, high, p."""
+    """The table of detectors: rows of run, model, set, detector, measure, value, low, high, p; and how to draw it."""
     rows = [
         [run, row.model, row.dataset, row.detector, MEASURES.index(row.measure), *_short(row)]
         for run, table in detection.comparisons.items()
         for row in table
     ]
-    return {"measures": MEASURES, "rows": rows, "titles": detection.titles, "mean": MEAN}
+    entries = catalogue()
+    return {
+        "measures": MEASURES,
+        "rows": rows,
+        "titles": _titles(entries),
+        "mean": MEAN,
+        "gains": {run: gain_of(table) for run, table in detection.comparisons.items()},
+        "sides": {name: entry.side for name, entry in entries.items()},
+        "looks": {side: (LOOKS[side], SIDES[side]) for side in LOOKS},
+    }
+
+
+def _titles(entries: Mapping[str, Entry]) -> dict[str, str]:
+    """Titles that can stand in any order. In a table one that begins with a dash goes on from the last without it."""
+    titles, begun = {}, ""
+    for name, entry in entries.items():
+        begun = begun if entry.title.startswith(DASH) else entry.title
+        titles[name] = f"{begun} {entry.title.removeprefix(DASH)}" if entry.title != begun else begun
+    return titles
 
 
 def _short(row: Comparison) -> list[float | None]:
@@ -202,5 +222,4 @@ def detected(stores: Sequence[Store]) -> Detection:
             }
         if rows := read_comparison(store):
             comparisons[run] = rows
-    titles = {name: entry.title for name, entry in catalogue().items()}
-    return Detection(scores, comparisons, titles)
+    return Detection(scores, comparisons)

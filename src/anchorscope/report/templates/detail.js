@@ -225,28 +225,44 @@ function drawDetail() {
       ? [`${two.length} pinned `, make("button", { type: "button", onclick: () => change({ pins: "" }) }, "Unpin all")]
       : []),
   );
-  const chosen = state.row === "" || Number(state.row) >= samples.rows ? [] : [Number(state.row)];
+  const now = state.row === "" && two.length ? null : chosen();
   const rows =
     two.length === 2
       ? two
-      : two.length === 1 && chosen.length && !two.includes(chosen[0])
-        ? [two[0], chosen[0]]
-        : chosen.length
-          ? chosen
+      : two.length === 1 && now !== null && now !== two[0]
+        ? [two[0], now]
+        : now !== null
+          ? [now]
           : two;
   place.classList.toggle("pair", rows.length === 2);
-  document.querySelector("#explorer .two").classList.toggle("wide", rows.length === 2);
+  document.querySelector("#tab-samples .two").classList.toggle("wide", rows.length === 2);
   place.replaceChildren(
     ...(rows.length
-      ? rows.map(card)
+      ? [ruleOf(rows), ...rows.map(card)]
       : [make("p", { class: "notice" }, "Choose a sample to see its question, answer, grade and read-outs.")]),
+  );
+}
+
+// why this sample is shown, where nobody chose it
+function ruleOf(rows) {
+  if (state.row !== "" || rows.length > 1 || rows[0] !== telling?.row) return "";
+  const { row, delta, among } = telling,
+    cell = cells[cellOf[row]],
+    clean = 100 * sigmoid(logitOf(cell, "clean", row, layerFor(cell))),
+    cut = cell.logits[state.condition] ? about.conditions[state.condition][0] : about.conditions.knockout[0],
+    text = cells.every((each) => each.text) ? "" : " (and have their text in this file)";
+  return make(
+    "p",
+    { class: "caption", id: "rule" },
+    make("b", {}, `P that the answer is right falls from ${number(clean, 0)} to ${number(clean + delta, 0)} % (${cut}).`),
+    ` This is the largest fall among the ${counted(among)} listed answers that are graded right and get at least ${SURE} % at ${state.layer === "anchor" ? "the best layer" : `layer ${state.layer}`}${text}. So it is an extreme case, not a typical one.`,
   );
 }
 
 function step(by) {
   if (!shown.length) return;
-  const at = shown.indexOf(Number(state.row)),
-    next = Math.max(0, Math.min(shown.length - 1, (state.row === "" ? -1 : at) + by));
+  const at = shown.indexOf(chosen() ?? -1),
+    next = Math.max(0, Math.min(shown.length - 1, at + by));
   change({ row: shown[next] });
   const box = byId("rows"),
     top = next * ROW;

@@ -5,7 +5,7 @@ const ROW = 38; // pixels
 function drawFilters() {
   const form = byId("filters"),
     any = [["", "any"]];
-  const word = (name) =>
+  const words = (name) =>
     [...new Set(samples[name])]
       .map((i) => samples.words[i])
       .filter(Boolean)
@@ -22,12 +22,15 @@ function drawFilters() {
     oninput: (event) => change({ search: event.target.value }),
   });
   form.onsubmit = (event) => event.preventDefault();
-  form.replaceChildren(
+  const [first, more] = form.querySelectorAll(".controls");
+  first.replaceChildren(
     make("label", { class: "search" }, make("span", {}, "Search"), search),
     select("model", "Model", [...any, ...about.models.map((m, i) => [String(i), m.name])]),
     select("set", "Dataset", [...any, ...about.sets.map((s, i) => [String(i), s.title])]),
     select("group", "Group", [...any, ["Q", "Q-Anchored"], ["A", "A-Anchored"]]),
     select("grade", "Grade", [...any, ["right", "right"], ["wrong", "wrong"]]),
+  );
+  more.replaceChildren(
     select("predicted", "Probe says", [...any, ["right", "right"], ["wrong", "wrong"]]),
     ...(detectors.length
       ? [
@@ -35,8 +38,8 @@ function drawFilters() {
           select("detector", "Detector", detectors, about.samples.detectors[detectorNumber()]),
         ]
       : []),
-    select("error", "Kind of error", [...any, ...word("error")]),
-    select("kind", "Kind of question", [...any, ...word("kind")]),
+    select("error", "Kind of error", [...any, ...words("error")]),
+    select("kind", "Kind of question", [...any, ...words("kind")]),
     select("disputed", "Grade disputed", [...any, ["yes", "yes"], ["no", "no"]]),
     ...(samples.sampled_end[samples.rows - 1]
       ? [select("sampled", "Asked several times", [...any, ["yes", "yes"], ["no", "no"]])]
@@ -64,6 +67,10 @@ function drawCount() {
     said.push(`P(wrong) is between ${number(100 * from, 0)} and ${number(100 * to, 0)} %.`);
   }
   byId("why").textContent = [why, ...said].filter(Boolean).join(" ");
+  const inUse = [...document.querySelectorAll("#filters details select")].filter(
+    ({ name }) => state[name] !== DEFAULTS[name],
+  ).length;
+  document.querySelector("#filters summary").textContent = `More filters${inUse ? ` (${inUse} in use)` : ""}`;
 }
 let why = "";
 
@@ -116,6 +123,7 @@ function drawRowsShown(force = true, top = null) {
   drawnFrom = from;
   const to = Math.min(shown.length, from + count),
     columns = visible(),
+    now = chosen(),
     rows = [];
   const spacer = (height) => {
     const row = make("tr", { "aria-hidden": "true", class: "spacer" }, make("td", { colSpan: columns.length }));
@@ -129,7 +137,7 @@ function drawRowsShown(force = true, top = null) {
     const tr = make("tr", {
       "data-row": row,
       "aria-rowindex": i + 2,
-      class: String(row) === state.row ? "chosen" : "",
+      class: row === now ? "chosen" : "",
     });
     for (const each of columns) {
       const value = each.value(row, cell);
@@ -157,6 +165,7 @@ function refreshExplorer(changed) {
   let top = null;
   if (!changed || CHOOSING.some((name) => changed.has(name))) {
     applyFilters();
+    telling = mostTelling();
     top = 0;
     if (changed) byId("slice").replaceChildren();
   } else if (changed.has("sort") || changed.has("down")) {
@@ -168,6 +177,27 @@ function refreshExplorer(changed) {
   drawRowsShown(true, top);
   if (top === 0 && scrolled) byId("rows").scrollTop = scrolled = 0;
 }
+
+// The sample that is shown before one is chosen: of the listed right answers that the probe is sure of, the one whose
+// P(right) falls most under the cut; null where there is none.
+const SURE = 90; // %
+let telling = null;
+function mostTelling() {
+  const withText = cells.some((cell) => cell.text);
+  let best = null,
+    least = 0,
+    among = 0;
+  for (const row of shown) {
+    const cell = cells[cellOf[row]];
+    if (!samples.right[row] || (withText && !cell.text)) continue;
+    if (100 * sigmoid(logitOf(cell, "clean", row, layerFor(cell))) < SURE) continue;
+    among++;
+    const delta = deltaOf(cell, row);
+    if (delta < least) [best, least] = [row, delta];
+  }
+  return best === null ? null : { row: best, delta: least, among };
+}
+const chosen = () => (state.row !== "" && Number(state.row) < samples.rows ? Number(state.row) : (telling?.row ?? null));
 
 // --- from a number to its samples
 function showSamples({
@@ -183,8 +213,9 @@ function showSamples({
 }) {
   why = reason;
   change({
-    tab: "explorer",
+    tab: "samples",
     ...FILTERS,
+    row: "",
     model: model < 0 ? "" : String(model),
     set: set < 0 ? "" : String(set),
     group,

@@ -4,7 +4,7 @@ const PARTS = [
   ["overview", "Overview"],
   ...about.tabs,
   ["detectors", "Detectors"],
-  ["explorer", "Samples"],
+  ["samples", "Samples"],
   ["about", "About"],
 ];
 
@@ -70,7 +70,7 @@ function drawPart(name) {
     drawOverview();
   } else if (about.tabs.some((tab) => tab[0] === name)) drawTab(name);
   else if (name === "detectors") drawDetectors();
-  else if (name === "explorer") {
+  else if (name === "samples") {
     drawFilters();
     refreshExplorer(null);
     drawDetail();
@@ -87,23 +87,25 @@ listeners.push((changed) => {
   if (changed.has("tab")) drawTabs();
   for (const [name, fields] of Object.entries(DRAWN_BY))
     if (fields.some((field) => changed.has(field))) STALE.add(name);
-  if (state.tab !== "explorer") {
-    if ([...changed].some((field) => field !== "tab")) STALE.add("explorer");
+  if (state.tab !== "samples") {
+    if ([...changed].some((field) => field !== "tab")) STALE.add("samples");
     if (STALE.has(state.tab)) drawPart(state.tab);
     return;
   }
-  if (STALE.has("explorer")) {
-    drawPart("explorer");
+  if (STALE.has("samples")) {
+    drawPart("samples");
     return;
   }
+  const before = telling?.row;
   refreshExplorer(changed);
   if (
+    (state.row === "" && telling?.row !== before) ||
     ["row", "pins", "layer", "split", "correction", "condition", "site", "position", "detector"].some((field) =>
       changed.has(field),
     )
   )
     drawDetail();
-  if (changed.has("row") && innerWidth <= 1000) byId("detail").scrollIntoView({ block: "nearest" });
+  if (changed.has("row") && innerWidth <= 1000) byId("detail").scrollIntoView();
 });
 
 function drawAbout() {
@@ -187,11 +189,11 @@ document.addEventListener("keydown", (event) => {
   if (part && /^[1-9]$/.test(event.key)) change({ tab: part[0] });
   else if (event.key === "/") {
     event.preventDefault();
-    change({ tab: "explorer" });
+    change({ tab: "samples" });
     byId("search").focus();
   } else if (event.key === "j") step(1);
   else if (event.key === "k") step(-1);
-  else if (event.key === "p" && state.row !== "") pin(Number(state.row));
+  else if (event.key === "p" && chosen() !== null) pin(chosen());
   else if (event.key === "c") copyLink();
   else if (event.key === "t") theme();
   else if (event.key === "?") byId("help").showModal();

@@ -1,7 +1,9 @@
-// The page's pen: line charts as SVG, with a tip for the nearest point, by mouse, finger or keys.
+// The page's pen: charts of lines and of dots as SVG, with a tip for the nearest point, by mouse, finger or keys.
 //
-// A figure is rows of panels: {title, panels: [panel]}. A panel: {title, label, below, x: [first, last], y: [low,
-// high], level, marks: [{x, colour}], lines: [{name, colour, dash, width, sign, open, points: [{x, y, low, high, tip, data}]}]}.
+// A figure is rows of panels: {title, panels: [panel]}. A panel of lines: {title, label, below, x: [first, last],
+// y: [low, high], level, marks: [{x, colour}], lines: [{name, colour, dash, width, sign, open, points: [point]}]}.
+// A panel of dots: {title, below, level, word, ends: [left, right], rows: [{name, colour, said, points: [point]}]}.
+// A point: {x, y, low, high, tip, data}. The first point of a row of dots has the interval, the others are small.
 
 const LEFT = 52,
   RIGHT = 10,
@@ -14,6 +16,12 @@ function svg(tag, attributes = {}, ...children) {
     if (value !== null && value !== undefined) element.setAttribute(name, value);
   element.append(...children);
   return element;
+}
+
+function word(text, attributes) {
+  const written = svg("text", attributes);
+  written.textContent = text;
+  return written;
 }
 
 // round steps that cut a range into about `count` parts
@@ -100,7 +108,12 @@ function drawFigure(place, rows, { columns, height = 250, alt = "", open = null 
       continue;
     }
     const panels = row.panels.map((panel) =>
-      make("figure", { class: "panel" }, make("figcaption", {}, panel.title), drawPanel(panel, width, height, open)),
+      make(
+        "figure",
+        { class: "panel" },
+        make("figcaption", {}, panel.title),
+        panel.rows ? drawDots(panel, width, open) : drawPanel(panel, width, height, open),
+      ),
     );
     const grid = make("div", { class: "panels" }, ...panels);
     grid.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
@@ -124,11 +137,6 @@ function drawPanel(panel, width, height, open) {
     tabindex: 0,
     "aria-label": `${panel.title}: ${panel.label}. Arrow keys go from point to point, Enter opens the samples.`,
   });
-  const word = (text, attributes) => {
-    const t = svg("text", attributes);
-    t.textContent = text;
-    return t;
-  };
   // 1. axes
   const vertical = ticksOf(low, high, Math.max(3, height / 55)),
     horizontal = ticksOf(left, right, Math.max(3, width / 70));
@@ -165,8 +173,14 @@ function drawPanel(panel, width, height, open) {
     );
   // 2. what is drawn
   const points = drawLines(picture, panel.lines, x, y);
-  // 3. the nearest point
-  const ring = svg("circle", { r: 6, class: "ring", visibility: "hidden" });
+  showNearest(picture, points, open);
+  return picture;
+}
+
+// a ring and a tip for the nearest point; a click, or Enter, opens what is behind it
+function showNearest(picture, points, open) {
+  const { width, height } = picture.viewBox.baseVal,
+    ring = svg("circle", { r: 6, class: "ring", visibility: "hidden" });
   picture.append(ring);
   let at = -1;
   const show = (i) => {
@@ -226,7 +240,6 @@ function drawPanel(panel, width, height, open) {
     event.preventDefault();
     show(next);
   });
-  return picture;
 }
 
 function drawLines(picture, lines, x, y) {
@@ -279,6 +292,68 @@ function drawLines(picture, lines, x, y) {
   });
   picture.append(bands, strokes, signs);
   return points;
+}
+
+// a row for each name: a dot with its interval, small dots beside it, and its value in figures
+function drawDots(panel, width, open) {
+  const narrow = width < 560,
+    step = narrow ? 36 : 25,
+    names = Math.max(...panel.rows.map((row) => row.name.length)),
+    inner = { x0: narrow ? 8 : 24 + 6.2 * names, x1: width - 52, y0: 18, y1: 18 + step * panel.rows.length },
+    height = inner.y1 + (panel.ends ? 50 : 36);
+  const values = panel.rows.flatMap((row) => row.points.flatMap((p) => [p.x, p.low ?? p.x, p.high ?? p.x])),
+    low = Math.min(panel.level, ...values),
+    high = Math.max(panel.level, ...values),
+    spare = 0.04 * (high - low || 1);
+  const x = (value) => inner.x0 + ((value - low + spare) / (high - low + 2 * spare)) * (inner.x1 - inner.x0);
+  const said = panel.rows.map((row) => `${row.name} ${row.said}`).join(", ");
+  const picture = svg("svg", {
+    viewBox: `0 0 ${width} ${height}`,
+    width,
+    height,
+    class: "picture",
+    role: "img",
+    tabindex: 0,
+    "aria-label": `${panel.title}. ${panel.below}, the highest first: ${said}. Arrow keys go from point to point, Enter opens the samples.`,
+  });
+  const { ticks, digits } = ticksOf(low, high, Math.max(3, (inner.x1 - inner.x0) / 70)),
+    middle = (inner.x0 + inner.x1) / 2;
+  for (const tick of ticks)
+    picture.append(
+      svg("line", { x1: x(tick), x2: x(tick), y1: inner.y0, y2: inner.y1, class: "grid" }),
+      word(number(tick, digits), { x: x(tick), y: inner.y1 + 13, "text-anchor": "middle" }),
+    );
+  const level = x(panel.level),
+    side = level > inner.x1 - 70 ? "end" : level < inner.x0 + 70 ? "start" : "middle";
+  picture.append(
+    svg("line", { x1: level, x2: level, y1: inner.y0 - 4, y2: inner.y1, class: "level" }),
+    word(panel.word, { x: level, y: inner.y0 - 7, "text-anchor": side }),
+    word(panel.below, { x: middle, y: height - 5, "text-anchor": "middle" }),
+  );
+  if (panel.ends)
+    picture.append(
+      word(panel.ends[0], { x: inner.x0, y: inner.y1 + 28, "text-anchor": "start" }),
+      word(panel.ends[1], { x: inner.x1, y: inner.y1 + 28, "text-anchor": "end" }),
+    );
+  const points = [];
+  panel.rows.forEach((row, r) => {
+    const y = inner.y0 + step * (r + (narrow ? 0.72 : 0.5));
+    picture.append(
+      word(row.name, { x: inner.x0 - (narrow ? 0 : 10), y: y + (narrow ? -11 : 4), "text-anchor": narrow ? "start" : "end", class: "name" }),
+      word(row.said, { x: width - 4, y: y + 4, "text-anchor": "end" }),
+    );
+    const [main, ...small] = row.points,
+      dot = (p, r, opacity) => svg("circle", { cx: x(p.x), cy: y, r, fill: row.colour, "fill-opacity": opacity });
+    picture.append(...small.map((p) => dot(p, 2.8, 0.35)));
+    if (main.low !== null)
+      picture.append(
+        svg("line", { x1: x(main.low), x2: x(main.high), y1: y, y2: y, stroke: row.colour, "stroke-width": 2 }),
+      );
+    picture.append(dot(main, 4.5, 1));
+    for (const p of row.points) points.push({ px: x(p.x), py: y, tip: p.tip, data: p.data, line: r });
+  });
+  showNearest(picture, points, open);
+  return picture;
 }
 
 function showTip(lines, left, top) {

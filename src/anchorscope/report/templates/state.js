@@ -49,6 +49,7 @@ const listeners = [];
 function readAddress() {
   const found = new URLSearchParams(location.hash.slice(1));
   for (const name of Object.keys(DEFAULTS)) state[name] = found.get(name) ?? DEFAULTS[name];
+  state.tab = { explorer: "samples", nulls: "controls", routes: "passages" }[state.tab] ?? state.tab; // older links
 }
 
 function address() {
