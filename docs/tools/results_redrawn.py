@@ -1,8 +1,8 @@
 """Draw the pictures in results/ again from the tables beside them.
 
     python docs/tools/results_redrawn.py            every folder of results/ and results/crossed/ with a delta_p.csv, in
-                                                    place, results/published, crossed answers against size, and the
-                                                    compared detectors
+                                                    place, with first.png where a first.csv is; results/published,
+                                                    crossed answers against size, and the compared detectors
     python docs/tools/results_redrawn.py FOLDER …   only these folders
 
 No run and no model is needed. tests/docs/test_redraw.py holds the pictures to their tables.
@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from first_figure import TABLE, write_first
 from found import rows_of
 from published_figures import read_described, write_published
 from redraw import FIRST, redraw, statistics_of, studies_in
@@ -66,6 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         str(folder): len(redraw(folder, place / folder.name if place else None, place is not None))
         for folder in folders
     }
+    for folder in folders if not place else ():
+        if (folder / f"{TABLE}.csv").exists():
+            write_first(folder)
     if not options.folders and not place:
         written[str(DESCRIBED.parent)] = len(redraw_published())
         write_sizes(SIZES, CROSSED / "sizes.png")
