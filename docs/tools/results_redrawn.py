@@ -1,7 +1,8 @@
 """Draw the pictures in results/ again from the tables beside them.
 
     python docs/tools/results_redrawn.py            every folder of results/ and results/crossed/ with a delta_p.csv, in
-                                                    place, with first.png where a first.csv is; results/published,
+                                                    place, with first.png where a first.csv is and ledger.png where
+                                                    a claims.json is; results/published,
                                                     crossed answers against size, and the compared detectors
     python docs/tools/results_redrawn.py FOLDER …   only these folders
 
@@ -22,8 +23,11 @@ from sizes_figure import write_sizes
 
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.record import Comparison
+from anchorscope.evidence.ledger import read_ledger
+from anchorscope.evidence.record import LEDGER
 from anchorscope.report.draw.detectors import picture
 from anchorscope.report.draw.files import saved_as
+from anchorscope.report.draw.ledger import describe, ledger_figure
 from anchorscope.report.draw.lines import style
 from anchorscope.store.files import write_bytes
 
@@ -53,6 +57,14 @@ def redraw_detectors(folder: Path) -> None:
         write_bytes(folder / "detectors.png", saved_as(picture(rows, catalogue()), only=["png"])["png"])
 
 
+def redraw_ledger(folder: Path) -> None:
+    """Draw the ledger from claims.json."""
+    verdicts = read_ledger(folder / LEDGER)
+    with style():
+        contents = saved_as(ledger_figure(verdicts), describe(verdicts), only=["png"])
+    write_bytes(folder / "ledger.png", contents["png"])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw, and print how many files each folder got."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -70,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for folder in folders if not place else ():
         if (folder / f"{TABLE}.csv").exists():
             write_first(folder)
+        if (folder / LEDGER).exists():
+            redraw_ledger(folder)
     if not options.folders and not place:
         written[str(DESCRIBED.parent)] = len(redraw_published())
         write_sizes(SIZES, CROSSED / "sizes.png")
