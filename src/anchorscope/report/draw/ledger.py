@@ -28,10 +28,10 @@ COLOURS = {"holds": "#cfe8cf", "there is one": "#e6f1da", "does not hold": "#d6e
 """Colour of each verdict. That a claim does not hold is a finding too, and no failure: it is blue, not red."""
 SIGNS = {"holds": "✓", "there is one": "+", "does not hold": "○", "cannot tell": "?"}
 MEANINGS = {
-    "holds": "beyond the threshold",
+    "holds": "beyond the threshold, after Holm's correction",
     "there is one": "an effect of unknown size",
     "does not hold": "no effect that matters",
-    "cannot tell": "the interval allows both",
+    "cannot tell": "neither",
 }
 UNITS = {
     "(points)": "points", "standard deviations": "SD", "accuracy": "share right", "correlation": "correlation",
@@ -113,9 +113,9 @@ def ledger_figure(every: Sequence[ClaimVerdict]) -> Figure:
             )
         top -= ROW
         axes.text(0.05, top - ROW / 2, _short(first.statement), ha="left", va="center", fontsize=4.6, color=INK)
-        for t, tag in enumerate(told.values()):
+        for t, which in enumerate(told.values()):
             x = NAME + (t + 0.5) * TAG
-            axes.text(x, top - ROW / 2, first.tags[tag], ha="center", va="center", fontsize=4.6, color=INK)
+            axes.text(x, top - ROW / 2, first.tags[which], ha="center", va="center", fontsize=4.6, color=INK)
         needed = f"{first.condition}\n{unit_of(first)}".strip().replace("-", "−")
         axes.text(text - BAR / 2, top - ROW / 2, needed, ha="center", va="center", fontsize=4.4, color=INK)
         for model, of_model in sets.items():
@@ -144,9 +144,9 @@ def ledger_figure(every: Sequence[ClaimVerdict]) -> Figure:
                     fontsize=min(4.4, 105 * width / max(map(len, said.split("\n")))),
                     linespacing=1.15,
                 )
-    legend = "     ".join(f"{SIGNS[answer]} {answer}: {MEANINGS[answer]}" for answer in ANSWERS)
+    legend = "    ".join(f"{SIGNS[answer]} {answer}: {MEANINGS[answer]}" for answer in ANSWERS)
     axes.text(0.05, height - 0.12, legend, ha="left", va="center", fontsize=5.5, color=INK)
-    below = "In each field: the value, and below it its 95 % interval."
+    below = "In each field: the value, and below it its 95 % interval,\nwithout correction for the number of claims."
     axes.text(0.05, height - 0.55, below, ha="left", va="center", fontsize=4.8, color=INK)
     return figure
 
