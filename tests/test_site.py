@@ -36,11 +36,10 @@ def test_the_drawing_is_what_its_script_draws():
     ElementTree.fromstring(drawn)
 
 
-def test_the_drawing_has_every_stage_inside_the_picture():
+def test_the_drawing_has_four_boxes_inside_the_picture():
     pipeline = tool("pipeline")
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", pipeline.drawing())
-    for name in ("questions", "answers", "grades", "spans", "traces", "probes", "read-outs", "evidence", "numbers"):
-        assert name in texts
+    assert [words.split()[-1] for words in texts if words[:1].isdigit()] == ["Ask", "Cut", "Read", "Judge"]
     _, _, width, height = map(float, re.findall(r'viewBox="([^"]*)"', pipeline.drawing())[0].split())
     for x, y, w, h in re.findall(r'<rect x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)"', pipeline.drawing()):
         assert float(x) >= 0

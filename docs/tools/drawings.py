@@ -107,30 +107,38 @@ def cross(x: float, y: float, size: float = 5) -> list[str]:
 
 
 def knockout() -> str:
-    """Edges from later tokens to exact tokens are cut; the token that is read keeps all its others."""
+    """The last token no longer reads from key words, nor does any token between; it reads from all others."""
     middles, tokens = token_boxes()
     exact = [number for number, (_, fill, _) in enumerate(TOKENS) if fill == EXACT]
     last = len(TOKENS) - 1
-    cut = [(later, key) for key in exact for later in range(key + 1, len(TOKENS))]
     kept = [key for key in range(last) if key not in exact]
-    parts = [text(WIDTH / 2, 28, "Cut in every layer: later tokens no longer attend to the exact tokens", 15, fill=RED)]
-    for offset, (later, key) in enumerate(cut):
-        parts += arc(middles[later] - 5, middles[key] + 5 * (offset % 5) - 10, RED, above=True, dashed=True)
+    parts = [text(WIDTH / 2, 28, "Cut: no later token reads from the key words, in any layer", 15, fill=RED)]
+    for key in exact:
+        parts += arc(middles[last] - 5, middles[key], RED, above=True, dashed=True)
     for key in kept:
         parts += arc(middles[last], middles[key], LINE, above=False)
     parts += tokens
     below = ROW + TALL
+    parts.append(
+        text(
+            WIDTH / 2,
+            48,
+            "Each arrow leads from the token that reads to the one it reads from. Drawn for “Shelley”.",
+            13,
+            fill=SOFT,
+        )
+    )
     parts += [
         text(
             WIDTH / 2,
             below + 146,
-            "Kept: all other attention. Drawn for “Shelley”, the token that is read.",
+            "Kept: “Shelley” reads from all other tokens. The probe reads “Shelley”.",
             15,
             fill=SOFT,
         ),
     ]
     legend = (
-        ("exact tokens of the question", EXACT),
+        ("key words of the question", EXACT),
         ("answer, kept as it was given", ANSWER),
         ("other tokens", PLAIN),
     )
@@ -139,8 +147,9 @@ def knockout() -> str:
         parts.append(text(146 + 234 * number, below + 185, words, 13))
     description = (
         "A row of tokens: examples, then the question Who wrote Frankenstein?, the cue A:, and the answer Mary "
-        "Shelley. Wrote and Frankenstein are the exact tokens. Red dashed arrows, which are cut, lead to them from "
-        "every later token. Grey arrows, which are kept, lead from Shelley to all other tokens."
+        "Shelley. Wrote and Frankenstein are the key words. An arrow leads from the token that reads to the one it "
+        "reads from. Red dashed arrows, which are cut, lead from Shelley to the key words; so it is for every later "
+        "token. Grey arrows, which are kept, lead from Shelley to all other tokens."
     )
     return whole(below + 212, "What a knockout cuts", description, parts)
 
@@ -148,52 +157,59 @@ def knockout() -> str:
 # How answers become a point ------------------------------------------------------------------------------------------
 
 
+ANSWERS = (  # name, P(right) as asked, P(right) cut
+    ("an answer predicted right", 0.81, 0.34),
+    ("another, predicted wrong", 0.30, 0.27),
+)
+
+
+def one_answer(y: float, name: str, clean: float, cut: float) -> list[str]:
+    """Two passes, one probe, and from both probabilities the change of what was predicted."""
+    predicted, then = ("right" if p > 0.5 else "wrong" for p in (clean, cut))
+    sure, left = (p if predicted == "right" else 1 - p for p in (clean, cut))
+    change = f"{100 * (left - sure):+.0f}".replace("-", "−")
+    flips = predicted != then
+    fill = "#d3e3f6" if flips else "#fbe3b8"
+    parts = [text(30, y, name[0].upper() + name[1:], 15, anchor="start", font_weight="600")]
+    passes = (("clean pass", "nothing is cut", clean, sure), ("knockout pass", "key words cut", cut, left))
+    for row, (what, says, right, of_predicted) in enumerate(passes):
+        top = y + 12 + 60 * row
+        middle = top + 24
+        numbers = [f"P(right) = {right:.2f}", *([f"P(wrong) = {of_predicted:.2f}"] if predicted == "wrong" else [])]
+        parts += box(30, top, 140, 48, STEP, what, says)
+        parts += box(200, top, 150, 48, STEP, "probe of layer k", "fitted on clean passes")
+        parts += box(380, top, 130, 48, "#ffffff", *numbers)
+        parts += [path(f"M170 {middle:g} L196 {middle:g}", LINE), path(f"M350 {middle:g} L376 {middle:g}", LINE)]
+        parts.append(path(f"M510 {middle:g} L546 {y + 57 + 18 * row:g}", LINE))
+    first = f"predicts {predicted}, then {then}" if flips else f"predicts {predicted} both times"
+    parts += box(550, y + 30, 180, 72, fill, f"ΔP = {change} points", first, "Q-Anchored" if flips else "A-Anchored")
+    return parts
+
+
 def one_point() -> str:
-    """Two passes, one probe, the difference, the two groups, and a point of the chart."""
-    parts = [text(30, 32, "One answer, read at layer k", 15, anchor="start", font_weight="600")]
-    for y, name, says, probability, colour in (
-        (50.0, "clean pass", "nothing is cut", "P(right) = 0.81", INK),
-        (122.0, "knockout pass", "exact tokens are cut", "P(right) = 0.34", RED),
-    ):
-        parts += box(30, y, 176, 54, STEP, name, says)
-        parts += box(256, y, 176, 54, STEP, "probe of layer k", "fitted on clean passes")
-        parts += box(482, y, 130, 54, "#ffffff", probability)
-        parts += [path(f"M206 {y + 27:g} L252 {y + 27:g}", LINE), path(f"M432 {y + 27:g} L478 {y + 27:g}", LINE)]
-        parts.append(text(676, y + 24, "predicts", 12.5, fill=SOFT))
-        parts.append(text(676, y + 42, "right" if colour == INK else "wrong", 14, fill=colour, font_weight="600"))
-    parts += box(
-        30,
-        200,
-        700,
-        40,
-        "#ffffff",
-        "ΔP = 100 · (0.34 − 0.81) = −47 points: the probe is less sure of what it predicted",
-    )
-    parts.append(path("M546 176 L546 196", LINE))
+    """Two answers, each read twice by one probe; the difference, the two groups, and a point of the chart."""
+    parts = [*one_answer(32, *ANSWERS[0]), *one_answer(182, *ANSWERS[1])]
     parts += [
-        path("M205 240 L205 268", BLUE),
-        path("M555 240 L555 268", ORANGE, dashed=True),
-        *box(30, 272, 340, 60, "#d3e3f6", "P crosses 0.5: the prediction flips", "Q-Anchored at layer k (this answer)"),
-        *box(390, 272, 340, 60, "#fbe3b8", "The prediction stays the same", "A-Anchored at layer k"),
-        text(30, 368, "All answers of one model and one dataset", 15, anchor="start", font_weight="600"),
-        *box(30, 384, 290, 54, "#d3e3f6", "mean ΔP of Q-Anchored", "one point of the solid line"),
-        *box(30, 454, 290, 54, "#fbe3b8", "mean ΔP of A-Anchored", "one point of the dashed line"),
-    ]
-    parts += small_chart(400, 384, 330, 124)
-    parts.append(
         text(
-            WIDTH / 2,
-            544,
-            "The numbers and the curves are made up. The groups are made anew at each layer.",
-            12.5,
-            fill=SOFT,
-        )
-    )
+            30,
+            336,
+            "ΔP is the change of the probability of what was predicted on the clean pass.",
+            13.5,
+            anchor="start",
+        ),
+        text(30, 372, "All answers of one model and one dataset", 15, anchor="start", font_weight="600"),
+        *box(30, 388, 290, 54, "#d3e3f6", "mean ΔP of Q-Anchored", "prediction flips at layer k: solid line"),
+        *box(30, 458, 290, 54, "#fbe3b8", "mean ΔP of A-Anchored", "prediction stays: dashed line"),
+    ]
+    parts += small_chart(400, 388, 330, 124)
+    note = "The numbers and the curves are made up. The groups are made anew at each layer."
+    parts.append(text(WIDTH / 2, 546, note, 12.5, fill=SOFT))
     description = (
-        "A clean pass and a knockout pass go through the same probe of layer k, which gives P of right 0.81 and 0.34. "
-        "So ΔP is minus 47 points. The prediction flips from right to wrong, so the answer is Q-Anchored at this "
-        "layer. If it stayed the same, the answer would be A-Anchored. The mean ΔP of each group is one point of its "
-        "line. The numbers are made up."
+        "Two answers go through a clean pass and a knockout pass, and the probe of layer k reads both. For the first, "
+        "P of right falls from 0.81 to 0.34: the prediction right loses 47 points and flips, so the answer is "
+        "Q-Anchored at this layer. For the second, P of right is 0.30 and then 0.27: the prediction wrong gains 3 "
+        "points and stays, so the answer is A-Anchored. The mean ΔP of each group is one point of its line. The "
+        "numbers are made up."
     )
     return whole(562, "How answers become a point of the chart", description, parts)
 

@@ -1,4 +1,4 @@
-"""Draw docs/pipeline.svg: the stages of a run, from questions to the report.
+"""Draw docs/pipeline.svg: what a run does, in four boxes.
 
 Every word stands in a filled box and lines are of a middle grey, so that the drawing reads on white and on black.
     python docs/tools/pipeline.py
@@ -6,130 +6,70 @@ Every word stands in a filled box and lines are of a middle grey, so that the dr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 PLACE = Path(__file__).parents[1] / "pipeline.svg"
-WIDTH, BOX, HEIGHT, GAP, STEP = 760, 170, 58, 26, 104
+WIDTH, BOX, HEIGHT, GAP, TOP = 760, 167, 108, 26, 10
 INK, LINE = "#1b1f24", "#8a8f98"
-FILL = {"table": "#dbe7f5", "model": "#fbe3b8", "result": "#d8eedd"}
-MEANING = {"model": "the model runs", "table": "from tables alone", "result": "what you get"}
+MODEL, TABLES = "#fbe3b8", "#dbe7f5"
+LEGEND = {MODEL: "the model runs", TABLES: "computed from its saved states"}
 
-
-@dataclass(frozen=True)
-class Stage:
-    """One box: a stage or a result."""
-
-    name: str
-    says: str
-    kind: str
-
-
-ROWS = (
-    (
-        Stage("questions", "sets, a seeded sample", "table"),
-        Stage("answers", "greedy, or from a file", "model"),
-        Stage("grades", "right, wrong, cannot tell", "table"),
-        Stage("spans", "exact tokens, controls", "table"),
-    ),
-    (
-        Stage("traces", "all conditions, one pass", "model"),
-        Stage("probes", "linear, out of fold", "table"),
-        Stage("read-outs", "calibrated logits", "table"),
-        Stage("evidence", "several answers, saliency", "model"),
-    ),
-    (
-        Stage("numbers", "ΔP, AUROC, their nulls", "table"),
-        Stage("detectors", "flag, pass, cannot say", "model"),
-    ),
-    (
-        Stage("figures", "charts, numbers, words", "result"),
-        Stage("ledger", "claim by claim", "result"),
-        Stage("report", "all of it, one HTML file", "result"),
-    ),
+BOXES = (
+    ("1  Ask", MODEL, ("The model answers", "questions. Answers are", "graded right or wrong.")),
+    ("2  Cut", MODEL, ("Answers are read again,", "with the question's", "key words hidden.")),
+    ("3  Read", TABLES, ("A probe of each layer", "says if the answer is", "right: as asked, and cut.")),
+    ("4  Judge", TABLES, ("Charts, nulls, claims", "and detectors, in one", "report to click through.")),
 )
 
 
-def left(row: int, column: int) -> float:
-    """Where a box begins: rows are centred."""
-    count = len(ROWS[row])
-    return (WIDTH - count * BOX - (count - 1) * GAP) / 2 + column * (BOX + GAP)
-
-
-def top(row: int) -> float:
-    """Where a row begins."""
-    return 12 + row * STEP
-
-
-def box(row: int, column: int, stage: Stage) -> list[str]:
-    """A box with its name and what it is."""
-    x, y = left(row, column), top(row)
-    middle = x + BOX / 2
+def box(number: int, name: str, fill: str, says: tuple[str, ...]) -> list[str]:
+    """A box with its name and what it does."""
+    x = left(number)
     return [
-        f'<rect x="{x:g}" y="{y:g}" width="{BOX}" height="{HEIGHT}" rx="7" fill="{FILL[stage.kind]}"/>',
-        f'<text x="{middle:g}" y="{y + 25:g}" font-size="16" font-weight="600">{escape(stage.name)}</text>',
-        f'<text x="{middle:g}" y="{y + 44:g}" font-size="12.5">{escape(stage.says)}</text>',
+        f'<rect x="{x:g}" y="{TOP}" width="{BOX}" height="{HEIGHT}" rx="8" fill="{fill}"/>',
+        f'<text x="{x + BOX / 2:g}" y="{TOP + 30}" font-size="18" font-weight="600">{escape(name)}</text>',
+        *(
+            f'<text x="{x + BOX / 2:g}" y="{TOP + 54 + 18 * line}" font-size="13">{escape(words)}</text>'
+            for line, words in enumerate(says)
+        ),
     ]
 
 
-def line(*points: tuple[float, float], arrow: bool = True) -> str:
-    """A line through points, with an arrow at its end."""
-    path = " ".join(f"{'L' if i else 'M'}{x:g} {y:g}" for i, (x, y) in enumerate(points))
-    return f'<path d="{path}"' + (' marker-end="url(#arrow)"/>' if arrow else "/>")
-
-
-def lines() -> list[str]:
-    """Along a row; from the end of a row to the start, or to all, of the next; results are made of the last three."""
-    made = []
-    for row in (0, 1):
-        y = top(row) + HEIGHT / 2
-        for column in range(len(ROWS[row]) - 1):
-            made.append(line((left(row, column) + BOX, y), (left(row, column + 1) - 2, y)))
-    start, end = left(0, 3) + BOX / 2, left(1, 0) + BOX / 2
-    middle = top(1) - (STEP - HEIGHT) / 2
-    made.append(line((start, top(0) + HEIGHT), (start, middle), (end, middle), (end, top(1) - 2)))
-    middle = top(2) - (STEP - HEIGHT) / 2
-    for column in (0, 1):
-        end = left(2, column) + BOX / 2
-        made.append(line((start, top(1) + HEIGHT), (start, middle), (end, middle), (end, top(2) - 2)))
-    bus = top(3) - (STEP - HEIGHT) / 2
-    made.append(line((start, middle), (start, bus), (left(3, 2) + BOX / 2, bus), arrow=False))
-    for column in (0, 1):
-        x = left(2, column) + BOX / 2
-        made.append(line((x, top(2) + HEIGHT), (x, bus), arrow=False))
-    for column in range(3):
-        x = left(3, column) + BOX / 2
-        made.append(line((left(3, 2) + BOX / 2, bus), (x, bus), (x, top(3) - 2)))
-    return made
+def left(number: int) -> float:
+    """Where a box begins."""
+    return (WIDTH - len(BOXES) * BOX - (len(BOXES) - 1) * GAP) / 2 + number * (BOX + GAP)
 
 
 def legend() -> list[str]:
     """What the colours mean."""
-    y, width = top(3) + HEIGHT + 22, 150
-    made = []
-    for number, (kind, words) in enumerate(MEANING.items()):
-        x = WIDTH / 2 + (number - 1.5) * (width + 16) + 8
-        made.append(f'<rect x="{x:g}" y="{y:g}" width="{width}" height="26" rx="5" fill="{FILL[kind]}"/>')
-        made.append(f'<text x="{x + width / 2:g}" y="{y + 18:g}" font-size="12.5">{escape(words)}</text>')
+    made, width, y = [], 230, TOP + HEIGHT + 16
+    for number, (fill, words) in enumerate(LEGEND.items()):
+        x = WIDTH / 2 + (number - 1) * (width + 16) + 8
+        made.append(f'<rect x="{x:g}" y="{y}" width="{width}" height="26" rx="5" fill="{fill}"/>')
+        made.append(f'<text x="{x + width / 2:g}" y="{y + 18}" font-size="12.5">{escape(words)}</text>')
     return made
 
 
 def drawing() -> str:
     """The whole picture."""
-    height = top(3) + HEIGHT + 60
-    named = "; ".join(", ".join(stage.name for stage in row) for row in ROWS)
-    boxes = [part for r, row in enumerate(ROWS) for c, stage in enumerate(row) for part in box(r, c, stage)]
+    middle = TOP + HEIGHT / 2
+    arrows = [
+        f'<path d="M{left(n) + BOX:g} {middle:g} L{left(n + 1) - 2:g} {middle:g}" marker-end="url(#arrow)"/>'
+        for n in range(len(BOXES) - 1)
+    ]
+    told = " ".join(f"{name.split()[-1]}: {' '.join(says)}" for name, _, says in BOXES)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="Pipeline">',
-        f"<desc>The stages of a run in the order in which data flows: {escape(named)}.</desc>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {TOP + HEIGHT + 52}" role="img" '
+        'aria-label="Pipeline">',
+        f"<desc>What a run does, from left to right. {escape(told)}</desc>",
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         f'<path d="M0 0 L8 4 L0 8 z" fill="{LINE}"/></marker></defs>',
         f'<g fill="none" stroke="{LINE}" stroke-width="1.6">',
-        *lines(),
+        *arrows,
         "</g>",
         f'<g fill="{INK}" text-anchor="middle" font-family="system-ui, -apple-system, Segoe UI, Roboto, sans-serif">',
-        *boxes,
+        *(part for number, entry in enumerate(BOXES) for part in box(number, *entry)),
         *legend(),
         "</g>",
         "</svg>",

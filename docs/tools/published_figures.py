@@ -23,10 +23,11 @@ from redraw import in_order, point_of
 from anchorscope.evidence.chart_figures import DELTA_P
 from anchorscope.pathways.lookup import ChartNumbers, collect
 from anchorscope.pathways.record import Statistic
+from anchorscope.questions.definition import PUBLISHED
 from anchorscope.report.csv import from_csv, to_csv
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.lines import DPI, LEGEND_LOOK, WIDTH, ShownFigure, draw_on, drawn, style
-from anchorscope.report.draw.palette import A_COLOURS, FIXED_COLOURS, Q_COLOURS, looks, pretty
+from anchorscope.report.draw.palette import looks, pretty
 from anchorscope.report.text.lines import listed
 
 LOWEST, HIGHEST = -103.0, 13.0  # points: one scale for all panels
@@ -302,7 +303,7 @@ def _draw_range(axes: Axes, row: Described, layers: int) -> None:
     axes.add_patch(shade)
     if row.group == "Q" and low < high:
         for place, colour in enumerate(_colours("Q")):
-            at = x[0] + (place + 0.5) / len(FIXED_COLOURS) * (x[1] - x[0])
+            at = x[0] + (place + 0.5) / len(PUBLISHED) * (x[1] - x[0])
             axes.plot((at, at), (low, high), color=colour, linewidth=LINE, solid_capstyle="butt", zorder=2)
         return
     for y in {low, high}:
@@ -326,12 +327,12 @@ def _sides(row: Described, layers: int) -> tuple[float, float]:
 
 def _colours(group: str) -> tuple[str, ...]:
     """Of the four published sets."""
-    return (Q_COLOURS if group == "Q" else A_COLOURS)[: len(FIXED_COLOURS)]
+    return tuple(look.q if group == "Q" else look.a for look in looks(PUBLISHED).values())
 
 
 def _edge(group: str) -> list[Line2D]:
     """A line in the colours of all four sets: unbroken for Q-Anchored, dashed for A-Anchored."""
-    dash, around = STEP if group == "Q" else 0.62 * STEP, STEP * len(FIXED_COLOURS)
+    dash, around = STEP if group == "Q" else 0.62 * STEP, STEP * len(PUBLISHED)
     look: dict[str, Any] = {"linewidth": LINE, "dash_capstyle": "butt", "zorder": 2.0}
     return [
         Line2D([], [], color=colour, linestyle=(-place * STEP % around, (dash, around - dash)), **look)

@@ -4,7 +4,7 @@
 
 cells.csv has the counts of questions, grades and traced answers. half.csv has the numbers that tables of results show
 (evidence/tables.py, and `tables` of each experiment) at the middle layer, fixed in advance, for every read point. Cuts
-in windows of layers are read at the last layer.
+in windows of layers are read at the last layer. first.csv has the lines of first.png (first_figure.py), by layer.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from first_figure import KEYS, TABLE
+
 from anchorscope.evidence import chart, crossed
 from anchorscope.evidence.experiments import experiments
 from anchorscope.evidence.tables import CONTROLS
 from anchorscope.grades.record import GRADES
-from anchorscope.pathways.lookup import measured, read_lines
+from anchorscope.pathways.lookup import measured, read_lines, read_statistics
 from anchorscope.pathways.record import Statistic
 from anchorscope.store import Store
 from anchorscope.study.terms import ReadPoint
@@ -32,11 +34,12 @@ POINT = ReadPoint("mlp", "answer_last")
 
 
 def write_tables(store: Store, folder: Path) -> None:
-    """Write both tables."""
+    """Write the tables."""
     folder.mkdir(parents=True, exist_ok=True)
     tables: dict[str, list[dict[str, Any]]] = {
         "cells": [asdict(cell) for cell in counted(store)],
         "half": [asdict(row) for point in store.study.traces.points for row in half_way(store, point)],
+        TABLE: [asdict(row) for row in read_statistics(store, POINT) if row.key in KEYS],
     }
     for name, rows in tables.items():
         if rows:

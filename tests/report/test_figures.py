@@ -141,8 +141,8 @@ ROWS = {  # statistic, condition, split, anchor, correction, group, stratum of e
         "delta_auroc matched_question none none none all all, delta_auroc control_question none none none all all",
     ],
     "nulls": [
-        "delta_auroc knockout none none none all all, delta_auroc permuted none none none all all",
         "delta_p knockout anchor_half half none Q-A all, delta_p permuted anchor_half half none Q-A all",
+        "delta_auroc knockout none none none all all, delta_auroc permuted none none none all all",
         "delta_auroc knockout none none none all all, delta_auroc_refit knockout none none none all all",
     ],
 }

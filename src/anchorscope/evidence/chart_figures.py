@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anchorscope.pathways.chart import DOTTED, LEGEND, Chart, Curve, LegendKind, Row
+from anchorscope.pathways.chart import DOTTED, LEGEND, Chart, Curve, LegendKind, Row, dotted, solid
 from anchorscope.pathways.record import Correction, Group, Key, SplitName
 
 
@@ -167,27 +167,16 @@ AUROC = Chart(
 
 _GAP = Key("delta_p", "knockout", "anchor_half", "half", group="Q-A")
 
+CUT, NULL = "key words cut", "permutation null: each answer receives the change of another answer"
+
 NULLS = Chart(
     "nulls",
     (
         Row(
-            (
-                Curve(Key("delta_auroc", "knockout"), "set"),
-                Curve(Key("delta_auroc", "permuted"), "control", ":", 1.2),
-            ),
-            "All answers: the knockout (solid) and the permutation null (dotted)",
-            "ΔAUROC",
-            least=0.1,
-            caption=(
-                "Change of AUROC under the knockout (solid), and under the permutation null, in which each answer "
-                "receives the knockout shift of a different answer (dotted)."
-            ),
-            dotted="permutation null",
-        ),
-        Row(
-            (Curve(_GAP, "set"), Curve(_GAP._replace(condition="permuted"), "control", ":", 1.2)),
-            "Q minus A, split halves: the knockout (solid) and the permutation null (dotted)",
+            (solid(_GAP, CUT), dotted(_GAP._replace(condition="permuted"), NULL)),
+            "Q minus A, split halves: the cut (solid) and the permutation null (dotted)",
             "Q − A (points)",
+            result="The gap between Q and A is {0} points. The permutation null alone makes {1}.",
             caption=(
                 "ΔP of Q-Anchored minus A-Anchored answers, under the knockout (solid) and under the permutation null "
                 "(dotted). One half of the probes sorts the answers at the middle layer, the other half measures. A "
@@ -197,12 +186,28 @@ NULLS = Chart(
         ),
         Row(
             (
-                Curve(Key("delta_auroc", "knockout"), "set"),
-                Curve(Key("delta_auroc_refit", "knockout"), "control", ":", 1.2),
+                solid(Key("delta_auroc", "knockout"), CUT),
+                dotted(Key("delta_auroc", "permuted"), NULL),
+            ),
+            "All answers: the cut (solid) and the permutation null (dotted)",
+            "ΔAUROC",
+            least=0.1,
+            result="The cut changes AUROC by {0}. The permutation null alone changes it by {1}.",
+            caption=(
+                "Change of AUROC under the knockout (solid), and under the permutation null, in which each answer "
+                "receives the knockout shift of a different answer (dotted)."
+            ),
+            dotted="permutation null",
+        ),
+        Row(
+            (
+                solid(Key("delta_auroc", "knockout"), CUT),
+                dotted(Key("delta_auroc_refit", "knockout"), "probes fitted on the cut states"),
             ),
             "Loss of probes fitted on clean states (solid), and of probes fitted on the cut states (dotted)",
             "ΔAUROC",
             least=0.1,
+            result="The cut changes AUROC by {0}, and by {1} where probes are fitted on the cut states.",
             caption=(
                 "What probes fitted on clean states lose under the knockout (solid), and what probes fitted on the "
                 "knocked-out states themselves lose (dotted). The difference between the two is still in the states, "
@@ -215,6 +220,7 @@ NULLS = Chart(
     "How much of the effect would appear even if the knockout's shift had nothing to do with the answer it acts on.",
     title="The knockout against its nulls",
     tab="controls",
+    apart=True,
 )
 
 _BOTH = Curve(_delta_p("layer", "A", "knockout_both"), "A", "--")

@@ -206,22 +206,28 @@ CHART = Chart(
     "within_question",
     (
         Row(
-            (solid(Key(W)), dotted(Key(W, "answer_only"))),
-            "Share of pairs of one question that are ranked correctly (dotted: question removed)", "W", 0.1, 0.5,
+            (solid(Key(W), "probe"), dotted(Key(W, "answer_only"), "probe, with the question removed")),
+            "Pairs of a right and a wrong answer to one question (dotted: question removed)",
+            "right answer ranks above the wrong one, share", 0.1, 0.5,
             caption=(
-                "W on the clean pass (solid), and with the question removed (dotted), where only the answer can help."
+                "W on the clean pass (solid), and with the question removed (dotted), where only the answer can help. "
+                "The answer's mean log-probability, which needs no probe, is given beside them."
             ),
             dotted="question removed",
+            result="The probe ranks {0} of the pairs correctly, log-probability {2}. (0.5 is chance.)",
+            beside=Key(f"{W}_mean_logprob"),
+            beside_name="mean log-probability, without a probe",
         ),
         Row(
             (solid(Key(LOST, "knockout")), dotted(Key(LOST, MATCHED))),
-            "W lost under the knockout (solid), and by cutting exact tokens beyond as many others (dotted)",
-            "W lost", 0.1,
+            "Share lost when key words are cut (solid), and beyond cutting as many other words (dotted)",
+            "share lost", 0.1,
             caption=(
                 "The question's part: the W lost under the knockout (solid), and the W lost by cutting exact tokens "
                 "beyond what is lost by cutting as many other tokens of the question (dotted)."
             ),
             dotted="exact tokens beyond as many others",
+            result="Cutting the key words loses {0} of that share. Of equally many words, key words lose {1} more.",
         ),
     ),
     LEGEND,
@@ -230,6 +236,7 @@ CHART = Chart(
     "as its difficulty, gives 0.5.",
     title="Among several answers to one question",
     tab="within",
+    apart=True,
 )  # fmt: skip
 
 EXPERIMENT = Experiment(

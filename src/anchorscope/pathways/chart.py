@@ -37,6 +37,8 @@ class Curve:
     """Line width in points."""
     band: bool = True
     """Whether its interval is shaded."""
+    name: str = ""
+    """What it shows, in a few words for the legend of charts with one dataset a panel."""
 
     @property
     def palette(self) -> Literal["c", "q", "a"]:
@@ -44,14 +46,14 @@ class Curve:
         return "a" if self.kind == "A" else "c" if self.kind == "C" else "q"
 
 
-def solid(key: Key) -> Curve:
+def solid(key: Key, name: str = "") -> Curve:
     """A solid line per dataset."""
-    return Curve(key, "set")
+    return Curve(key, "set", name=name)
 
 
-def dotted(key: Key) -> Curve:
+def dotted(key: Key, name: str = "") -> Curve:
     """A dotted line per dataset, for a comparison."""
-    return Curve(key, "control", ":", 1.2)
+    return Curve(key, "control", ":", 1.2, name=name)
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,13 @@ class Row:
     """What the row shows, in plain words, where a chart has several rows."""
     dotted: str = ""
     """What its dotted lines show, in a few words for the legend; empty where it has none."""
+    result: str = ""
+    """Sentence that says the row's result; {0}, {1} … stand for the means of its curves and of `beside` at the middle
+    layer. Charts with one dataset a panel have it."""
+    beside: Key | None = None
+    """Key of a number per dataset that belongs to no layer; charts with one dataset a panel draw it as a level line."""
+    beside_name: str = ""
+    """What that number is, in a few words for the legend."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,8 @@ class Chart:
     """Part of the report that shows it."""
     row_height: float = 1.75
     """Height in inches of one panel with its title and axis labels."""
+    apart: bool = False
+    """Whether each dataset has a panel of its own, where its lines are to be compared with each other."""
     heading: str = ""
     """Sentence above all panels, with which its caption and its descriptions begin; empty for the charts of runs."""
 
@@ -101,7 +112,7 @@ class Chart:
     def keys(self) -> set[Key]:
         """Keys of all numbers that the chart draws."""
         curves = {curve.key for row in self.rows for curve in row.curves}
-        return curves | {row.ticks for row in self.rows if row.ticks}
+        return curves | {key for row in self.rows for key in (row.ticks, row.beside) if key}
 
     def words(self, rows: Sequence[Row]) -> str:
         """The caption with the words of those rows that are drawn, by their letters."""

@@ -16,6 +16,7 @@ from anchorscope.pathways.lookup import ChartNumbers, collect, lines_of, read_st
 from anchorscope.pathways.record import Statistic
 from anchorscope.report.charts import all_charts, charts_of
 from anchorscope.report.csv import to_csv
+from anchorscope.report.draw.apart import draw_apart
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.ledger import draw_ledger
 from anchorscope.report.draw.lines import draw_chart, draw_on, drawn_rows, figure_under, rows_with_numbers, style
@@ -61,12 +62,19 @@ def draw(
         if not rows_with_numbers(chart, numbers, models, datasets):
             continue
         with style():
-            figure = draw_chart(chart, numbers, models, datasets, layers)
+            figure = figure_from(chart, numbers, models, datasets, layers)
             contents = saved_as(figure, alt_text(chart, panels_of(chart, numbers, models, datasets)))
         contents["csv"] = to_csv(row for _, row in drawn_rows(chart, numbers, models, datasets))
         contents["txt"] = caption_of(chart, numbers, models, datasets, point).encode()
         written += write_contents(folder, name, contents)
     return written
+
+
+def figure_from(
+    chart: Chart, numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str], layers_of: Mapping[str, int]
+) -> Figure:
+    """A chart as a figure, in its own layout. Call it under `style()`."""
+    return (draw_apart if chart.apart else draw_chart)(chart, numbers, models, datasets, layers_of)
 
 
 def figure_of(
@@ -90,7 +98,7 @@ def figure_with_panels(
     """One chart as a figure, and its panels for descriptions."""
     numbers = collect(rows, chart.keys, models, datasets, point)
     with style():
-        figure = draw_chart(chart, numbers, models, datasets, {model: _layers(numbers, model) for model in models})
+        figure = figure_from(chart, numbers, models, datasets, {model: _layers(numbers, model) for model in models})
     return figure, panels_of(chart, numbers, models, datasets)
 
 

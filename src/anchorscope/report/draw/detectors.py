@@ -17,7 +17,7 @@ from anchorscope.detectors.compare import MEAN, lookup
 from anchorscope.detectors.record import Comparison
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.lines import INK, WIDTH, style
-from anchorscope.report.draw.palette import looks, pretty
+from anchorscope.report.draw.palette import pretty
 from anchorscope.store.files import write_text
 
 SIDES = {"question": "#949494", "confidence": "#45a846", "states": "#125ea8"}
@@ -39,7 +39,15 @@ COLUMNS = {
     "w_added": "added to W",
 }  # fmt: skip
 """Column heads, by measure."""
-ROW = 0.17  # inches
+RIVALS = {"w_minus_logprob": "log-probability", "beyond_question": "the best detector that saw no answer"}
+"""What a lead is over, by measure."""
+AXES = {
+    "auroc": "AUROC over all questions\n(0.5 is chance)",
+    "w_minus_logprob": "ahead of log-probability (right)\nor behind (left), share of pairs",
+    "beyond_question": "ahead of the question alone (right)\nor behind (left), AUROC",
+}
+"""Labels of the x axes, by measure."""
+ROW = 0.2  # inches
 
 
 def write_comparison(rows: Sequence[Comparison], entries: Mapping[str, Entry], folder: Path) -> list[Path]:
@@ -115,60 +123,76 @@ def _cell(row: Comparison | None) -> str:
 
 
 def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
-    """A row for each detector: its mean AUROC and a mean gain, with their intervals, and its AUROC on every dataset.
+    """Two panels for each model: AUROC, and the lead over log-probability within a question, or over the question.
 
-    The gain is over log-probability within a question where that was measured, else over the question.
+    A dot is a mean over datasets with its 95 % interval. Detectors are sorted by their lead; those that were not
+    compared in this way, such as log-probability itself, have no row.
     """
-    by_key = lookup(rows)
-    gain = gain_of(rows)
+    by_key, gain = lookup(rows), gain_of(rows)
+    measures = [each for each in ("auroc", gain) if any(row.measure == each for row in rows)]
     models = list(dict.fromkeys(row.model for row in rows if row.dataset != MEAN and row.model != "all"))
-    sets = list(dict.fromkeys(row.dataset for row in rows if row.dataset != MEAN))
-    names = [name for name in entries if any(row.detector == name for row in rows)]
-    look = looks(sets)
-    figure = Figure(figsize=(WIDTH, 1.25 + ROW * len(names)))
+    means = {
+        (model, name, measure): row
+        for model in models
+        for name in entries
+        for measure in measures
+        if (row := _mean(by_key, model, name, measure)) is not None
+    }
+    names = [name for name in entries if all((m, name, w) in means for m in models for w in measures)]
+    names.sort(key=lambda name: sum(means[model, name, measures[-1]].value for model in models))
+    figure = Figure(figsize=(WIDTH, 1.35 + ROW * len(names)))
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, 2 * len(models), sharey=True, squeeze=False)[0]
-    places = {name: len(names) - 1 - i for i, name in enumerate(names)}
+    axes = figure.subplots(1, len(measures) * len(models), sharey=True, squeeze=False)[0]
     for m, model in enumerate(models):
-        left, right = axes[2 * m], axes[2 * m + 1]
-        for name in names:
-            y, colour = places[name], SIDES[entries[name].side]
-            for dataset in sets:
-                row = by_key.get((model, dataset, name, "auroc"))
-                if row is not None:
-                    marker = look[dataset].marker
-                    left.plot(row.value, y, marker, color=colour, markersize=2.2, markeredgewidth=0, alpha=0.35)
-            for panel, measure in ((left, "auroc"), (right, gain)):
-                of_sets = [by_key.get((model, dataset, name, measure)) for dataset in sets]
-                mean = by_key.get((model, MEAN, name, measure)) or next((row for row in of_sets if row), None)
-                if mean is not None:
-                    panel.plot([mean.low, mean.high], [y, y], color=colour, linewidth=1.2, solid_capstyle="butt")
-                    panel.plot(mean.value, y, "o", color=colour, markersize=2.8)
-        left.set_title(model, fontsize=7)
-        left.set_xlabel("AUROC, mean and each dataset" if len(sets) > 1 else "AUROC", fontsize=6)
-        right.set_xlabel(f"{COLUMNS[gain]}\n← behind · ahead →", fontsize=6)
-        right.axvline(0, color=INK, linewidth=0.5)
-        for panel in (left, right):
-            panel.tick_params(labelsize=5, length=2)
+        for place, measure in enumerate(measures):
+            panel = axes[len(measures) * m + place]
+            for y, name in enumerate(names):
+                mean, colour = means[model, name, measure], SIDES[entries[name].side]
+                panel.plot([mean.low, mean.high], [y, y], color=colour, linewidth=1.4, solid_capstyle="butt")
+                panel.plot(mean.value, y, "o", color=colour, markersize=3.4)
+            panel.tick_params(labelsize=5.5, length=2)
             panel.grid(axis="x", linewidth=0.3, alpha=0.4)
-    for place in (0, 1):  # the same scale for all models
-        panels = axes[place::2]
+            panel.set_title(f"{model}, {'AUROC' if measure == 'auroc' else 'lead'}", fontsize=6.5)
+            panel.set_xlabel(AXES[measure], fontsize=5.5)
+            if measure == gain:
+                panel.axvline(0, color=INK, linewidth=0.7)
+    for place, measure in enumerate(measures):  # the same scale for all models
+        panels = axes[place :: len(measures)]
         low = min(panel.get_xlim()[0] for panel in panels)
         high = max(panel.get_xlim()[1] for panel in panels)
         for panel in panels:
-            panel.set_xlim(low, max(high, 0.05) if place else high)
-    axes[0].set_yticks(list(places.values()), [entries[name].title for name in names], fontsize=5)
+            panel.set_xlim(low, max(high, 0.05) if measure == gain else high)
+    axes[0].set_yticks(range(len(names)), [entries[name].title.replace("– and", "single layer and") for name in names])
+    axes[0].tick_params(axis="y", labelsize=5.5)
     axes[0].set_ylim(-0.7, len(names) - 0.3)
-    handles = [
-        axes[0].plot([], [], look[dataset].marker, color=INK, markersize=3, alpha=0.5, label=pretty(dataset))[0]
-        for dataset in sets
-    ]
     shown = dict.fromkeys(entries[name].side for name in names)
-    sides = [axes[0].plot([], [], "s", color=SIDES[side], markersize=3, label=LOOKS[side])[0] for side in shown]
-    both = [*handles, *sides]
-    figure.legend(handles=both, loc="lower center", ncol=len(both), fontsize=5, frameon=False, columnspacing=1.0)
-    figure.tight_layout(rect=(0, 0.04, 1, 1), w_pad=0.4)
+    sides = [axes[0].plot([], [], "o", color=SIDES[side], markersize=3.4, label=LOOKS[side])[0] for side in shown]
+    figure.legend(handles=sides, loc="lower center", ncol=len(sides), fontsize=6, frameon=False)
+    result = _result(means, names, models, gain) if gain in measures else "AUROC of each detector"
+    figure.suptitle(result, fontsize=8, fontweight="bold", x=0.01, ha="left")
+    figure.tight_layout(rect=(0, 0.06, 1, 1), w_pad=0.4)
     return figure
+
+
+def _mean(by_key: Mapping[tuple[str, str, str, str], Comparison], *what: str) -> Comparison | None:
+    """The mean over datasets of a model, a detector and a measure; that of the dataset where there is one."""
+    model, name, measure = what
+    found = by_key.get((model, MEAN, name, measure)) or next(
+        (row for key, row in by_key.items() if (key[0], key[2], key[3]) == what), None
+    )
+    return None if found is None or math.isnan(found.value) else found
+
+
+def _result(
+    means: Mapping[tuple[str, str, str], Comparison], names: Sequence[str], models: Sequence[str], gain: str
+) -> str:
+    """How many detectors are ahead, and how many behind, by their whole interval."""
+    leads = [means[model, name, gain] for model in models for name in names]
+    ahead, behind = sum(row.low > 0 for row in leads), sum(row.high < 0 for row in leads)
+    return (
+        f"Of {len(leads)} comparisons with {RIVALS[gain]}, {ahead or 'none'} {'is' if ahead < 2 else 'are'} ahead and "
+        f"{behind or 'none'} {'is' if behind < 2 else 'are'} behind by the whole interval."
+    )
 
 
 def gain_of(rows: Sequence[Comparison]) -> str:
@@ -182,7 +206,7 @@ def in_words(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
         "w_minus_logprob": "its mean W within a question minus that of the best form of log-probability or length",
         "beyond_question": "its mean gain over the best detector that saw no answer",
     }[gain]
-    sentences = [f"AUROC of every detector, mean with its interval and on every dataset, and {over}."]
+    sentences = [f"AUROC of every detector, mean with its 95 % interval, and {over}."]
     for model in dict.fromkeys(row.model for row in rows if row.dataset == MEAN):
         of_model = [row for row in rows if row.model == model and row.dataset == MEAN and row.measure == gain]
         if of_model:

@@ -120,15 +120,16 @@ def rows_with_numbers(chart: Chart, numbers: ChartNumbers, models: Sequence[str]
 def drawn_rows(
     chart: Chart, numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str]
 ) -> Iterator[tuple[Curve | None, Statistic]]:
-    """Every number of a chart with its curve, in drawing order; None for what is only marked on the x axis."""
+    """Every number of a chart with its curve, in drawing order; None for what belongs to no layer."""
     for row in chart.rows:
         for model in models:
             for curve in row.curves:
                 for name in datasets:
                     yield from ((curve, number) for number in numbers.of(curve.key, model, name))
-            for name in datasets if row.ticks else ():
-                assert row.ticks
-                yield from ((None, number) for number in numbers.of(row.ticks, model, name))
+            for key in (row.ticks, row.beside):
+                for name in datasets if key else ():
+                    assert key
+                    yield from ((None, number) for number in numbers.of(key, model, name))
 
 
 def draw_chart(
@@ -148,7 +149,8 @@ def draw_chart(
         _draw_panel(panel, chart, numbers, look, layers_of[panel.model])
         _name_panel(panel, width)
     _scale(panels, numbers)
-    _widen(panels)
+    for panel in panels:
+        widen(panel.axes, panel.row)
     noted = {panel.number: panel.axes for panel in panels if _note_missing(panel, chart, numbers, look)}
     for axes in noted.values():  # room for the words below the lines; a row shares one scale
         low, high = axes.get_ylim()
@@ -174,7 +176,7 @@ def draw_on(
     panel = Panel(axes, row, model, 0, foot=True, first=True, width=figure_under(axes).get_figwidth())
     look = looks(datasets)
     _draw_panel(panel, chart, numbers, look, layers)
-    _widen([panel])
+    widen(axes, row)
     _note_missing(panel, chart, numbers, look)
     axes.set_xlabel("Layer")
     axes.set_ylabel(row.label)
@@ -193,20 +195,26 @@ def _panels(figure: Figure, rows: Sequence[Row], models: Sequence[str], columns:
             yield Panel(axes, row, model, number, number == len(rows) - 1, column == 0, figure.get_figwidth() / columns)
 
 
-def _draw_panel(panel: Panel, chart: Chart, numbers: ChartNumbers, look: Mapping[str, Look], layers: int) -> None:
-    axes, row = panel.axes, panel.row
+def draw_frame(axes: Axes, row: Row, layers: int) -> None:
+    """The axes of a panel before any line."""
     axes.set_xlim(-0.5, layers - 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
     axes.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
     axes.grid(axis="y", color=FAINT, linewidth=0.6)
-    axes.tick_params(length=2.5, labelbottom=panel.foot, labelleft=panel.first)
+    axes.tick_params(length=2.5)
     axes.axhline(row.level, color="#777777", linewidth=0.6, zorder=1.5)
+
+
+def _draw_panel(panel: Panel, chart: Chart, numbers: ChartNumbers, look: Mapping[str, Look], layers: int) -> None:
+    axes, row = panel.axes, panel.row
+    draw_frame(axes, row, layers)
+    axes.tick_params(labelbottom=panel.foot, labelleft=panel.first)
     for curve in reversed(row.curves):  # the first is on top
         for name in reversed(list(look)):
             line = numbers.of(curve.key, panel.model, name)
             if line:
-                _draw_line(axes, curve, line, look[name], len(look), layers, chart)
+                draw_line(axes, curve, line, look[name], len(look), layers, chart)
     if row.ticks:
         for name in look:
             for tick in numbers.of(row.ticks, panel.model, name):
@@ -236,18 +244,18 @@ def _scale(panels: Sequence[Panel], numbers: ChartNumbers) -> None:
             panel.axes.set_yticks([panel.row.level])
 
 
-def _widen(panels: Sequence[Panel]) -> None:
+def widen(axes: Axes, row: Row) -> None:
     """No panel shows less than its row's least span: lines that do not differ from each other lie flat."""
-    for panel in panels:
-        low, high = panel.axes.get_ylim()
-        lacking = panel.row.least - (high - low)
-        if lacking > 0 and len(panel.axes.get_yticks()) > 1:
-            panel.axes.set_ylim(low - lacking / 2, high + lacking / 2)
+    low, high = axes.get_ylim()
+    lacking = row.least - (high - low)
+    if lacking > 0 and len(axes.get_yticks()) > 1:
+        axes.set_ylim(low - lacking / 2, high + lacking / 2)
 
 
-def _draw_line(
+def draw_line(
     axes: Axes, curve: Curve, line: Sequence[Statistic], look: Look, datasets: int, layers: int, chart: Chart
 ) -> None:
+    """One line with its band."""
     colour = getattr(look, curve.palette)
     x = [row.layer for row in line]
     y, low, high = ([drawn(getattr(row, name)) for row in line] for name in ("value", "low", "high"))
@@ -261,11 +269,11 @@ def _draw_line(
         zorder=2.5 if curve.kind in ("A", "control") else 3,
         label=chart.legend[curve.kind].format(look.name),
         markevery=_marked(x, y, look.place, datasets, layers),
-        **_strokes(curve, look),
+        **strokes(curve, look),
     )
 
 
-def _strokes(curve: Curve, look: Look) -> dict[str, Any]:
+def strokes(curve: Curve, look: Look) -> dict[str, Any]:
     """What makes a line recognisable without its colour; Q and A have the same marker, that of A is hollow."""
     plain = curve.style == ":"  # a dotted line is a comparison, and stays in the background
     dashes: dict[str, object] = {"-": "-", "--": (0, (3.2, 1.6)), ":": (0, (1, 1.3)), "-.": (0, (4.5, 1.2, 1, 1.2))}
@@ -387,7 +395,7 @@ def _entries(
         if not any(key == curve.key for key, _, _ in numbers.rows for curve in curves):
             continue  # no dataset has it
         missing = " (no data)" if not any(lines) else " (too few)" if all(too_few(x) for x in lines if x) else ""
-        handle = Line2D([], [], color=getattr(look, curves[0].palette), **_strokes(curves[0], look))
+        handle = Line2D([], [], color=getattr(look, curves[0].palette), **strokes(curves[0], look))
         entries.append((handle, chart.legend[kind].format(look.name) + missing))
     return entries
 

@@ -41,7 +41,8 @@ def caption_of(
     drawn = [(curve, row) for curve, row in drawn_rows(chart, numbers, models, datasets) if curve]
     parts = [
         chart.words(rows_with_numbers(chart, numbers, models, datasets)),
-        f"Probes read the {SITES[point.site]} at {POSITIONS[point.position]}. There is one line per dataset.",
+        f"Probes read the {SITES[point.site]} at {POSITIONS[point.position]}. "
+        + ("Each dataset has a panel of its own." if chart.apart else "There is one line per dataset."),
         "Bands are 95 % bootstrap intervals over questions and repeats.",
         _sizes(drawn),
         _gaps(chart, drawn, numbers, models, datasets),

@@ -14,10 +14,11 @@ from anchorscope.errors import printable
 from anchorscope.evidence.record import TAGS, ClaimAnswer, ClaimVerdict
 from anchorscope.pathways.chart import LETTERS, Chart, Row
 from anchorscope.pathways.lookup import ChartNumbers
+from anchorscope.report.draw.apart import DASHES, alone
 from anchorscope.report.draw.lines import rows_with_numbers
 from anchorscope.report.draw.palette import looks, pretty, shorten
 from anchorscope.report.text.caption import POSITIONS, SITES
-from anchorscope.report.text.lines import DASHES, DescribedLine, bullets, bundle_name, counted, grouped, listed
+from anchorscope.report.text.lines import DescribedLine, bullets, bundle_name, counted, grouped, listed
 from anchorscope.study.terms import MIN_GROUP, ReadPoint
 
 LONGEST_ALT = 1500  # characters
@@ -39,6 +40,8 @@ class DescribedPanel:
     """Its lines, one per dataset, for each of the row's curves."""
     ticks: Mapping[str, float]
     """By dataset, what is marked on its x axis, in layers."""
+    levels: Mapping[str, float]
+    """By dataset, the number that belongs to no layer."""
 
     @property
     def title(self) -> str:
@@ -48,19 +51,30 @@ class DescribedPanel:
 def panels_of(
     chart: Chart, numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str]
 ) -> list[DescribedPanel]:
-    """The panels that `draw_chart` makes of the same numbers, model by model."""
+    """What is drawn of the same numbers, model by model; where datasets stand apart, their panels together."""
     rows, look = rows_with_numbers(chart, numbers, models, datasets), looks(datasets)
     panels = []
     for model in models:
         for place, row in enumerate(rows):
             marks = [(name, mark) for name in datasets if row.ticks for mark in numbers.of(row.ticks, model, name)]
             bundles = [
-                [DescribedLine(row, curve, look[name], numbers.of(curve.key, model, name)) for name in datasets]
+                [
+                    DescribedLine(row, curve, seen, numbers.of(curve.key, model, name))
+                    for name in datasets
+                    for seen in [alone(name, curve) if chart.apart else look[name]]
+                ]
                 for curve in row.curves
             ]
             letter = f"({LETTERS[place]})" if len(rows) > 1 else ""
             ticks = {look[name].name: mark.value for name, mark in marks if mark.value is not None}
-            panels.append(DescribedPanel(shorten(model, LONGEST_NAME), row, letter, bundles, ticks))
+            levels = {
+                look[name].name: number.value
+                for name in datasets
+                if row.beside
+                for number in numbers.of(row.beside, model, name)
+                if number.value is not None
+            }
+            panels.append(DescribedPanel(shorten(model, LONGEST_NAME), row, letter, bundles, ticks, levels))
     return panels
 
 
@@ -94,7 +108,7 @@ def _overview(chart: Chart, panels: Sequence[DescribedPanel]) -> str:
     )
     return " ".join([*chart.headed, ""]) + (
         f"Line chart of {listed(dict.fromkeys(row.label for row in rows))} by layer, "
-        f"{counted(len(panels), 'panel')}: {_named(models)}. "
+        f"{counted(len(panels) * (len(panels[0].bundles[0]) if chart.apart else 1), 'panel')}: {_named(models)}. "
         f"Lines for {_named([line.dataset for line in panels[0].bundles[0]])}: {listed(strokes)}; "
         "bands are 95 % intervals."
     )
@@ -165,6 +179,9 @@ def picture_in_words(chart: Chart, panels: Sequence[DescribedPanel], point: Read
         if panel.ticks:
             marks = listed(f"{name} {value:.1f}" for name, value in panel.ticks.items())
             parts.append(f"Ticks on the x axis mark the mean anchor layer: {marks}.")
+        if panel.levels:
+            values = listed(f"{name} {value:.3f}" for name, value in panel.levels.items())
+            parts.append(f"Level lines show {panel.row.beside_name}: {values}.")
     return "\n\n".join(parts) + "\n"
 
 

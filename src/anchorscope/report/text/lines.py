@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from anchorscope.pathways.chart import Curve, Row
 from anchorscope.pathways.record import Statistic
+from anchorscope.report.draw.apart import DASHES
 from anchorscope.report.draw.palette import A_COLOURS, C_COLOURS, MARKERS, Q_COLOURS, Look
 from anchorscope.study.terms import MIN_GROUP
 
@@ -24,7 +25,6 @@ _SIGNS = (
     "triangles pointing right, pentagons, hexagons"
 )
 SIGNS = dict(zip(MARKERS, _SIGNS.split(", "), strict=True))
-DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dash-dotted"}
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
