@@ -78,3 +78,12 @@ def test_detectors_are_sorted_by_their_lead_and_each_has_every_number(figure: Fi
 def test_the_title_counts_who_is_ahead_and_behind(figure: Figure):
     title = figure.get_suptitle()
     assert title.startswith("Of 3 comparisons with log-probability, none is ahead and 2 are behind")
+
+
+def test_without_a_lead_there_is_auroc_alone():
+    with style():
+        figure = picture(
+            [compared("single_layer", "auroc", 0.8), compared("single_layer", "auroc", 0.8, "nq")], catalogue()
+        )
+    assert len(figure.axes) == 1
+    assert "AUROC" in figure.axes[0].get_xlabel()

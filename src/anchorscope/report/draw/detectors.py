@@ -42,10 +42,11 @@ COLUMNS = {
 RIVALS = {"w_minus_logprob": "log-probability", "beyond_question": "the best detector that saw no answer"}
 """What a lead is over, by measure."""
 AXES = {
+    "auroc": "AUROC over all questions\n(0.5 is chance)",
     "w_minus_logprob": "ahead of log-probability (right)\nor behind (left), share of pairs",
     "beyond_question": "ahead of the question alone (right)\nor behind (left), AUROC",
 }
-"""Labels of the axis of leads, by measure."""
+"""Labels of the x axes, by measure."""
 ROW = 0.2  # inches
 
 
@@ -128,21 +129,23 @@ def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
     compared in this way, such as log-probability itself, have no row.
     """
     by_key, gain = lookup(rows), gain_of(rows)
+    measures = [each for each in ("auroc", gain) if any(row.measure == each for row in rows)]
     models = list(dict.fromkeys(row.model for row in rows if row.dataset != MEAN and row.model != "all"))
     means = {
         (model, name, measure): row
         for model in models
         for name in entries
-        for measure in ("auroc", gain)
+        for measure in measures
         if (row := _mean(by_key, model, name, measure)) is not None
     }
-    names = [name for name in entries if all((m, name, w) in means for m in models for w in ("auroc", gain))]
-    names.sort(key=lambda name: sum(means[model, name, gain].value for model in models))
+    names = [name for name in entries if all((m, name, w) in means for m in models for w in measures)]
+    names.sort(key=lambda name: sum(means[model, name, measures[-1]].value for model in models))
     figure = Figure(figsize=(WIDTH, 1.35 + ROW * len(names)))
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, 2 * len(models), sharey=True, squeeze=False)[0]
+    axes = figure.subplots(1, len(measures) * len(models), sharey=True, squeeze=False)[0]
     for m, model in enumerate(models):
-        for panel, measure in ((axes[2 * m], "auroc"), (axes[2 * m + 1], gain)):
+        for place, measure in enumerate(measures):
+            panel = axes[len(measures) * m + place]
             for y, name in enumerate(names):
                 mean, colour = means[model, name, measure], SIDES[entries[name].side]
                 panel.plot([mean.low, mean.high], [y, y], color=colour, linewidth=1.4, solid_capstyle="butt")
@@ -150,22 +153,23 @@ def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
             panel.tick_params(labelsize=5.5, length=2)
             panel.grid(axis="x", linewidth=0.3, alpha=0.4)
             panel.set_title(f"{model}, {'AUROC' if measure == 'auroc' else 'lead'}", fontsize=6.5)
-        axes[2 * m].set_xlabel("AUROC over all questions\n(0.5 is chance)", fontsize=5.5)
-        axes[2 * m + 1].set_xlabel(AXES[gain], fontsize=5.5)
-        axes[2 * m + 1].axvline(0, color=INK, linewidth=0.7)
-    for place in (0, 1):  # the same scale for all models
-        panels = axes[place::2]
+            panel.set_xlabel(AXES[measure], fontsize=5.5)
+            if measure == gain:
+                panel.axvline(0, color=INK, linewidth=0.7)
+    for place, measure in enumerate(measures):  # the same scale for all models
+        panels = axes[place :: len(measures)]
         low = min(panel.get_xlim()[0] for panel in panels)
         high = max(panel.get_xlim()[1] for panel in panels)
         for panel in panels:
-            panel.set_xlim(low, max(high, 0.05) if place else high)
+            panel.set_xlim(low, max(high, 0.05) if measure == gain else high)
     axes[0].set_yticks(range(len(names)), [entries[name].title.replace("– and", "single layer and") for name in names])
     axes[0].tick_params(axis="y", labelsize=5.5)
     axes[0].set_ylim(-0.7, len(names) - 0.3)
     shown = dict.fromkeys(entries[name].side for name in names)
     sides = [axes[0].plot([], [], "o", color=SIDES[side], markersize=3.4, label=LOOKS[side])[0] for side in shown]
     figure.legend(handles=sides, loc="lower center", ncol=len(sides), fontsize=6, frameon=False)
-    figure.suptitle(_result(means, names, models, gain), fontsize=8, fontweight="bold", x=0.01, ha="left")
+    result = _result(means, names, models, gain) if gain in measures else "AUROC of each detector"
+    figure.suptitle(result, fontsize=8, fontweight="bold", x=0.01, ha="left")
     figure.tight_layout(rect=(0, 0.06, 1, 1), w_pad=0.4)
     return figure
 
