@@ -1,8 +1,8 @@
 """Draw the pictures in results/ again from the tables beside them.
 
     python docs/tools/results_redrawn.py            every folder of results/ and results/crossed/ with a delta_p.csv, in
-                                                    place, with first.png where a first.csv is and ledger.png where
-                                                    a claims.json is; results/published,
+                                                    place, with first.png where a first.csv is and ledger.png and
+                                                    transfer.png where they are; results/published,
                                                     crossed answers against size, and the compared detectors
     python docs/tools/results_redrawn.py FOLDER …   only these folders
 
@@ -25,9 +25,10 @@ from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.record import Comparison
 from anchorscope.evidence.ledger import read_ledger
 from anchorscope.evidence.record import LEDGER
+from anchorscope.evidence.transfer import AUROC as TRANSFER
 from anchorscope.report.draw.detectors import picture
 from anchorscope.report.draw.files import saved_as
-from anchorscope.report.draw.ledger import describe, ledger_figure
+from anchorscope.report.draw.ledger import describe, ledger_figure, transfer_figure
 from anchorscope.report.draw.lines import style
 from anchorscope.store.files import write_bytes
 
@@ -65,6 +66,18 @@ def redraw_ledger(folder: Path) -> None:
     write_bytes(folder / "ledger.png", contents["png"])
 
 
+def redraw_transfer(folder: Path) -> None:
+    """Draw how well probes of one dataset read the others, from half.csv."""
+    shares: dict[str, dict[tuple[str, str], float]] = {}
+    for row in rows_of(folder / "half.csv"):
+        if row["statistic"] == TRANSFER and row["value"]:
+            fitted = row["dataset"] if row["condition"] == "own" else row["condition"]
+            shares.setdefault(row["model"], {})[fitted, row["dataset"]] = float(row["value"])
+    with style():
+        if matrix := transfer_figure(shares):
+            write_bytes(folder / "transfer.png", saved_as(matrix, only=["png"])["png"])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw, and print how many files each folder got."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -82,8 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for folder in folders if not place else ():
         if (folder / f"{TABLE}.csv").exists():
             write_first(folder)
-        if (folder / LEDGER).exists():
+        if (folder / "ledger.png").exists():
             redraw_ledger(folder)
+        if (folder / "transfer.png").exists():
+            redraw_transfer(folder)
     if not options.folders and not place:
         written[str(DESCRIBED.parent)] = len(redraw_published())
         write_sizes(SIZES, CROSSED / "sizes.png")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -13,7 +14,7 @@ from anchorscope.detectors.compare import MEAN
 from anchorscope.detectors.record import Comparison
 from anchorscope.evidence.record import ClaimVerdict
 from anchorscope.report.draw.detectors import picture
-from anchorscope.report.draw.ledger import COLOURS, ledger_figure
+from anchorscope.report.draw.ledger import COLOURS, ledger_figure, transfer_figure
 from anchorscope.report.draw.lines import style
 
 CLAIM = ClaimVerdict(
@@ -87,3 +88,20 @@ def test_without_a_lead_there_is_auroc_alone():
         )
     assert len(figure.axes) == 1
     assert "AUROC" in figure.axes[0].get_xlabel()
+
+
+def test_a_matrix_of_transfer_has_its_numbers_and_shows_reversed_ranking_in_another_colour():
+    values = {("popqa", "popqa"): 0.9, ("nq", "popqa"): 0.3, ("nq", "nq"): 0.8, ("popqa", "nq"): 0.6}
+    with style():
+        figure = transfer_figure({"m": values})
+    assert figure is not None
+    (axes,) = figure.axes
+    (image,) = axes.images
+    assert {(i, j): value for (i, j), value in np.ndenumerate(image.get_array())} == {
+        **{(0, 0): 0.9, (0, 1): 0.6},  # rows: fitted on popqa, nq; columns: read on
+        **{(1, 0): 0.3, (1, 1): 0.8},
+    }
+    red, _, blue, _ = image.cmap(image.norm(0.3))
+    assert red > blue
+    assert [text.get_text() for text in axes.texts] == ["0.90", "0.60", "0.30", "0.80"]
+    assert transfer_figure({}) is None

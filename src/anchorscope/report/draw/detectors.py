@@ -206,7 +206,7 @@ def in_words(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> str:
         "w_minus_logprob": "its mean W within a question minus that of the best form of log-probability or length",
         "beyond_question": "its mean gain over the best detector that saw no answer",
     }[gain]
-    sentences = [f"AUROC of every detector, mean with its interval and on every dataset, and {over}."]
+    sentences = [f"AUROC of every detector, mean with its 95 % interval, and {over}."]
     for model in dict.fromkeys(row.model for row in rows if row.dataset == MEAN):
         of_model = [row for row in rows if row.model == model and row.dataset == MEAN and row.measure == gain]
         if of_model:

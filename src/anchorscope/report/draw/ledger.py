@@ -46,7 +46,7 @@ def draw_ledger(verdicts: Sequence[ClaimVerdict], found: Mapping[str, Mapping[st
     written = []
     with style():
         written += write_contents(folder, "ledger", saved_as(ledger_figure(verdicts), describe(verdicts)))
-        matrix = _transfer(found)
+        matrix = transfer_figure(transfer_shares(found))
         if matrix is not None:
             about = "AUROC at the middle layer of probes fitted on one dataset (rows) and read on another (columns)."
             written += write_contents(folder, "transfer", saved_as(matrix, about))
@@ -174,34 +174,44 @@ def _said(verdict: ClaimVerdict) -> str:
     return f"{SIGNS[verdict.verdict]} {shown}".replace("-", "−")
 
 
-def _transfer(found: Mapping[str, Mapping[str, Lines]]) -> Figure | None:
+def transfer_shares(found: Mapping[str, Mapping[str, Lines]]) -> dict[str, dict[tuple[str, str], float]]:
+    """AUROC at the middle layer by model, and by the dataset that probes were fitted on and the one they read."""
+    return {
+        model: {
+            (name, read_on): float(sets[read_on][key].value[0])
+            for read_on in sets
+            for name in sets
+            if (key := Key(AUROC, "own" if name == read_on else name)) in sets[read_on]
+        }
+        for model, sets in found.items()
+        if len(sets) > 1
+    }
+
+
+def transfer_figure(measured: Mapping[str, Mapping[tuple[str, str], float]]) -> Figure | None:
     """A matrix for each model: rows are the dataset that probes were fitted on, columns the one they are read on."""
-    models = [model for model, sets in found.items() if len(sets) > 1]
-    if not models:
+    if not measured:
         return None
-    figure = Figure(figsize=(WIDTH, WIDTH / max(2, len(models)) * 0.85))
+    across = max(2, len(measured))
+    figure = Figure(figsize=(WIDTH, WIDTH / across * 0.92))
     FigureCanvasAgg(figure)
-    for place, model in enumerate(models):
-        sets = list(found[model])
-        values = np.full((len(sets), len(sets)), np.nan)
-        for j, read_on in enumerate(sets):
-            for i, fitted_on in enumerate(sets):
-                key = Key(AUROC, "own" if i == j else fitted_on)
-                if key in found[model][read_on]:
-                    values[i, j] = found[model][read_on][key].value[0]
-        axes = figure.add_subplot(1, max(2, len(models)), place + 1)
-        axes.imshow(values, vmin=0.5, vmax=1.0, cmap="Blues")
-        for i, j in np.ndindex(*values.shape):
-            if np.isfinite(values[i, j]):
-                dark = values[i, j] > 0.8
-                axes.text(
-                    j, i, f"{values[i, j]:.2f}", ha="center", va="center", fontsize=6, color="white" if dark else INK
-                )
+    for place, (model, values) in enumerate(measured.items()):
+        sets = list(dict.fromkeys(name for pair in values for name in pair))
+        axes = figure.add_subplot(1, across, place + 1)
+        grid = np.array([[values.get((row, column), np.nan) for column in sets] for row in sets])
+        axes.imshow(grid, vmin=0.0, vmax=1.0, cmap="PuOr")  # chance is white, and reversed ranking orange
+        for (i, j), value in np.ndenumerate(grid):
+            if np.isfinite(value):
+                colour = "white" if abs(value - 0.5) > 0.22 else INK
+                axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=6, color=colour)
         axes.set_xticks(range(len(sets)), [pretty(name) for name in sets], fontsize=5)
         axes.set_yticks(range(len(sets)), [pretty(name) for name in sets], fontsize=5)
         axes.set_xlabel("read on")
         axes.set_ylabel("fitted on")
         axes.set_title(model)
         axes.tick_params(length=0)
+    figure.suptitle(
+        "AUROC of probes on other datasets: 0.5 is chance, below it (orange) the ranking is reversed", fontsize=7.5
+    )
     figure.tight_layout()
     return figure
