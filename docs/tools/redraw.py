@@ -35,9 +35,10 @@ def studies_in(results: Path) -> list[Path]:
 
 
 def redraw(folder: Path, to: Path | None = None, all_formats: bool = False) -> list[Path]:
-    """Draw every chart of a results folder from its table, into the same folder unless `to` is another.
+    """Draw the charts of a results folder from their tables, into the same folder unless `to` is another.
 
-    `all_formats` also writes SVG, PDF and the caption, which results/ does not keep.
+    Drawn are the charts whose picture the folder has: the others are there as tables alone. `all_formats` draws every
+    chart, and also writes SVG, PDF and the caption, which results/ does not keep.
     """
     place = to or folder
     first = statistics_of(folder / f"{FIRST}.csv")
@@ -46,7 +47,7 @@ def redraw(folder: Path, to: Path | None = None, all_formats: bool = False) -> l
     written: list[Path] = []
     for name, chart in all_charts().items():
         table = folder / f"{name}.csv"
-        if table.exists():
+        if table.exists() and (all_formats or table.with_suffix(".png").exists()):
             with tempfile.TemporaryDirectory() as scratch:
                 drawn = draw(statistics_of(table), models, datasets, Path(scratch), point, charts={name: chart})
                 written += write_pictures(drawn, Path(scratch) / table.name, place, all_formats)

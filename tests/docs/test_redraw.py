@@ -22,7 +22,7 @@ FOLDERS = studies_in(RESULTS)
 
 
 def charts_of(folder: Path) -> list[str]:
-    return [name for name in all_charts() if (folder / f"{name}.csv").exists()]
+    return [name for name in all_charts() if (folder / f"{name}.png").exists()]
 
 
 TABLES = [pytest.param(folder, name, id=f"{folder.name}-{name}") for folder in FOLDERS for name in charts_of(folder)]
