@@ -84,16 +84,16 @@ def typical(lines: Mapping[Pair, Lines]) -> Pair:
 def title(lines: Lines) -> str:
     """The result."""
     of = found(lines)
-    return f"The Q line falls by {-of.fall:.0f} points. Shuffled changes alone make it fall by {-of.null:.0f}."
+    fell = f"At layer {middle_of(lines)}, the Q line falls by {-of.fall:.0f} points."
+    return f"{fell} Shuffled changes alone make it fall by {-of.null:.0f}."
 
 
 def beside(lines: Mapping[Pair, Lines], pair: Pair) -> str:
     """Which pair is drawn, and why this one."""
     model, dataset = pair
-    gaps = [found(own).gap for own in lines.values()]
     return (
-        f"{model} on {pretty(dataset)}. Of {len(lines)} model–dataset pairs, this one has the gap between Q and A that "
-        f"is nearest to their mean ({abs(sum(gaps) / len(gaps)):.0f} points, at layer {middle_of(lines[pair])})."
+        f"{model} on {pretty(dataset)}, whose gap is nearest to the mean of {len(lines)} model–dataset pairs. One half "
+        f"of the probes sorts at layer {middle_of(lines[pair])}, and the other half measures. Bands: 95 % intervals."
     )
 
 

@@ -501,19 +501,20 @@ def so_far(crossed_folder: str, folder: str) -> str:
     gap, null = (
         abs(sum(float(r[name]["value"]) for r in told) / len(told)) for name in ("knockout", "permutation null")
     )
-    value, low, high = (0.5 + (end or 0.0) for end in (knows.value, knows.low, knows.high))
-    more = f"{yes[adds.verdict]}: {number_of(adds)} more"
+    value, low, high = (100 * (0.5 + (end or 0.0)) for end in (knows.value, knows.low, knows.high))
+    more = f"{yes[adds.verdict]}: {number_of(adds)} more of these pairs are ranked right"
     if adds.verdict == "does not hold":
-        more = f"No, or by less than {abs(adds.threshold):g}"
+        more = f"No, or they rank less than {100 * abs(adds.threshold):g} % more of the pairs right"
+    lost = "{:.0f} ({:.0f} to {:.0f})".format(*(100 * (end or 0.0) for end in (route.value, route.low, route.high)))
     items = [
-        f"**Do states know which answer fits its question?** {yes[knows.verdict]}. A right answer ranks above a wrong "
-        f"one in {100 * value:.0f} % ({100 * low:.0f} to {100 * high:.0f}) of cases, where neither difficulty nor "
-        "frequency can help.",
-        f"**Does part of it come directly from the question's words?** {yes[route.verdict]} in these datasets. For "
-        f"others: {rows['crossed_route', LIKE_THESE].verdict}.",
-        f"**Is it more than log-probabilities tell?** {more}.",
-        f"**Are there two kinds of answers?** The chart cannot tell. Q and A are {gap:.0f} points apart, and shuffled "
-        f"changes (the *permutation null*) make {null:.0f}.",
+        f"**Do states know which answer fits its question?** {yes[knows.verdict]}, in part. Two questions of a kind "
+        "are read with both answers, so difficulty and frequency cancel. The right one gets the higher P(right) in "
+        f"{value:.0f} % (95 % interval {low:.0f} to {high:.0f}; chance 50).",
+        f"**Directly from the question's words?** {yes[route.verdict]}, in part. Blocking them from the answer alone "
+        f"loses at least {lost} % of these rankings beyond controls.",
+        f"**Do states know more than log-probabilities?** {more}.",
+        f"**Are there two kinds of answers?** The chart cannot tell. Its gap is {gap:.0f} points, and {null:.0f} under "
+        "its null.",
     ]
     return "\n".join(f"- {item}" for item in items)
 
@@ -698,6 +699,19 @@ def what_passes(folder: str, rate: str) -> str:
         wrong = ("{:.0f} % ({:.0f} to {:.0f})".format(*(100 * end for end in each.wrong)) for each in (own, other))
         rows.append([f"`{path.stem}`", f"{100 * flagged:.0f} %", f"{100 * own.base_rate:.0f} %", *wrong])
     return table([*head, f"the same where {100 * float(rate):.0f} % are wrong"], rows)
+
+
+def of_a_hundred(path: str, rate: str) -> str:
+    """What a saved detector makes of 100 answers at a base rate."""
+    detector = FittedDetector.load(ROOT / path).at(float(rate))
+    left = detector.unflagged
+    assert left is not None
+    passed, wrong = 100 * left.share, 100 * float(rate)
+    missed = passed * left.wrong[0]
+    return (
+        f"Of 100 answers, {wrong:.0f} of them wrong, it flags {wrong - missed:.0f} wrong and "
+        f"{100 - passed - wrong + missed:.0f} right ones, and {missed:.0f} wrong ones pass."
+    )
 
 
 def card(path: Path) -> str:

@@ -148,8 +148,8 @@ the dotted lines show too is no evidence of two pathways. The study above left o
 run.draw("nulls")
 """),
     _text("""
-In row (a), the knockout costs far more AUROC than the null. It must do so here, because nothing can tell whether
-*Lima* is right without the name of the country. In row (b), most of the gap between Q and A is also there under the
+In row (b), the knockout costs far more AUROC than the null. It must do so here, because nothing can tell whether
+*Lima* is right without the name of the country. In row (a), most of the gap between Q and A is also there under the
 null. In row (c), probes that were fitted on the cut states lose as much, so the signal is gone and not only misread.
 """),
     _text("""
