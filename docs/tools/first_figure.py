@@ -85,7 +85,7 @@ def title(lines: Lines) -> str:
     """The result."""
     of = found(lines)
     fell = f"At layer {middle_of(lines)}, the Q line falls by {-of.fall:.0f} points."
-    return f"{fell} Shuffled changes alone make it fall by {-of.null:.0f}."
+    return f"{fell} Shuffled changes make {-of.null:.0f}."
 
 
 def beside(lines: Mapping[Pair, Lines], pair: Pair) -> str:
