@@ -8,7 +8,7 @@ speculative decoding and in bfloat16; `cost` loads a server with and without ver
 that try to get around the verdict, and requests of every kind, some of them aborted; `refused` starts servers whose
 model is not the detector's; `failures` kills the engine and lets clients vanish; `client` uses the official client;
 `proxy` puts the proxy before a plain server; `chat` serves a detector of chats, `adapter` one of a LoRA adapter, and
-`reload` changes a detector's files while it is served.
+`reload` changes a detector's files while it is served; `latency` times the proxy beside its endpoint.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 
 from anchorscope.detectors.session import Detector, JudgedAnswer
 from anchorscope.models.opened import open_model
@@ -408,6 +409,30 @@ def proxy(options: Options, work: Path) -> Figures:
         replies = asyncio.run(load(between.url, asked, 8))
         streamed = asyncio.run(load(between.url, [{**data, "stream": True} for data in asked[:40]], 8))
     return {"whole": compared(expected, replies), "streamed": compared(expected[:40], streamed)}
+
+
+@check.step("data", "models", "vllm_python", by_default=False)
+def latency(options: Options, work: Path) -> Figures:
+    """Seconds of requests, 64 at once, to the proxy and to the endpoint behind it, in turns; and those of verdicts."""
+    detector, model = Detector.load(options.confidence), model_of(options)
+    prompts, python = prompts_of(detector, options, questions_of(options, 400)), options.vllm_python
+    seconds: dict[str, list[float]] = {"endpoint": [], "proxy": []}
+    with (
+        VllmServer(python, model, work / "plain.log", flags=EAGER) as plain,
+        VllmServer(python, model, work / "proxy.log", [options.confidence], endpoint=plain.url) as between,
+    ):
+        for turn in range(options.rounds + 1):  # the first warms up
+            asked = [completion(model, prompt) for prompt in random.Random(turn).choices(prompts, k=128)]
+            for who, server in (("endpoint", plain), ("proxy", between)):
+                replies = asyncio.run(load(server.url, asked, 64))
+                seconds[who] += [reply.seconds for reply in replies] if turn else []
+        told = httpx.get(f"{between.url}/metrics").text.splitlines()
+    buckets = {line.split('"')[1]: float(line.split()[-1]) for line in told if "verdict_seconds_bucket" in line}
+    figures: Figures = {
+        who: {f"p{share}, s": round(float(np.percentile(each, share)), 3) for share in (50, 99)}
+        for who, each in seconds.items()
+    }
+    return {**figures, "verdicts that took at most so many seconds": buckets}
 
 
 check.option("--detector", "Serve this detector, fitted on SmolLM2-135M in float32", f"{PUBLISHED}-one-layer",
