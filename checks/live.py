@@ -245,29 +245,32 @@ def chat(options: Options, work: Path) -> Figures:
 
 @check.step("data", "models", "vllm_python", by_default=False)
 def adapter(options: Options, work: Path) -> Figures:
-    """A LoRA adapter with its own detector, which was fitted on the merged model, beside the model itself.
+    """A LoRA adapter with a detector that was fitted on the merged model, while the model itself is asked too.
 
-    A second adapter, which has no detector, must always be *cannot say*.
+    Answers of the model and of a second adapter have no detector and must be *cannot say*. With one for the model too,
+    a server that mixes up the two in a batch must not start.
     """
-    own, tuned = Detector.load(options.detector), Detector.load(options.tuned)
-    model, questions = model_of(options), questions_of(options, options.questions // 5)
-    prompts = prompts_of(own, options, questions)
-    whose = {str(model): (own, str(model)), "support": (tuned, str(options.merged))}
-    expected = {name: by.answer(open_model(path, dtype="float32"), questions) for name, (by, path) in whose.items()}
+    detector, model = Detector.load(options.tuned), model_of(options)
+    questions = questions_of(options, options.questions // 5)
+    expected = detector.answer(open_model(str(options.merged), dtype="float32"), questions)
     folder = options.merged.parent / "adapter"
-    flags = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"support={folder}", f"other={folder}")
-    detectors = [options.detector, Path(f"{options.tuned}@support")]
-    with VllmServer(options.vllm_python, model, work / "log", detectors, (*EAGER, *flags)) as server:
-        asked = [
-            {**completion(model, prompt), "model": name} for prompt in prompts for name in (*whose, "other")
-        ]  # of all three at the same time
+    lora = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"support={folder}", f"other={folder}")
+    flags, tuned = (*EAGER, *lora), Path(f"{options.tuned}@support")
+    names = ("support", "other", str(model))
+    asked = [
+        {**completion(model, prompt), "model": name}
+        for prompt in prompts_of(detector, options, questions)
+        for name in names
+    ]  # of all three at the same time
+    with VllmServer(options.vllm_python, model, work / "log", [tuned], flags) as server:
         replies = asyncio.run(load(server.url, asked, 16))
-        status = httpx.get(f"{server.url}/anchorscope/status", timeout=60).json()
-    figures: Figures = {
-        name: compared(expected[name], replies[number :: len(whose) + 1]) for number, name in enumerate(whose)
-    }
-    others = Counter(reply.body["choices"][0]["anchorscope"]["decision"] for reply in replies[len(whose) :: 3])
-    return {**figures, "other": dict(others), "detectors": status["detectors"], "parity": status["parity"]}
+        parity = httpx.get(f"{server.url}/anchorscope/status", timeout=60).json()["parity"]
+    figures: Figures = {"support": compared(expected, replies[:: len(names)]), "parity": parity}
+    for number, name in enumerate(names[1:], 1):
+        said = [reply.body["choices"][0]["anchorscope"] for reply in replies[number :: len(names)]]
+        figures[name] = dict(Counter(f"{each['decision']}: {each['reason']}" for each in said))
+    both = VllmServer(options.vllm_python, model, work / "log", [options.detector, tuned], flags)
+    return {**figures, "with one for the model too": _starts(both)}
 
 
 @check.step("data", "models", "vllm_python", by_default=False)
