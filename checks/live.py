@@ -8,7 +8,7 @@ speculative decoding and in bfloat16; `cost` loads a server with and without ver
 that try to get around the verdict, and requests of every kind, some of them aborted; `refused` starts servers whose
 model is not the detector's; `failures` kills the engine and lets clients vanish; `client` uses the official client;
 `proxy` puts the proxy before a plain server; `chat` serves a detector of chats, `adapter` one of a LoRA adapter, and
-`reload` changes a detector's files while it is served.
+`reload` changes a detector's files while it is served; `latency` times the proxy beside its endpoint.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 
 from anchorscope.detectors.session import Detector, JudgedAnswer
 from anchorscope.models.opened import open_model
@@ -244,29 +245,32 @@ def chat(options: Options, work: Path) -> Figures:
 
 @check.step("data", "models", "vllm_python", by_default=False)
 def adapter(options: Options, work: Path) -> Figures:
-    """A LoRA adapter with its own detector, which was fitted on the merged model, beside the model itself.
+    """A LoRA adapter with a detector that was fitted on the merged model, while the model itself is asked too.
 
-    A second adapter, which has no detector, must always be *cannot say*.
+    Answers of the model and of a second adapter have no detector and must be *cannot say*. With one for the model too,
+    a server that mixes up the two in a batch must not start.
     """
-    own, tuned = Detector.load(options.detector), Detector.load(options.tuned)
-    model, questions = model_of(options), questions_of(options, options.questions // 5)
-    prompts = prompts_of(own, options, questions)
-    whose = {str(model): (own, str(model)), "support": (tuned, str(options.merged))}
-    expected = {name: by.answer(open_model(path, dtype="float32"), questions) for name, (by, path) in whose.items()}
+    detector, model = Detector.load(options.tuned), model_of(options)
+    questions = questions_of(options, options.questions // 5)
+    expected = detector.answer(open_model(str(options.merged), dtype="float32"), questions)
     folder = options.merged.parent / "adapter"
-    flags = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"support={folder}", f"other={folder}")
-    detectors = [options.detector, Path(f"{options.tuned}@support")]
-    with VllmServer(options.vllm_python, model, work / "log", detectors, (*EAGER, *flags)) as server:
-        asked = [
-            {**completion(model, prompt), "model": name} for prompt in prompts for name in (*whose, "other")
-        ]  # of all three at the same time
+    lora = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"support={folder}", f"other={folder}")
+    flags, tuned = (*EAGER, *lora), Path(f"{options.tuned}@support")
+    names = ("support", "other", str(model))
+    asked = [
+        {**completion(model, prompt), "model": name}
+        for prompt in prompts_of(detector, options, questions)
+        for name in names
+    ]  # of all three at the same time
+    with VllmServer(options.vllm_python, model, work / "log", [tuned], flags) as server:
         replies = asyncio.run(load(server.url, asked, 16))
-        status = httpx.get(f"{server.url}/anchorscope/status", timeout=60).json()
-    figures: Figures = {
-        name: compared(expected[name], replies[number :: len(whose) + 1]) for number, name in enumerate(whose)
-    }
-    others = Counter(reply.body["choices"][0]["anchorscope"]["decision"] for reply in replies[len(whose) :: 3])
-    return {**figures, "other": dict(others), "detectors": status["detectors"], "parity": status["parity"]}
+        parity = httpx.get(f"{server.url}/anchorscope/status", timeout=60).json()["parity"]
+    figures: Figures = {"support": compared(expected, replies[:: len(names)]), "parity": parity}
+    for number, name in enumerate(names[1:], 1):
+        said = [reply.body["choices"][0]["anchorscope"] for reply in replies[number :: len(names)]]
+        figures[name] = dict(Counter(f"{each['decision']}: {each['reason']}" for each in said))
+    both = VllmServer(options.vllm_python, model, work / "log", [options.detector, tuned], flags)
+    return {**figures, "with one for the model too": _starts(both)}
 
 
 @check.step("data", "models", "vllm_python", by_default=False)
@@ -408,6 +412,30 @@ def proxy(options: Options, work: Path) -> Figures:
         replies = asyncio.run(load(between.url, asked, 8))
         streamed = asyncio.run(load(between.url, [{**data, "stream": True} for data in asked[:40]], 8))
     return {"whole": compared(expected, replies), "streamed": compared(expected[:40], streamed)}
+
+
+@check.step("data", "models", "vllm_python", by_default=False)
+def latency(options: Options, work: Path) -> Figures:
+    """Seconds of requests, 64 at once, to the proxy and to the endpoint behind it, in turns; and those of verdicts."""
+    detector, model = Detector.load(options.confidence), model_of(options)
+    prompts, python = prompts_of(detector, options, questions_of(options, 400)), options.vllm_python
+    seconds: dict[str, list[float]] = {"endpoint": [], "proxy": []}
+    with (
+        VllmServer(python, model, work / "plain.log", flags=EAGER) as plain,
+        VllmServer(python, model, work / "proxy.log", [options.confidence], endpoint=plain.url) as between,
+    ):
+        for turn in range(options.rounds + 1):  # the first warms up
+            asked = [completion(model, prompt) for prompt in random.Random(turn).choices(prompts, k=128)]
+            for who, server in (("endpoint", plain), ("proxy", between)):
+                replies = asyncio.run(load(server.url, asked, 64))
+                seconds[who] += [reply.seconds for reply in replies] if turn else []
+        told = httpx.get(f"{between.url}/metrics").text.splitlines()
+    buckets = {line.split('"')[1]: float(line.split()[-1]) for line in told if "verdict_seconds_bucket" in line}
+    figures: Figures = {
+        who: {f"p{share}, s": round(float(np.percentile(each, share)), 3) for share in (50, 99)}
+        for who, each in seconds.items()
+    }
+    return {**figures, "verdicts that took at most so many seconds": buckets}
 
 
 check.option("--detector", "Serve this detector, fitted on SmolLM2-135M in float32", f"{PUBLISHED}-one-layer",

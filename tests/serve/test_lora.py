@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from anchorscope.errors import AnchorscopeError
+from anchorscope.errors import AnchorscopeError, DetectorError
+from anchorscope.serve import middleware
 from anchorscope.serve.counts import Counts
 from anchorscope.serve.intercept import Intercepted
 from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.live_desk import LiveDesk
-from anchorscope.serve.lora import Adapter, named
+from anchorscope.serve.lora import Adapter, check_settled, named
+from anchorscope.serve.middleware import GateEngine
 from anchorscope.serve.plan import plan_of
 from anchorscope.serve.wire import RowBook
 from serving import Client, MadeUpEngine, detector_of, save
@@ -68,29 +72,30 @@ def test_two_detectors_of_one_name_are_refused(tmp_path: Path):
 
 
 def test_an_adapter_is_known_by_its_name_and_its_files(folder: Path, tmp_path: Path):
-    found = Adapter.of(requests(folder), "support", {})
-    assert found.digest != Adapter.of(requests(folder, "other"), "other", {}).digest
+    found = Adapter.of(requests(folder), "support")
+    assert found.digest != Adapter.of(requests(folder, "other"), "other").digest
     (folder / "adapter_model.safetensors").write_bytes(b"weightz")
     os.utime(folder / "adapter_model.safetensors", ns=(0, found.written[1]))
-    assert found.digest != Adapter.of(requests(folder), "support", {}).digest
+    assert found.digest != Adapter.of(requests(folder), "support").digest
 
 
 @pytest.mark.parametrize(
-    ("served", "environment", "said"),
-    [
-        ({}, {}, "the server has no adapter"),
-        ({"other": 1}, {}, "the server has other"),
-        (None, {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}, "runtime updating is allowed"),
-    ],
+    ("served", "said"), [({}, "the server has no adapter"), ({"other": 1}, "the server has other")]
 )
-def test_an_adapter_that_is_not_served_or_may_change_is_refused(folder, served, environment, said):
+def test_an_adapter_that_is_not_served_is_refused(served, said):
     with pytest.raises(AnchorscopeError, match=said):
-        Adapter.of(requests(folder) if served is None else served, "support", environment)
+        Adapter.of(served, "support")
+
+
+def test_a_server_whose_adapters_may_change_is_refused(folder: Path):
+    check_settled(requests(folder), {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "0"})
+    with pytest.raises(AnchorscopeError, match="loaded and replaced while the server runs"):
+        check_settled(requests(folder), {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"})
 
 
 def test_an_adapter_that_is_not_in_a_folder_is_refused(tmp_path: Path):
     with pytest.raises(AnchorscopeError, match="not in a folder"):
-        Adapter.of(requests(tmp_path / "you/adapter"), "support", {})
+        Adapter.of(requests(tmp_path / "you/adapter"), "support")
 
 
 # Answers -------------------------------------------------------------------------------------------------------------
@@ -100,7 +105,7 @@ class Stand:
     """A server of one model and its adapter, with a detector for each."""
 
     def __init__(self, tmp_path: Path, folder: Path) -> None:
-        tokenizer, adapter = tiny_tokenizer(), Adapter.of(requests(folder), "support", {})
+        tokenizer, adapter = tiny_tokenizer(), Adapter.of(requests(folder), "support")
         paths = {name: save(detector_of(farthest=9.0), tmp_path / name) for name in ("guard", "tuned")}
         judges = {name: LiveJudge.load(name, path, tokenizer) for name, path in paths.items()}
         judges["tuned"] = replace(judges["tuned"], adapter=adapter)
@@ -156,3 +161,45 @@ def test_a_detector_that_is_loaded_again_keeps_its_adapter(stand: Stand, tmp_pat
     assert stand.verdict("support")["detector"] == "tuned"
     assert stand.desk.judges["tuned"].version != before
     assert stand.verdict("it")["detector"] == "guard"
+
+
+# The gate ------------------------------------------------------------------------------------------------------------
+
+
+class Engine:
+    """An engine that may give every answer of a batch the weights of the adapter in it."""
+
+    def __init__(self, mixes: bool) -> None:
+        self.mixes = mixes
+        self.inside: list[object] = []
+        self.heard: list[bool] = []
+
+    async def generate(
+        self, prompt: object, sampling: SimpleNamespace, name: str, lora_request: object
+    ) -> AsyncIterator[SimpleNamespace]:
+        self.inside.append(lora_request)
+        self.heard.append(getattr(sampling, "extra_args", None) is None)
+        await asyncio.sleep(0)  # until the whole batch is there
+        lora = next((each for each in self.inside if each), None) if self.mixes else lora_request
+        answer = SimpleNamespace(token_ids=[7 if lora else 5], logprobs=None, finish_reason="stop")
+        yield SimpleNamespace(outputs=[answer])
+
+
+@pytest.mark.parametrize(("mixes", "own", "answer"), [(False, None, 5), (True, None, 7), (True, "support", 7)])
+def test_known_questions_are_asked_beside_other_adapters(monkeypatch, mixes: bool, own: object, answer: int):
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(SamplingParams=SimpleNamespace))
+    engine = Engine(mixes)
+    beside = GateEngine(engine, False, own, [None if own else "support"])
+    assert asyncio.run(beside.answer("request", [1, 2], 4, [0])).ids == [answer]
+    assert engine.inside == [own, None if own else "support"]
+    assert engine.heard == [True, False]  # the rows of the others are not sent
+
+
+def test_an_engine_that_mixes_them_up_is_refused(monkeypatch, stand: Stand):
+    async def gate(*_: object) -> None:
+        raise DetectorError("only 3 of 32 known answers are the same")
+
+    monkeypatch.setattr(middleware, "gate", gate)
+    start = middleware.Verdicts(None)._gate_beside(stand.desk.judges["guard"], None, stand.desk.book, [], "float32")
+    with pytest.raises(AnchorscopeError, match=r"answers that guard judges change while an adapter.*only 3 of 32"):
+        asyncio.run(start)

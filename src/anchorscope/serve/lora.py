@@ -11,7 +11,6 @@ from typing import Any
 from anchorscope.errors import DetectorError
 
 RUNTIME = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
-UPDATES = "runtime updating is allowed, so other weights could take the adapter's name"
 
 
 def named(given: Sequence[Path]) -> tuple[dict[str, str], dict[str, str]]:
@@ -38,6 +37,16 @@ def _split(given: Path) -> tuple[Path, str]:
     raise DetectorError(f"there is no detector at {given}", "Check the path, or make one: anchorscope detect fit")
 
 
+def check_settled(requests: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    """Refuse a server to which adapters can be added later, because they could not be compared at its start."""
+    if environment.get(RUNTIME, "0").strip().lower() in ("1", "true"):
+        have = ", ".join(sorted(requests)) or "none yet"
+        raise DetectorError(
+            f"adapters may be loaded and replaced while the server runs (now {have})",
+            f"Unset {RUNTIME}, and name all adapters with --lora-modules.",
+        )
+
+
 @dataclass(frozen=True)
 class Adapter:
     """One adapter, as the server loaded it."""
@@ -51,10 +60,8 @@ class Adapter:
     """When its files were written."""
 
     @classmethod
-    def of(cls, requests: Mapping[str, Any], name: str, environment: Mapping[str, str]) -> Adapter:
-        """The adapter of this name, out of the server's. One that may change unseen is refused."""
-        if environment.get(RUNTIME, "0").strip().lower() in ("1", "true"):
-            raise DetectorError(f"a detector judges the adapter {name}, and {UPDATES}", f"Unset {RUNTIME}.")
+    def of(cls, requests: Mapping[str, Any], name: str) -> Adapter:
+        """The adapter of this name, out of the server's."""
         if name not in requests:
             have = ", ".join(sorted(requests)) or "no adapter"
             raise DetectorError(

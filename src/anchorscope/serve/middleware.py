@@ -10,10 +10,14 @@ import asyncio
 import json
 import logging
 import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anchorscope.errors import AnchorscopeError, DetectorError
-from anchorscope.serve.config import ServeConfig
+from anchorscope.serve.adapter import OFF
+from anchorscope.serve.config import KEY, ServeConfig
 from anchorscope.serve.decoding import other_decoding
 from anchorscope.serve.departure import Message, Send
 from anchorscope.serve.desk import Desk
@@ -21,9 +25,9 @@ from anchorscope.serve.endpoint import compare
 from anchorscope.serve.intercept import App, Intercepted, Receive, Scope
 from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.live_desk import LiveDesk
-from anchorscope.serve.lora import Adapter
+from anchorscope.serve.lora import Adapter, check_settled
 from anchorscope.serve.parity import EngineAnswer, gate
-from anchorscope.serve.plan import plan_of
+from anchorscope.serve.plan import Column, plan_of
 from anchorscope.serve.wire import RowBook, listen
 from anchorscope.serve.word_desk import word_desk
 
@@ -78,8 +82,10 @@ class Verdicts(_Middleware):
 
         path, revision = vllm.model_config.tokenizer, vllm.model_config.tokenizer_revision
         tokenizer = AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
-        loras = state.openai_serving_models.lora_requests if config.adapters else {}
-        adapters = {name: Adapter.of(loras, adapter, os.environ) for name, adapter in config.adapters.items()}
+        loras = state.openai_serving_models.lora_requests
+        if vllm.lora_config is not None:
+            check_settled(loras, os.environ)
+        adapters = {name: Adapter.of(loras, adapter) for name, adapter in config.adapters.items()}
         judges = {
             name: LiveJudge.load(name, detector, tokenizer, adapters.get(name))
             for name, detector in config.detectors.items()
@@ -99,11 +105,28 @@ class Verdicts(_Middleware):
         for name, judge in judges.items():
             lora = judge.adapter.request if judge.adapter else None
             engine = GateEngine(state.engine_client, desk.logprobs, lora)
-            parity = await gate(judge, engine, book, desk.columns, str(vllm.model_config.dtype).removeprefix("torch."))
+            dtype = str(vllm.model_config.dtype).removeprefix("torch.")
+            parity = await gate(judge, engine, book, desk.columns, dtype)
+            others = [each for each in (None, *loras.values()) if each is not lora]
+            if others:
+                await self._gate_beside(parity.judge, replace(engine, beside=others), book, desk.columns, dtype)
             desk.judges[name] = parity.judge
             desk.parity[name] = parity.record()
             log.info("anchorscope: %s is ready: %s", name, parity)
         self.inside, self.desk = Intercepted(self.app, desk, config.admission), desk
+
+    async def _gate_beside(
+        self, judge: LiveJudge, engine: GateEngine, book: RowBook, columns: Sequence[Column], dtype: str
+    ) -> None:
+        """Refuse an engine that answers otherwise while the model or another adapter answers in the same batch."""
+        try:
+            await gate(judge, engine, book, columns, dtype)
+        except DetectorError as error:
+            raise DetectorError(
+                f"the answers that {judge.name} judges change while an adapter, or the model without one, answers at "
+                f"the same time ({error.message})",
+                "Serve them on servers of their own. vLLM 0.32 for CPUs mixes them up, whether or not it judges.",
+            ) from error
 
 
 class Words(_Middleware):
@@ -166,25 +189,36 @@ def _compare_chats(judge: LiveJudge) -> None:
         )
 
 
+@dataclass(frozen=True)
 class GateEngine:
     """Asks vLLM's engine the known questions of the parity gate."""
 
-    def __init__(self, client: Any, logprobs: bool, lora: Any = None) -> None:
-        """`lora`: vLLM's request of the adapter that is asked, instead of the model itself."""
-        self.client, self.logprobs, self.lora = client, logprobs, lora
+    client: Any
+    logprobs: bool
+    lora: Any = None
+    """vLLM's request of the adapter that is asked, instead of the model itself."""
+    beside: Sequence[Any] = ()
+    """Others that are asked the same at the same time: adapters, or None for the model itself."""
 
     async def answer(self, request: str, ids: list[int], most: int, stops: list[int]) -> EngineAnswer:
         """Generate one greedy answer. `request` is the id under which its rows will arrive."""
         from vllm import SamplingParams
 
-        sampling = SamplingParams(
-            temperature=0.0, max_tokens=most, stop_token_ids=stops, logprobs=0 if self.logprobs else None
+        logprobs = 0 if self.logprobs else None
+        sampling = SamplingParams(temperature=0.0, max_tokens=most, stop_token_ids=stops, logprobs=logprobs)
+        unheard = SamplingParams(temperature=0.0, max_tokens=most, stop_token_ids=stops, extra_args={KEY: OFF})
+        last, *_ = await asyncio.gather(
+            self._last(ids, sampling, f"cmpl-{request}-0", self.lora),
+            *(self._last(ids, unheard, f"cmpl-{uuid.uuid4().hex}-0", other) for other in self.beside),
         )
+        given = list(last.token_ids)
+        made = [step[token].logprob for step, token in zip(last.logprobs or [], given, strict=False)]
+        return EngineAnswer(given, made, last.finish_reason == "stop")
+
+    async def _last(self, ids: list[int], sampling: Any, name: str, lora: Any) -> Any:
+        """The finished answer."""
         last = None
-        name = f"cmpl-{request}-0"
-        async for output in self.client.generate({"prompt_token_ids": ids}, sampling, name, lora_request=self.lora):
+        async for output in self.client.generate({"prompt_token_ids": ids}, sampling, name, lora_request=lora):
             last = output.outputs[0]
         assert last is not None
-        given = list(last.token_ids)
-        logprobs = [step[token].logprob for step, token in zip(last.logprobs or [], given, strict=False)]
-        return EngineAnswer(given, logprobs, last.finish_reason == "stop")
+        return last
