@@ -30,7 +30,8 @@ from anchorscope.words.continuations import EntityCut, Passage, continue_texts, 
 from anchorscope.words.detectors import WordData, score
 from anchorscope.words.files import SpanLabels, read_texts
 from anchorscope.words.measure import ADDS, RESAMPLES
-from anchorscope.words.read import Reading, WordReader
+from anchorscope.words.read import WordReader
+from anchorscope.words.reading import Reading
 from anchorscope.words.record import RIGHT, UNJUDGED, WRONG, Text
 from helpers.steps import Check, Figures, Options
 from helpers.tables import write_rows

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from anchorscope import progress
-from anchorscope.progress import how_far, lines
+from anchorscope.progress import counted, how_far, in_parts, lines
 
 
 def test_a_stage_has_a_line_then_one_every_so_often_and_one_at_its_end(monkeypatch):
@@ -46,6 +46,35 @@ def test_a_stage_that_fails_stops_its_clock_and_is_not_called_done(monkeypatch):
     time.sleep(0.25)
     assert len(said) == count
     assert not any("done" in line for line in said)
+
+
+def test_a_shard_counts_all_its_items_once_and_none_of_them_where_it_fails():
+    said: list[int] = []
+    with counted(said.append, 5) as advance:
+        advance(2)
+        advance(0)
+        advance(9)  # a batch that was tried again
+    with counted(said.append, 3):
+        pass
+    assert said == [2, 3, 3]
+    said.clear()
+
+    def broken() -> None:
+        with counted(said.append, 5) as advance:
+            advance(1)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        broken()
+    assert said == [1]
+
+
+def test_an_item_counts_when_its_last_part_is_done():
+    said: list[int] = []
+    advance = in_parts(said.append, 4)
+    for parts in (3, 1, 7, 1, 4):
+        advance(parts)
+    assert said == [0, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,42 @@ RECENT, SEEN = 120.0, 1000  # seconds, and number of advances, from which the ra
 SOON = 1.0  # seconds after which a stage gets a line
 
 
+def uncounted(count: int) -> None:
+    """Count for nobody."""
+
+
+@contextmanager
+def counted(advance: Advance, total: int) -> Iterator[Advance]:
+    """Count the items of one shard: at most `total`, though batches may be tried again, and all when it is done."""
+    left = total
+
+    def some(count: int) -> None:
+        nonlocal left
+        count = min(count, left)
+        left -= count
+        if count:
+            advance(count)
+
+    yield some
+    some(left)
+
+
+def in_parts(advance: Advance, parts: int) -> Advance:
+    """Count items whose work has so many equal parts: called with the number of new parts that are done."""
+    done = 0
+
+    def some(count: int) -> None:
+        nonlocal done
+        before, done = done // parts, done + count
+        advance(done // parts - before)
+
+    return some
+
+
 @contextmanager
 def silent(title: str, total: int | None) -> Iterator[Advance]:
     """Show no progress."""
-    yield lambda count: None
+    yield uncounted
 
 
 @contextmanager

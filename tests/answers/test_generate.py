@@ -65,7 +65,9 @@ def check_against_the_slow_way(model: Model, shared: int, longest: int) -> None:
     for budget in (1, 40, 10_000):
         generator = Generator(model, prompts[0][:shared], max_new_tokens=6, batch_tokens=budget)
         generator.stops = stops
-        found = generator(prompts)
+        done: list[int] = []
+        found = generator(prompts, advance=done.append)
+        assert done == [len(batch) for batch in generator.plan([len(prompt) for prompt in prompts])]
         assert [answer.ids for answer in found] == [ids for ids, _, _ in expected], budget
         assert [answer.ended for answer in found] == [ended for _, _, ended in expected]
         for answer, (_, logprobs, _) in zip(found, expected, strict=True):

@@ -363,6 +363,11 @@ def test_the_stage_goes_on_where_it_stopped_and_counts_every_answer(tmp_path: Pa
         asked = {answer.id: answer for answer in write_answers(answerer, "numbers", store)}
         stage = sampled_stage(answerer, "numbers", store, wanted, mixed)
         assert stage.title == "tiny, numbers: answering up to 6 times"
+        done: list[int] = []
+        stage.rows(0, done.append)  # q0 and q6 need 4 of 6 answers, q3 and q9 all of them
+        assert sum(done) == 4
+        assert len([count for count in done if count]) > 1
+        looks.clear()
         table = filled(stage)
         before = [table.path(shard).read_bytes() for shard in range(3)]
         table.path(1).unlink()

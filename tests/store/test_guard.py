@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.errors import DeviceError, ModelError, StoreError
+from anchorscope.progress import Advance
 from anchorscope.store import Cell, Guard, Kind, Plan, Sharded
 from anchorscope.store.fill import fill
 from anchorscope.store.guard import ALONE, CRASHED, TOGETHER, TRIES
@@ -50,7 +51,7 @@ def stage(cell: Cell, model: Model) -> Sharded[Row]:
     guard: Guard[str] = Guard(table, lambda name: name)
     aside: dict[int, list[Aside]] = {}
 
-    def rows(shard: int) -> list[list[Row]]:
+    def rows(shard: int, advance: Advance) -> list[list[Row]]:
         made, aside[shard] = guard(shard, [NAMES[i] for i in table.plan.rows_of(shard)], model)
         return [made]
 

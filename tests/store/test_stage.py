@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.errors import ProbeError, StoreError
+from anchorscope.progress import Advance
 from anchorscope.store import Cell, Forward, Kind, Parts, Plan, Sharded, Whole
 from anchorscope.store.fill import carry_out, fill, make
 
@@ -44,7 +45,7 @@ class Counted:
 def numbers(cell: Cell, made: list[int], rows: int = 10, **more) -> Sharded[Row]:
     table = cell.begin(NUMBERS, Plan(rows, 4), {}, {})
 
-    def of(shard: int) -> list[list[Row]]:
+    def of(shard: int, advance: Advance) -> list[list[Row]]:
         made.append(shard)
         return [[Row(i) for i in table.plan.rows_of(shard)]]
 
@@ -80,7 +81,7 @@ def test_tables_side_by_side_are_filled_together_and_samples_counted(tmp_path: P
     plan = Plan(9, 6)  # three rows a sample, two samples a shard
     tables = tuple(cell.begin(kind, plan, {}, {}) for kind in (NUMBERS, DOUBLES))
 
-    def of(shard: int) -> list[list[Row]]:
+    def of(shard: int, advance: Advance) -> list[list[Row]]:
         return [[Row(factor * i) for i in plan.rows_of(shard)] for factor in (1, 2)]
 
     stage = Sharded("both", tables, of, rows_each=3)
@@ -90,6 +91,24 @@ def test_tables_side_by_side_are_filled_together_and_samples_counted(tmp_path: P
     fill(stage, progress)
     assert [row.number for row in cell.table(DOUBLES)] == [2 * i for i in range(9)]
     assert progress.said == [("both", 3, 3), ("both", 3, 3)]
+
+
+def test_samples_are_counted_within_a_shard_and_never_twice(tmp_path: Path):
+    cell, progress, seen = Cell(tmp_path), Counted(), []
+    table = cell.begin(NUMBERS, Plan(10, 6), {}, {})
+
+    def of(shard: int, advance: Advance) -> list[list[Row]]:
+        for _ in range(3):  # of a batch that is tried again
+            advance(2)
+            seen.append(progress.count)
+        if shard == 0:
+            advance(5)
+            seen.append(progress.count)
+        return [[Row(i) for i in table.plan.rows_of(shard)]]
+
+    fill(Sharded("batches", (table,), of), progress)
+    assert seen == [2, 4, 6, 6, 8, 10, 10]
+    assert progress.said == [("batches", 10, 10)]
 
 
 def test_a_source_that_changed_is_refused_at_the_end(tmp_path: Path):

@@ -209,7 +209,9 @@ def test_it_does_not_depend_on_the_batch(some_model, of):
     places = [sample.spans.final for sample in samples]  # behind the last exact answer token of some
     together = saliencies(model, PREFIX, samples, places, 2, "resid", weights, of)
     assert (together.max(axis=1) > 0).sum() > 3
-    each_alone = saliencies(model, PREFIX, samples, places, 2, "resid", weights, of, memory=0.0)
+    done: list[int] = []
+    each_alone = saliencies(model, PREFIX, samples, places, 2, "resid", weights, of, memory=0.0, advance=done.append)
+    assert done == [1] * len(samples)  # counted batch by batch
     turned = saliencies(model, PREFIX, samples[::-1], places[::-1], 2, "resid", weights[::-1], of)[::-1]
     assert error(each_alone, together) < 1e-5
     assert error(turned, together) < 1e-5

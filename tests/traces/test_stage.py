@@ -132,9 +132,13 @@ def test_conditions_are_not_all_the_same(run: Run):
 
 def test_numbers_do_not_depend_on_the_batches(run: Run):
     tracer, spec = Tracer(run.model, run.shared_ids, SITES), run.study.traces
-    found = [
-        trace_samples(tracer, run.samples, spec.model_copy(update={"memory": gigabytes})) for gigabytes in (1e-9, 10)
-    ]
+    found, done = [], []
+    for gigabytes in (1e-9, 10):
+        few = spec.model_copy(update={"memory": gigabytes})
+        found.append(trace_samples(tracer, run.samples, few, advance=done.append))
+    alone, together = done[: len(run.samples)], done[len(run.samples) :]  # counted batch by batch
+    assert set(alone) == {1}
+    assert sum(together) == len(run.samples) > len(together)
     assert list(found[0]) == list(found[1])
     for name, alone in found[0].items():
         torch.testing.assert_close(alone, found[1][name], rtol=1e-6, atol=1e-7)

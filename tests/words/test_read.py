@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from anchorscope.spans.alignment import decode
 from anchorscope.traces.tracer import read_plain
 from anchorscope.words import read as reading_module
-from anchorscope.words.read import LOST, WordReader, layers_at
+from anchorscope.words.read import WordReader, layers_at
+from anchorscope.words.reading import LOST
 from anchorscope.words.record import Message, Text
 from anchorscope.words.request import PARTS, Requests
 from tiny import FAMILIES, PLAIN, difference, exactness, load_tiny

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
+from typing import Protocol
 
 from anchorscope.answers.generate import Generated, Generator
 from anchorscope.answers.given import Given, GivenAnswers
 from anchorscope.answers.record import Answer
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompt, Prompter, answer_ids
+from anchorscope.progress import Advance, uncounted
 from anchorscope.questions.record import Question
 from anchorscope.study import Study
 
 _UNANSWERED = Given("", None, None)  # stands for a question the file does not answer
+
+
+class Generates(Protocol):
+    """What answers prompts: a `Generator` or a `VllmGenerator`."""
+
+    def __call__(self, prompts: Sequence[Sequence[int]], *, advance: Advance = uncounted) -> list[Generated]: ...
 
 
 class Answerer:
@@ -28,14 +36,14 @@ class Answerer:
         file = study.answers.file
         self.given = GivenAnswers(study.base / file, len(study.datasets)) if file else None
 
-    def __call__(self, rows: Sequence[Question]) -> list[Answer]:
+    def __call__(self, rows: Sequence[Question], advance: Advance = uncounted) -> list[Answer]:
         if self.given is None and all(row.given is None for row in rows):
-            return self._generated(rows)
-        return self._read(rows)
+            return self._generated(rows, advance)
+        return self._read(rows, advance)
 
-    def _generated(self, rows: Sequence[Question]) -> list[Answer]:
+    def _generated(self, rows: Sequence[Question], advance: Advance) -> list[Answer]:
         prompts = self.prompter.many([(row.question, row.context) for row in rows])
-        generated = self.generate([prompt.ids for prompt in prompts])
+        generated = self.generate([prompt.ids for prompt in prompts], advance=advance)
         texts = [self.prompter.tokenizer.decode(answer.ids, skip_special_tokens=True).strip() for answer in generated]
         return [self._record(*parts, None) for parts in zip(rows, prompts, generated, texts, strict=True)]
 
@@ -45,12 +53,12 @@ class Answerer:
         (prompt,) = self.prompter.many([(row.question, row.context)])
         return self._record(row, prompt, Generated([], [], False), "", _UNANSWERED)
 
-    def _read(self, rows: Sequence[Question]) -> list[Answer]:
+    def _read(self, rows: Sequence[Question], advance: Advance) -> list[Answer]:
         """Given answers; a question without one gets an empty one, which is dropped and counted later."""
         rows = [self._with_context(row) for row in rows]
         answers = [self._given_to(row) or _UNANSWERED for row in rows]
         prompts = self.prompter.many([(row.question, row.context) for row in rows])
-        read = self._reader(prompts, [answer.answer for answer in answers])
+        read = self._reader(prompts, [answer.answer for answer in answers], advance)
         return [
             self._record(row, prompt, tokens, answer.answer, answer)
             for row, prompt, tokens, answer in zip(rows, prompts, read, answers, strict=True)
@@ -79,7 +87,7 @@ class Answerer:
         )
 
     @cached_property
-    def generate(self) -> Callable[[Sequence[list[int]]], list[Generated]]:
+    def generate(self) -> Generates:
         """What generates: transformers or vLLM."""
         if self.spec.backend == "vllm":
             from anchorscope.answers.vllm import VllmGenerator
@@ -109,8 +117,10 @@ class GivenReader:
     def __init__(self, generator: Generator, prompter: Prompter) -> None:
         self.generator, self.prompter = generator, prompter
 
-    def __call__(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[Generated]:
+    def __call__(
+        self, prompts: Sequence[Prompt], answers: Sequence[str], advance: Advance = uncounted
+    ) -> list[Generated]:
         """Token ids and log-probabilities of each answer after its prompt."""
         tokens = [answer_ids(self.prompter, prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
-        scored = self.generator.score([prompt.ids for prompt in prompts], tokens)
+        scored = self.generator.score([prompt.ids for prompt in prompts], tokens, advance=advance)
         return [Generated(ids, values, ended=True) for ids, values in zip(tokens, scored, strict=True)]

@@ -26,6 +26,7 @@ from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
 from anchorscope.models.load import Model, end_tokens
 from anchorscope.models.prefix import compute_prefix
+from anchorscope.progress import Advance, uncounted
 
 KEEP = 0.75  # rows are let go once this share or less is still being written: a copy of the cache costs too
 DRAWN = 2**22  # probabilities that are summed up at a time where tokens are drawn: 32 MB
@@ -103,7 +104,9 @@ class Generator:
         self.stops = stop_tokens(model).to(model.device)
         self._prefix = compute_prefix(model, self.shared_ids)
 
-    def __call__(self, prompts: Sequence[Sequence[int]], heard: Heard | None = None) -> list[Generated]:
+    def __call__(
+        self, prompts: Sequence[Sequence[int]], heard: Heard | None = None, *, advance: Advance = uncounted
+    ) -> list[Generated]:
         """Answer each prompt. Every prompt starts with the shared ids and goes on after them."""
         shared = len(self.shared_ids)
         self._check(prompts, self.max_new_tokens)
@@ -114,6 +117,7 @@ class Generator:
             answers.update(zip(batch, self._batch([prompts[row][shared:] for row in batch], heard), strict=True))
             if heard is not None:
                 heard.end()
+            advance(len(batch))
             give_back()
         return [answers[row] for row in range(len(prompts))]
 
@@ -126,6 +130,7 @@ class Generator:
         *,
         top_p: float = 1.0,
         first: int = 0,
+        advance: Advance = uncounted,
     ) -> list[list[Generated]]:
         """So many answers to each prompt, drawn at a temperature; the prompt's own tokens are computed once.
 
@@ -144,10 +149,13 @@ class Generator:
             draws = _Draws(temperature, top_p, torch.from_numpy(np.stack(points)))
             drawn = self._sample_batch([prompts[row][shared:] for row in batch], answers, draws)
             by_row.update({row: drawn[i * answers : (i + 1) * answers] for i, row in enumerate(batch)})
+            advance(len(batch))
             give_back()
         return [by_row[row] for row in range(len(prompts))]
 
-    def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> list[list[float]]:
+    def score(
+        self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], *, advance: Advance = uncounted
+    ) -> list[list[float]]:
         """The log-probability of each token of given answers."""
         shared = len(self.shared_ids)
         self._check(prompts, max((len(answer) for answer in answers), default=0))
@@ -156,6 +164,7 @@ class Generator:
         for batch in self.plan([shared + len(row) for row in whole]):
             lengths = [len(answers[row]) for row in batch]
             scores.update(zip(batch, self._score_batch([whole[row] for row in batch], lengths), strict=True))
+            advance(len(batch))
             give_back()
         return [scores[row] for row in range(len(prompts))]
 

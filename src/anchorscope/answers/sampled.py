@@ -18,6 +18,7 @@ from anchorscope.answers.generate import Generated
 from anchorscope.answers.record import ANSWERS, SAMPLED, Sampled
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompter
+from anchorscope.progress import Advance, in_parts
 from anchorscope.store import Cell, Plan, Sharded, Store, Table
 
 SHARD_QUESTIONS = 64  # with all their answers
@@ -57,22 +58,25 @@ def sampled_stage(
     table = _begin(cell, store, questions)
     prompt_rows = _prompts(cell, questions)
 
-    def sample(shard: int) -> list[list[Sampled]]:
+    def sample(shard: int, advance: Advance) -> list[list[Sampled]]:
         rows = [prompt_rows()[questions[i]] for i in table.plan.rows_of(shard)]
         prompts = [[*answerer.prompter.shared_ids, *row.prompt_ids] for row in rows]
         keys = [f"{seed}/sampled/{row.id}" for row in rows]
+        in_answers = in_parts(advance, spec.answers)
         made: list[list[Generated]] = [[] for _ in rows]
         found: dict[int, Sampled] = {}
         left = list(range(len(rows)))
         for first in range(0, spec.answers, spec.round):
+            count = min(spec.round, spec.answers - first)
             drawn = answerer.generate.sample(
-                [prompts[i] for i in left], min(spec.round, spec.answers - first), spec.temperature,
-                [keys[i] for i in left], top_p=spec.top_p, first=first,
+                [prompts[i] for i in left], count, spec.temperature, [keys[i] for i in left],
+                top_p=spec.top_p, first=first, advance=lambda questions, count=count: in_answers(questions * count),
             )  # fmt: skip
             for i, answers in zip(left, drawn, strict=True):
                 made[i] += answers
                 found[i] = distinct(rows[i], made[i], [text_of(answer) for answer in made[i]], first)
-            left = [i for i in left if not mixed(found[i])]
+            asked, left = len(left), [i for i in left if not mixed(found[i])]
+            in_answers((asked - len(left)) * (spec.answers - first - count))  # which are not needed
         return [[found[i] for i in range(len(rows))]]
 
     def text_of(answer: Generated) -> str:

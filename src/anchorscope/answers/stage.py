@@ -8,7 +8,7 @@ from anchorscope.answers.answerer import Answerer
 from anchorscope.answers.given import GivenAnswers
 from anchorscope.answers.record import ANSWERS, Answer
 from anchorscope.models.context import ModelContext
-from anchorscope.progress import Notice, nobody
+from anchorscope.progress import Advance, Notice, nobody
 from anchorscope.questions.record import QUESTIONS, Question
 from anchorscope.store import Guard, Job, Plan, Sharded, Store, Table
 from anchorscope.store.table import Aside
@@ -35,9 +35,9 @@ def answers_stage(
     guard: Guard[Question] = Guard(table, lambda question: question.id)
     aside: dict[int, list[Aside]] = {}
 
-    def answer(shard: int) -> list[list[Answer]]:
+    def answer(shard: int, advance: Advance) -> list[list[Answer]]:
         shard_questions = questions.read(shard)
-        answers, aside[shard] = guard(shard, shard_questions, answerer)
+        answers, aside[shard] = guard(shard, shard_questions, lambda rows: answerer(rows, advance))
         answered = {row.id: row for row in answers}
         rows = [answered.get(row.id) or answerer.unanswered(row) for row in shard_questions]
         if right is not None and not looked_at:

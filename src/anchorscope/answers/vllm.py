@@ -15,6 +15,7 @@ from anchorscope.answers.generate import Generated, check_sampling, stop_tokens
 from anchorscope.errors import ModelError
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.load import Model
+from anchorscope.progress import Advance, uncounted
 
 
 class VllmGenerator:
@@ -46,8 +47,10 @@ class VllmGenerator:
         self._sampling = partial(SamplingParams, **limits, logprobs=0, detokenize=False)
         self.max_new_tokens = max_new_tokens
 
-    def __call__(self, prompts: Sequence[list[int]]) -> list[Generated]:
-        return [self._answer(output.outputs[0]) for output in self._outputs(prompts, self._sampling(temperature=0.0))]
+    def __call__(self, prompts: Sequence[Sequence[int]], *, advance: Advance = uncounted) -> list[Generated]:
+        outputs = self._outputs(prompts, self._sampling(temperature=0.0))
+        advance(len(prompts))
+        return [self._answer(output.outputs[0]) for output in outputs]
 
     def sample(
         self,
@@ -58,6 +61,7 @@ class VllmGenerator:
         *,
         top_p: float = 1.0,
         first: int = 0,
+        advance: Advance = uncounted,
     ) -> list[list[Generated]]:
         """So many answers to each prompt, drawn at a temperature, from seeds that its key and its number give.
 
@@ -73,6 +77,7 @@ class VllmGenerator:
             sampling = [self._sampling(temperature=temperature, top_p=top_p, seed=asked[row][1]) for row in batch]
             outputs = self._outputs([asked[row][0] for row in batch], sampling)
             by_row.update({row: self._answer(output.outputs[0]) for row, output in zip(batch, outputs, strict=True)})
+        advance(len(prompts))
         return [[by_row[i * answers + n] for n in range(answers)] for i in range(len(prompts))]
 
     def _calls(self, lengths: Sequence[int]) -> list[list[int]]:
@@ -81,8 +86,8 @@ class VllmGenerator:
             return [list(range(len(lengths)))] if lengths else []
         return plan_batches(lengths, self.llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens)
 
-    def _outputs(self, prompts: Sequence[list[int]], sampling: Any) -> Any:
-        requests = [{"prompt_token_ids": prompt} for prompt in prompts]
+    def _outputs(self, prompts: Sequence[Sequence[int]], sampling: Any) -> Any:
+        requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
         return self.llm.generate(requests, sampling, use_tqdm=False)
 
     def close(self) -> None:

@@ -145,22 +145,25 @@ def notice(text: str) -> None:
 
 
 @contextmanager
-def of_run(*runs: Path) -> Iterator[None]:
-    """Say so if a process is still working on one of these runs, whether or not what was asked for is there already."""
+def of_run(*runs: Path) -> Iterator[bool]:
+    """Say so if a process is still working on one of these runs, whether or not what was asked for is there already.
+
+    Yields whether one is.
+    """
     from anchorscope.run.progress_file import process_of
 
     processes = [(run, process) for run in runs if (process := process_of(run)) is not None and process.alive]
     try:
-        yield
+        yield bool(processes)
     except StoreError as error:
         for run, process in processes:
             raise StoreError(
-                f"{error.message}. The run is at {process.words}",
-                f"Wait until it ends. To see how far it is, run: anchorscope status {run}",
+                f"{run} is still working, and what you asked for is not made yet. It is at {process.words}",
+                f"Wait until the run ends. To see how far it is, run: anchorscope status {run}  ({error.message})",
             ) from None
         raise
     for run, process in processes:
-        tell(f"{run} is not finished, and this shows what it has so far. The run is at {process.words}")
+        tell(f"{run} is still working, and this shows only what it has so far. It is at {process.words}")
 
 
 @contextmanager

@@ -176,7 +176,7 @@ def fit(
                 "fitting on a file of answers needs the model that gave them",
                 "Add --model MODEL, a hub id, a folder or a .gguf file.",
             )
-        _check_model(model)
+        check_model(model)
     # 2. the fit
     with resumable():
         with progress("starting", None):
@@ -327,7 +327,7 @@ def _check_arguments(detector: Path, answers: Path, model: str, dtype: str | Non
 
     FittedDetector.load(detector)
     read_lines(answers)
-    _check_model(model, dtype)
+    check_model(model, dtype)
 
 
 def with_engine_of(study: Study, engine_of: str) -> Study:
@@ -337,7 +337,8 @@ def with_engine_of(study: Study, engine_of: str) -> Study:
     return study.model_copy(update={"engine": load_study(engine_of).engine}).based_at(study.base)
 
 
-def _check_model(model: str, dtype: str | None = None) -> None:
+def check_model(model: str, dtype: str | None = None) -> None:
+    """Refuse a model that is not there, or a dtype that does not exist."""
     from anchorscope.models.source import locate_model
     from anchorscope.study import ModelSpec
     from anchorscope.study.validation import build

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from anchorscope.cli.console import path_of, progress, tell
-from anchorscope.cli.detect import Reads
+from anchorscope.cli.detect import Reads, check_model
+from anchorscope.errors import DetectorError
 
 
 def grounded(
@@ -59,7 +60,11 @@ def grounded(
     from anchorscope.store.files import write_output
     from anchorscope.study import ModelSpec
 
-    read_lines(answers)  # report a mistake before anything heavy is loaded
+    # report a mistake before anything heavy is loaded
+    read_lines(answers)
+    check_model(model, dtype)
+    if rule is not None and not rule.is_file():
+        raise DetectorError(f"there is no rule at {rule}", "Check the path, or make one with --fit.")
     with progress("starting", None):
         from anchorscope.detectors.grounding import GroundingRule, fit_rule, ground_file
     judge = GroundingRule.load(rule) if rule is not None else None

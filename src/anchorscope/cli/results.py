@@ -67,10 +67,11 @@ def show(
                 out.print(f"\n[bold]{clean(model_name)}[/bold], {clean(set_name)}")
             anything = True
             out.print(_sample_text(sample, colours))
-    if not anything:
-        raise StoreError(
-            "this run has no such answers to show", "To make answers, run: anchorscope run STUDY --until answers"
-        )
+    with of_run(run):
+        if not anything:
+            raise StoreError(
+                "this run has no such answers to show", "To make answers, run: anchorscope run STUDY --until answers"
+            )
     marks = ("[bold cyan]exact question tokens[/]", "[bold magenta]exact answer tokens[/]")
     if not colours:
         marks = ("\\[exact question tokens]", "<exact answer tokens>")
@@ -142,11 +143,10 @@ def status(
         state = Text(line.state, style=styles.get(line.state, "yellow"))
         table.add_row(line.part, line.table, *(numbers if line.shards else ["–"] * 3), state)
     out.print(f"[bold]{clean(state_of_run.study.name)}[/bold]  {clean(state_of_run.study.description)}")
-    out.print(table)
     if process := process_of(run):
-        out.print(
-            clean(f"The run is at {process.words}" if process.alive else f"The run {process.words}"), style="bold"
-        )
+        words = f"The run is still working. It is at {process.words}" if process.alive else f"The run {process.words}"
+        out.print(clean(words), style="bold")
+    out.print(table)
     for note in state_of_run.notes:
         out.print(clean(note), style="yellow")
     if exit_code and not state_of_run.complete:
@@ -202,7 +202,7 @@ def figure(
     from anchorscope.store import Store
 
     store = Store.open(run)
-    with progress("drawing", None):
+    with of_run(run), progress("drawing", None):
         from anchorscope.report.figures import write_figures
 
         points = store.study.traces.points
@@ -260,9 +260,9 @@ def claims(
 
     expected = expected_ledger(expect) if expect else None
     store = Store.open(run)
-    with of_run(run):
+    with of_run(run) as working:
         verdicts = write_ledger(store)
-    if names := unmeasured(store):
+    if not working and (names := unmeasured(store)):
         tell(
             f"This version measures more than the run has ({', '.join(names)}). To add it, run the study again: "
             "anchorscope run STUDY"
@@ -352,10 +352,10 @@ def report(
     from anchorscope.store import Store
 
     stores = [Store.open(run) for run in runs]
-    with progress("reading", None):
-        from anchorscope.report.page.render import write_page
     with_text = _with_text(text, stores)
     with of_run(*runs):
+        with progress("reading", None):
+            from anchorscope.report.page.render import write_page
         path = write_page(stores, into, with_text, progress)
     size = f"  ({size_of(path.stat().st_size)})" if path.is_file() else ""  # a pipe or a device has none
     out.print(f"{clean(path)}{size}")

@@ -113,9 +113,11 @@ def _preflight(study: Study, root: Path, until: str | None, warn: Notice = nobod
 def _carry_out(
     study: Study, runs: Path, log: Path | None = None, until: str | None = None, ray_address: str | None = None
 ) -> Store:
+    from anchorscope.run.preflight import check_address
     from anchorscope.store import Store
 
     root = runs / study.name
+    check_address(study, ray_address)
     with resumable():
         _preflight(study, root, until)  # without its warnings, which the pipeline gives
     with resumable(), Store.writing(root, study) as store:

@@ -12,15 +12,14 @@ from rich.console import Console
 from rich.text import Text as RichText
 
 from anchorscope.cli.console import clean, notice, out, path_of, progress, table_of, tell
+from anchorscope.cli.detect import check_model
 from anchorscope.errors import StudyError
 from anchorscope.progress import Advance
-from anchorscope.words.files import SpanLabels, read_texts
-from anchorscope.words.record import Judged
-from anchorscope.words.view import page, plain, styled
 
 if TYPE_CHECKING:
     from anchorscope.pathways.intervals import Estimate
     from anchorscope.words.detectors import WordData
+    from anchorscope.words.record import Judged
 
 T = TypeVar("T")
 
@@ -104,23 +103,29 @@ def words(
     ] = "auto",
 ) -> None:
     """Colour the words of responses by how probably they are wrong. With labelled spans, measure detectors of words."""
+    from anchorscope.words.detector import WordDetector, parse_promise
+    from anchorscope.words.detectors import RECIPES
+    from anchorscope.words.files import SpanLabels, read_texts
+
+    # 1. the arguments, before anything heavy is loaded
     labels = SpanLabels(*(_listed(text) for text in (wrong, right, leave_out)))
     if fit is not None and detector is not None:
         raise StudyError("--fit makes a detector and --detector uses one", "Give one of the two.")
     if at_most is not None and fit is None:
         raise StudyError("--at-most chooses a threshold for a detector that --fit makes", "Add --fit DETECTOR.")
-    rows = read_texts(texts, labels, judged=detector is None)  # report a mistake before anything heavy is loaded
+    promise = parse_promise(at_most) if at_most is not None else None
+    if kind not in RECIPES:
+        raise StudyError(f"there is no detector of words called {kind}", f"Choose: {', '.join(RECIPES)}.")
+    loaded = WordDetector.load(detector) if detector is not None else None
+    rows = read_texts(texts, labels, judged=detector is None)
+    check_model(model, dtype)
+    # 2. the model reads, and what it read is judged
     with progress("starting", None):
         from anchorscope.models.opened import open_model
-        from anchorscope.words.detector import WordDetector, parse_promise
-        from anchorscope.words.detectors import RECIPES, WordData, score
+        from anchorscope.words.detectors import WordData, score
         from anchorscope.words.known import with_known
         from anchorscope.words.measure import judged_texts
         from anchorscope.words.read import WordReader
-    promise = parse_promise(at_most) if at_most is not None else None
-    loaded = WordDetector.load(detector) if detector is not None else None
-    if kind not in RECIPES:
-        raise StudyError(f"there is no detector of words called {kind}", f"Choose: {', '.join(RECIPES)}.")
     with progress(f"{model}: loading", None):
         opened = open_model(model, dtype=dtype)
     if loaded is not None:
@@ -191,6 +196,7 @@ def _number(estimate: Estimate) -> str:
 def _show(found: Iterable[Judged], show: int, save: Path | None, title: str) -> None:
     """Print the first responses, and save all if asked to."""
     from anchorscope.store.files import write_output
+    from anchorscope.words.view import page
 
     every = list(found)
     for one in every[:show]:
@@ -209,6 +215,8 @@ def _show(found: Iterable[Judged], show: int, save: Path | None, title: str) -> 
 
 def in_console(judged: Judged, console: Console) -> RichText:
     """The response as this console can show it: in colours, or with brackets where it has none."""
+    from anchorscope.words.view import plain, styled
+
     if console.no_color or console.color_system is None:
         return RichText(plain(judged))
     return RichText.assemble(*styled(judged))

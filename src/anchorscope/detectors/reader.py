@@ -32,6 +32,7 @@ from anchorscope.detectors.inputs import (
 from anchorscope.grades.abstention import is_abstention
 from anchorscope.models.load import Model
 from anchorscope.models.prompts import Prompt, Prompter
+from anchorscope.progress import Advance, uncounted
 from anchorscope.questions.record import Question
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
@@ -211,7 +212,9 @@ class Reader:
 
     # --- passes
 
-    def read(self, samples: Sequence[Sample], names: Sequence[StateName]) -> dict[StateName, torch.Tensor]:
+    def read(
+        self, samples: Sequence[Sample], names: Sequence[StateName], advance: Advance = uncounted
+    ) -> dict[StateName, torch.Tensor]:
         """States of samples by name, (layer, sample, width) in float32: all passes of a sample at once."""
         conditions = {name.condition for name in names}
         spec = TraceSpec().model_copy(
@@ -225,7 +228,7 @@ class Reader:
         tracer = self.tracer(spec.sites)
         means = any(name.position == ANSWER_MEAN for name in names)
         passes = Passes(spec, self.prompter.shared_ids, tracer.layers, means=means)
-        states = trace_samples(tracer, samples, spec, passes)
+        states = trace_samples(tracer, samples, spec, passes, advance)
         return {name: states[str(name)].float() for name in names}
 
 

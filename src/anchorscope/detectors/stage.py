@@ -64,9 +64,9 @@ def answer_means_stage(model: Model, prompter: Prompter, dataset: str, store: St
     samples = Forward(table.plan, lambda: read_samples(store, model.name, dataset, ids))
     beside: dict[int, dict[str, str]] = {}
 
-    def rows(shard: int) -> list[list[AnswerMean]]:
+    def rows(shard: int, advance: Advance) -> list[list[AnswerMean]]:
         of_shard = samples(shard)
-        states = reader.read(of_shard, [StateName("clean", spec.sites[0], ANSWER_MEAN)])
+        states = reader.read(of_shard, [StateName("clean", spec.sites[0], ANSWER_MEAN)], advance)
         beside[shard] = _keep(cell, ANSWER_MEANS, shard, states)
         return [[AnswerMean(sample.question.id) for sample in of_shard]]
 
@@ -94,10 +94,10 @@ def several_stage(model: Model, prompter: Prompter, dataset: str, store: Store) 
     reader = Reader(model, prompter, spec.into, memory=spec.memory)
     beside: dict[int, dict[str, str]] = {}
 
-    def rows(shard: int) -> list[list[Several]]:
+    def rows(shard: int, advance: Advance) -> list[list[Several]]:
         of_shard = answers[shard * SHARD_ROWS : (shard + 1) * SHARD_ROWS]
         samples = [answer.sample for answer in of_shard]
-        beside[shard] = _keep(cell, SEVERAL, shard, reader.read(samples, states))
+        beside[shard] = _keep(cell, SEVERAL, shard, reader.read(samples, states, advance))
         several = []
         for answer, sample in zip(of_shard, samples, strict=True):
             logprobs, right = [float(value) for value in sample.answer.logprobs], bool(sample.grade.correct)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from anchorscope.evidence.experiment import RESAMPLED, CellData, Experiment
@@ -9,9 +10,9 @@ from anchorscope.evidence.experiments import MADE, digest_of, experiments_of, ke
 from anchorscope.evidence.record import EXPERIMENT_STAGES
 from anchorscope.evidence.transfer import cells_with_readouts
 from anchorscope.pathways.record import NUMBERS, NumberLine
-from anchorscope.pathways.series import to_lines
+from anchorscope.pathways.series import Series, to_lines
 from anchorscope.probes.record import LEFT_OUT, READOUTS, SALIENCY, WITHIN
-from anchorscope.progress import Advance
+from anchorscope.progress import Advance, counted
 from anchorscope.store import Job, Kind, Store, Whole
 from anchorscope.store.stage import Context
 from anchorscope.study.terms import ReadPoint
@@ -33,8 +34,8 @@ def numbers_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> W
         before = _lines_before(cell, inputs)
         lines: list[NumberLine] = []
         for experiment in chosen:
-            lines += before.get(experiment.name) or _measured(cell, experiment)
-            advance(1)
+            with counted(advance, len(keys_of(experiment))) as of_experiment:
+                lines += before.get(experiment.name) or _measured(cell, experiment, of_experiment)
         return lines
 
     inputs: dict[str, Any] = {
@@ -48,12 +49,19 @@ def numbers_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> W
     }
     title = f"{model}, {dataset}: numbers at {point.site}, {point.position}"
     kind = NUMBERS.at(point)
-    return Whole(title, cell.cell, kind, inputs, compute, lambda: len(chosen), SHARD_ROWS, renewed=True)
+    steps = sum(len(keys_of(experiment)) for experiment in chosen)
+    return Whole(title, cell.cell, kind, inputs, compute, lambda: steps, SHARD_ROWS, renewed=True)
 
 
-def _measured(cell: CellData, experiment: Experiment) -> list[NumberLine]:
+def _measured(cell: CellData, experiment: Experiment, advance: Advance) -> list[NumberLine]:
     keys, claimed = keys_of(experiment), keys_of(experiment, claimed=True)
-    return to_lines(experiment.name, experiment.series(cell, keys), claimed)
+
+    def series() -> Iterator[Series]:
+        for one in experiment.series(cell, keys):
+            yield one
+            advance(1)
+
+    return to_lines(experiment.name, series(), claimed)
 
 
 def _lines_before(cell: CellData, inputs: dict[str, Any]) -> dict[str, list[NumberLine]]:

@@ -24,7 +24,7 @@ def grades_stage(store: Store, model: str, dataset: str) -> Sharded[Graded]:
     return Sharded(
         f"{model}, {dataset}: grading",
         (table,),
-        lambda shard: [graded(questions.read(shard), answers.read(shard), grade, spec.grader)],
+        lambda shard, _: [graded(questions.read(shard), answers.read(shard), grade, spec.grader)],
     )
 
 

@@ -18,6 +18,7 @@ from anchorscope.errors import ProbeError
 from anchorscope.probes.folds import PARTS, Folds, IntArray, checked_labels, inner_folds, left_out
 from anchorscope.probes.logistic import BoolArray, FloatArray, balanced_log_loss, fit_temperature, fit_temperatures
 from anchorscope.probes.probe import LayerProbes
+from anchorscope.progress import Advance, uncounted
 
 if TYPE_CHECKING:
     from anchorscope.probes.solver import Shared, Solved
@@ -66,6 +67,7 @@ def choose_strength(
     grid: Sequence[float] = GRID,
     jobs: int = 1,
     seed: int = 0,
+    advance: Advance = uncounted,
 ) -> Strength:
     """One C for all layers: the least inner log-loss within the outer training sets of repeat 0, mean over layers.
 
@@ -96,6 +98,7 @@ def choose_strength(
             cooled = logits / fit_temperatures(logits, y)[:, None]
             for kind, readings in enumerate((logits, cooled)):
                 sums[kind] += [balanced_log_loss(one, y) for one in readings]
+        advance(1)
         return sums / folds.count
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:

@@ -19,7 +19,7 @@ from anchorscope.probes.fit import Strength, choose_strength, fit_layer
 from anchorscope.probes.folds import PARTS, Folds
 from anchorscope.probes.probe import LayerProbes, probes_stem, save_probes
 from anchorscope.probes.readouts import by_sample, drift, read_out
-from anchorscope.progress import Advance
+from anchorscope.progress import Advance, uncounted
 from anchorscope.store import Cell
 from anchorscope.study import ProbeSpec
 from anchorscope.study.terms import Condition, Further, ReadPoint
@@ -27,10 +27,6 @@ from anchorscope.traces.activations import ReadLayer
 
 MEMORY = 4.0  # gigabytes that layers fitted side by side may take together
 COPIES = 6  # of a layer's activations in float32: as read, scaled, of another condition, and what fits keep
-
-
-def _tell_nobody(count: int) -> None:
-    """Count for nobody."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class ProbeFitter:
     """Which regularisation strengths to choose from."""
     seed: int
     """Deals the inner folds."""
-    advance: Advance = _tell_nobody
+    advance: Advance = uncounted
     """Told twice of every layer: when its strength was tried, and when it is fitted."""
 
     def __call__(
@@ -85,8 +81,8 @@ class ProbeFitter:
                 self.spec.strengths,
                 jobs,
                 self.seed,
+                self.advance,
             )
-            self.advance(layers)
             with ThreadPoolExecutor(jobs) as pool:
                 fitted = list(
                     pool.map(lambda layer: self._layer(read, layer, conditions, strength, parts), range(layers))

@@ -126,16 +126,17 @@ STAGES = (
         per_point=True, told_as="probes",
     ),
     StageDef(
-        "sampled", (SAMPLED,), "anchorscope.probes.stage:sampled_of",
+        "sampled", (SAMPLED,), "anchorscope.probes.model_stage:sampled_of",
         after=("questions", "answers", "traces", "readouts"), needs="generation", repeatable=False, told_as="sampling",
         wanted=with_evidence,
     ),
     StageDef(
-        "within", (WITHIN,), "anchorscope.probes.stage:within_of", after=("questions", "traces", "readouts", "sampled"),
+        "within", (WITHIN,), "anchorscope.probes.model_stage:within_of",
+        after=("questions", "traces", "readouts", "sampled"),
         needs="weights", per_point=True, told_as="evidence", wanted=with_evidence,
     ),
     StageDef(
-        "saliency", (SALIENCY,), "anchorscope.probes.stage:saliency_of", after=(*_SAMPLES, "readouts"),
+        "saliency", (SALIENCY,), "anchorscope.probes.model_stage:saliency_of", after=(*_SAMPLES, "readouts"),
         needs="weights", per_point=True, told_as="evidence", wanted=with_evidence,
     ),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from anchorscope.probes.folds import Folds, folds_of
 from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem
 from anchorscope.probes.record import READOUTS, SALIENCY, Salient
+from anchorscope.progress import Advance, in_parts
 from anchorscope.spans.samples import Sample, read_samples
 from anchorscope.store import Plan, Sharded
 from anchorscope.study.terms import ReadPoint
@@ -38,18 +39,18 @@ def saliency_stage(model: Model, shared_ids: Sequence[int], dataset: str, store:
     rows, members, folds, probes = _readers(store, cell)
     tables = _begun(store, cell, SALIENCY, Plan(len(members), SAMPLES), {"layer": "half"})
     samples = _LazySamples(store, model.name, dataset, {rows[i].id for i in members})
-    parts = _parts(members)
+    parts, memory = _parts(members), study.traces.memory
 
-    def read(shard: int) -> list[list[Salient]]:
+    def read(shard: int, advance: Advance) -> list[list[Salient]]:
         part = parts[shard]
         taken = [samples[rows[i].id] for i in part]
-        by_point = []
+        by_point, in_passes = [], in_parts(advance, len(OF) * len(study.traces.points))
         for point in study.traces.points:
             places = [int(getattr(sample.spans, point.position)) for sample in taken]
             layer = round((len(probes[point]) - 1) / 2)
             weights = probes[point][layer].weight[0, folds.fold[0, part], 0]
             both = [
-                saliencies(model, shared_ids, taken, places, layer, point.site, weights, of, study.traces.memory)
+                saliencies(model, shared_ids, taken, places, layer, point.site, weights, of, memory, in_passes)
                 for of in OF
             ]
             by_point.append([Salient(rows[i].id, *values) for i, *values in zip(part, *both, strict=True)])

@@ -1,24 +1,20 @@
 """From activations to probes and the `readouts` table, one site and position at a time.
 
 Layers are independent once they share a regularisation strength, so they are fitted side by side, each reading only its
-own activations.
+own activations. What computes (torch, scikit-learn) is imported once the answers are enough for probes: a rerun of a
+run with too few says so at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.answers.answerer import Answerer
-from anchorscope.answers.record import Sampled
-from anchorscope.answers.sampled import sampled_stage
-from anchorscope.models.context import ModelContext
 from anchorscope.probes.fit import fit_layer
-from anchorscope.probes.fitter import ProbeFitter, side_by_side
 from anchorscope.probes.folds import folds_of
 from anchorscope.probes.jackknife import LEFT_OUT_GROUPS, jackknife_layer, jackknife_layers, make_groups
 from anchorscope.probes.probe import load_probes, probes_stem
@@ -29,21 +25,18 @@ from anchorscope.probes.record import (
     TEXT_ONLY,
     LeftOutReadout,
     Readout,
-    Salient,
     TextReadout,
-    WithinReadout,
     refit_name,
 )
-from anchorscope.probes.saliency_readouts import saliency_stage
-from anchorscope.probes.text_only import text_only
-from anchorscope.probes.within_readouts import asked_again, mixed_in_last_round, within_stage
 from anchorscope.progress import Advance, Notice, nobody
-from anchorscope.questions.record import QUESTIONS
-from anchorscope.store import Job, Sharded, Store, Whole
+from anchorscope.store import Job, Store, Whole
 from anchorscope.store.stage import Context
 from anchorscope.study.terms import MIRROR, MIRRORED, QUESTION_ONLY, ReadPoint
 from anchorscope.traces.activations import Activations
 from anchorscope.traces.record import TRACES, Trace
+
+if TYPE_CHECKING:
+    from anchorscope.probes.fitter import ProbeFitter
 
 SHARD_ROWS = 4096
 
@@ -58,6 +51,8 @@ def readouts_stage(store: Store, model: str, dataset: str, point: ReadPoint, not
         rows = list(activations.table)
         labels, clusters, folds = folds_of(rows, study.probes, study.seed)
         # 2. probes of the answer, and of the question alone
+        from anchorscope.probes.fitter import ProbeFitter
+
         layers = activations.layers(point)
         fitter = ProbeFitter(labels, clusters, folds, study.probes, study.seed, advance)
         further = study.evidence.further if study.evidence is not None else []
@@ -116,6 +111,8 @@ def left_out_stage(store: Store, model: str, dataset: str, point: ReadPoint) -> 
     def compute(advance: Advance) -> list[LeftOutReadout]:
         rows = list(activations.table)
         labels, clusters, folds = folds_of(rows, study.probes, study.seed)
+        from anchorscope.probes.fitter import side_by_side
+
         groups = make_groups(labels, clusters, study.seed)
         probes, record = load_probes(probes_stem(cell, point))
         strength = float(record["strength"]["C"])
@@ -157,6 +154,8 @@ def text_only_stage(store: Store, model: str, dataset: str) -> Whole[TextReadout
     def compute(advance: Advance) -> list[TextReadout]:
         rows = list(cell.table(TRACES))
         labels, clusters, folds = folds_of(rows, study.probes, study.seed)
+        from anchorscope.probes.text_only import text_only
+
         logits = text_only([row.question for row in rows], [row.answer for row in rows], labels, clusters, folds)
         flat = logits.astype(np.float32).T  # (sample, repeat)
         return [TextReadout(row.id, values) for row, values in zip(rows, flat, strict=True)]
@@ -196,22 +195,3 @@ def readouts_of(context: Context, job: Job) -> Whole[Readout]:
 
 def left_out_of(context: Context, job: Job) -> Whole[LeftOutReadout]:
     return left_out_stage(context.store, job.model, job.dataset, job.read_point)
-
-
-def sampled_of(context: ModelContext, job: Job) -> Sharded[Sampled]:
-    store, cell = context.store, job.cell(context.store)
-    evidence = store.study.evidence
-    assert evidence is not None
-    questions = asked_again(list(cell.table(TRACES)), evidence.questions, store.study.seed)
-    if all(row.given is not None for row in store.questions(job.dataset).table(QUESTIONS)):
-        questions = []  # nobody is asked where answers are given
-    answerer = context.resource(Answerer, job.model, "generation")
-    return sampled_stage(answerer, job.dataset, store, questions, mixed_in_last_round(store, job.dataset))
-
-
-def within_of(context: ModelContext, job: Job) -> Sharded[WithinReadout]:
-    return within_stage(context.model(job.model), context.prompter(job.model), job.dataset, context.store)
-
-
-def saliency_of(context: ModelContext, job: Job) -> Sharded[Salient]:
-    return saliency_stage(context.model(job.model), context.prompter(job.model).shared_ids, job.dataset, context.store)

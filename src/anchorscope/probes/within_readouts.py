@@ -22,6 +22,7 @@ from anchorscope.probes.folds import Folds, folds_of
 from anchorscope.probes.probe import LayerProbes, load_probes, probes_stem
 from anchorscope.probes.readouts import read_out_some
 from anchorscope.probes.record import READOUTS, WITHIN, WithinReadout
+from anchorscope.progress import Advance
 from anchorscope.questions.record import QUESTIONS
 from anchorscope.spans.make import SampleMaker
 from anchorscope.spans.samples import Sample
@@ -146,9 +147,9 @@ def within_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
         for point in points
     )
 
-    def read(shard: int) -> list[list[WithinReadout]]:
+    def read(shard: int, advance: Advance) -> list[list[WithinReadout]]:
         of_shard = answers[shard * ANSWERS_EACH : (shard + 1) * ANSWERS_EACH]
-        states = trace_samples(tracer, [answer.sample for answer in of_shard], spec, passes)
+        states = trace_samples(tracer, [answer.sample for answer in of_shard], spec, passes, advance)
         known = states.get(support_name(REMOVED))
         removed = [float("nan")] * len(of_shard) if known is None else known.double().tolist()
         members = np.array([place[answer.sample.question.id] for answer in of_shard])

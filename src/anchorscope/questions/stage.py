@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from anchorscope.errors import QuestionsError, printable
-from anchorscope.progress import Notice, Progress, nobody, silent
+from anchorscope.progress import Advance, Notice, Progress, nobody, silent
 from anchorscope.questions.crossed import Pair, crossed_pairs
 from anchorscope.questions.hub_rows import HubRows
 from anchorscope.questions.question_set import QuestionSet, open_set
@@ -65,7 +65,7 @@ def questions_stage(
     sample = Forward(table.plan, stream)
     written: list[int] = []
 
-    def read(shard: int) -> list[list[Question]]:
+    def read(shard: int, advance: Advance) -> list[list[Question]]:
         batch = sample(shard)
         if len(batch) < len(table.plan.rows_of(shard)):
             refuse()

@@ -17,7 +17,7 @@ from anchorscope.progress import Notice, Progress, nobody, silent
 from anchorscope.run.context import RunContext
 from anchorscope.run.drawn import drawn, remember_drawn
 from anchorscope.run.engine import Engine, Flow, InProcess
-from anchorscope.run.preflight import preflight
+from anchorscope.run.preflight import check_address, preflight
 from anchorscope.run.progress_file import ProgressFile
 from anchorscope.run.stages import all_stages, rounds, stages_of, until
 from anchorscope.store import Cell, Job, StageDef, Store
@@ -204,12 +204,7 @@ class Pipeline:
             engine = RayEngine(self.store, spec, self.progress, self.notice, self._add, ray_address)
             self.file.counts = engine.counts
             return engine
-        if ray_address is not None:
-            raise StudyError(
-                f"the address {ray_address} of a Ray cluster was given, but the run is computed in this process",
-                "Write engine: {kind: ray} in the study (for detect eval, name that study with --engine-of), or leave "
-                "out the address.",
-            )
+        check_address(self.study, ray_address)
         return InProcess(self.context, self._add)
 
     def _add(self, stage: str, seconds: float) -> None:

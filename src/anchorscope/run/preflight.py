@@ -31,6 +31,16 @@ from anchorscope.traces.record import TRACES
 USUAL = (0.03, 0.3)  # share of right answers: of small models on hard sets, of large ones
 
 
+def check_address(study: Study, ray_address: str | None) -> None:
+    """Refuse the address of a Ray cluster for a study that is computed in this process."""
+    if ray_address is not None and study.engine.kind != "ray":
+        raise StudyError(
+            f"the address {ray_address} of a Ray cluster was given, but the run is computed in this process",
+            "Write engine: {kind: ray} in the study (for detect eval, name that study with --engine-of), or leave "
+            "out the address.",
+        )
+
+
 def preflight(study: Study, root: Path, notice: Notice = nobody, stages: Sequence[StageDef] | None = None) -> None:
     """Check paths, data and models. Raise errors that a person can fix, and warn of too few right answers.
 

@@ -30,7 +30,7 @@ def spans_stage(model: Model, dataset: str, store: Store) -> Sharded[Spans]:
     return Sharded(
         f"{model.name}, {dataset}: finding exact tokens",
         (table,),
-        lambda shard: [_spans(questions.read(shard), answers.read(shard), maker)],
+        lambda shard, _: [_spans(questions.read(shard), answers.read(shard), maker)],
     )
 
 

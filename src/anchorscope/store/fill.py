@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from anchorscope.progress import Progress, silent
+from anchorscope.progress import Advance, Progress, counted, silent, uncounted
 from anchorscope.store.rundir import Cell
 from anchorscope.store.stage import Parts, Sharded, Stage, Whole
 from anchorscope.store.table import Kind, Plan, Table
@@ -33,15 +33,15 @@ def fill(stage: Sharded[R], progress: Progress = silent, later: Sequence[Table[A
         return []
     with progress(stage.title, plan.rows // stage.rows_each) as advance:
         for shard in range(plan.shards):
-            if shard in missing:
-                fill_shard(stage, shard, later)
-            advance(len(plan.rows_of(shard)) // stage.rows_each)
+            with counted(advance, len(plan.rows_of(shard)) // stage.rows_each) as of_shard:
+                if shard in missing:
+                    fill_shard(stage, shard, later, of_shard)
     stage.check()
     return missing
 
 
-def fill_shard(stage: Sharded[R], shard: int, later: Sequence[Table[Any]] = ()) -> None:
-    by_table = stage.rows(shard)
+def fill_shard(stage: Sharded[R], shard: int, later: Sequence[Table[Any]] = (), advance: Advance = uncounted) -> None:
+    by_table = stage.rows(shard, advance)
     aside, beside = stage.aside.pop(shard, []), stage.beside.pop(shard, {})
     for table in later:
         _outdate(table, shard, stage.plan)

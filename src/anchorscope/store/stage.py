@@ -166,8 +166,11 @@ class Sharded(Generic[R]):
     title: str
     tables: tuple[Table[R], ...]
     """What it fills, side by side; all have the same plan."""
-    rows: Callable[[int], Sequence[Sequence[R]]]
-    """From the number of a shard to its rows in each table. What belongs beside them is written before it returns."""
+    rows: Callable[[int, Advance], Sequence[Sequence[R]]]
+    """From the number of a shard to its rows in each table. What belongs beside them is written before it returns.
+
+    It counts its samples as they are done, where a shard takes long.
+    """
     rows_each: int = 1
     """Rows of one sample: progress counts samples."""
     check: Callable[[], None] = lambda: None

@@ -30,6 +30,7 @@ from anchorscope.models.heap import give_back
 from anchorscope.models.load import Model
 from anchorscope.models.prefix import Prefix, compute_prefix
 from anchorscope.models.sites import site_modules
+from anchorscope.progress import Advance, uncounted
 from anchorscope.spans.samples import Sample
 from anchorscope.study.terms import Site
 from anchorscope.traces.attention import BEYOND_SDPA, attention_as, attention_in_rows
@@ -57,6 +58,7 @@ def saliencies(
     weights: NDArray[np.float32],
     of: Of = "logit",
     memory: float = 1.0,
+    advance: Advance = uncounted,
 ) -> NDArray[np.float32]:
     """(sample, layer + 1): the saliency of each sample by layer, up to the anchor layer; its sum is the sample's.
 
@@ -74,6 +76,7 @@ def saliencies(
     for rows in plan_batches([len(text.late) for text in texts], int(memory * 1e9), cost):
         batch = _GradientBatch([texts[row] for row in rows], len(shared_ids))
         by_layer[rows] = _saliency(model, prefix, batch, layer, None if of == "loss" else (module, weights[rows]))
+        advance(len(rows))
         give_back()
     return by_layer
 

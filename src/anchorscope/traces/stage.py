@@ -75,9 +75,9 @@ def traces_stage(model: Model, prompter: Prompter, dataset: str, store: Store) -
     aside: dict[int, list[Aside]] = {}
     beside: dict[int, dict[str, str]] = {}
 
-    def trace(shard: int) -> list[list[Trace]]:
+    def trace(shard: int, advance: Advance) -> list[list[Trace]]:
         of_shard = samples(shard)
-        states, aside[shard] = guard(shard, of_shard, lambda batch: trace_samples(tracer, batch, spec, passes))
+        states, aside[shard] = guard(shard, of_shard, lambda batch: trace_samples(tracer, batch, spec, passes, advance))
         left = {failed.id for failed in aside[shard]}
         beside[shard] = write_tensors(activations_path(cell, shard), save(states), cell.folder)
         return [

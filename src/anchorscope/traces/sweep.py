@@ -8,6 +8,7 @@ import torch
 
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.heap import give_back
+from anchorscope.progress import Advance, uncounted
 from anchorscope.spans.samples import Sample
 from anchorscope.study import TraceSpec
 from anchorscope.study.terms import StateName
@@ -21,7 +22,11 @@ SAID = 6  # tokens of an answer, for the memory of a batch: logits of each are m
 
 
 def trace_samples(
-    tracer: Tracer, samples: Sequence[Sample], spec: TraceSpec, passes: Passes | None = None
+    tracer: Tracer,
+    samples: Sequence[Sample],
+    spec: TraceSpec,
+    passes: Passes | None = None,
+    advance: Advance = uncounted,
 ) -> dict[str, torch.Tensor]:
     """The activations of samples: (layer, sample, width) for each `condition/site/position`.
 
@@ -76,6 +81,7 @@ def trace_samples(
                 kept_as = activations[names[site, reading]]
                 kept_as[:, batch] = block.to(kept_as.dtype)
         del by_site, states, blocks, block
+        advance(len(batch))
         give_back()
     return activations | support
 

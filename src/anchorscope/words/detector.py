@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,11 @@ from anchorscope.study.terms import Site
 from anchorscope.study.validation import first_problem
 from anchorscope.words.detectors import IDENTITY, LIVE, RECIPES, Bools, WordData, WordWeights, fit
 from anchorscope.words.features import FEATURES, features_of
-from anchorscope.words.read import NUMBERS, Reading, WordReader
+from anchorscope.words.reading import NUMBERS, Reading
 from anchorscope.words.record import Judged, JudgedWord, Message, Text
+
+if TYPE_CHECKING:
+    from anchorscope.words.read import WordReader
 
 FORMAT: Literal[1] = 1
 HELD_OUT = 0.4  # share of clusters on which the threshold is chosen
@@ -249,6 +252,8 @@ class WordDetector:
         """The reader that this detector needs. Another model is refused."""
         self._check(model)
         layers = [] if self.weights.layer is None else [self.weights.layer]
+        from anchorscope.words.read import WordReader  # with torch, which loading a detector does not need
+
         return WordReader(model, layers, self.site, identity=IDENTITY in self.weights.vectors)
 
     def why_not(self, text: Text) -> str:

@@ -21,7 +21,7 @@ from anchorscope.pathways.intervals import Auroc
 from anchorscope.probes.folds import inner_folds, left_out, make_folds
 from anchorscope.questions.row import group_key
 from anchorscope.words.features import FEATURES, Group, features_of
-from anchorscope.words.read import Reading
+from anchorscope.words.reading import Reading
 from anchorscope.words.record import UNJUDGED, WRONG, Text
 
 FOLDS, INNER = 5, 4

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.spans.words import FUNCTION_WORDS, words
-from anchorscope.words.read import NUMBERS, PREDICTED, Reading
+from anchorscope.words.reading import NUMBERS, PREDICTED, Reading
 from anchorscope.words.record import Text
 
 Group = Literal["form", "overlap", "logprob", "confidence", "lost"]

@@ -23,6 +23,7 @@ from anchorscope.models.load import Model
 from anchorscope.study.terms import Site
 from anchorscope.traces.layout import Stream
 from anchorscope.traces.tracer import Read, Tracer
+from anchorscope.words.reading import NUMBERS, Floats, Reading
 from anchorscope.words.record import Text
 from anchorscope.words.request import PARTS, Part, Requests, Tokens, context_length
 
@@ -32,30 +33,6 @@ RECENT = 10  # words before a word, which tell what it is about
 AT_ONCE = 4096  # tokens of a pass, which keep the cores, or a GPU, busy
 LOGITS = 1 << 30  # bytes of logits of a pass, unless one response alone has more
 AHEAD = 16_384  # tokens of responses that are looked at together, so that requests which are alike meet
-
-Floats = NDArray[np.float32]
-
-PREDICTED = ("logprob", "least_logprob", "first_logprob", "entropy", "first_entropy", "rank", "tokens")
-LOST = ("lost", "most_lost", "first_lost")
-NUMBERS = (*PREDICTED, *(f"{name}_{part}" for part in PARTS[1:] for name in LOST))
-"""What is known of each word: sums over its tokens, the least of them, and its first token; and what is lost."""
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """What a model read at the words of one response."""
-
-    text: Text
-    """The response."""
-    numbers: Floats
-    """(word, NUMBERS): nan for what cannot be lost, since the text has no passage"""
-    states: NDArray[np.floating]
-    """(layer, word, width): states at the last token of each word, in the dtype of the model or in float32"""
-    identity: NDArray[np.floating]
-    """(word, 3 × width): embeddings of the last token of each word and of the word before it, and the mean of those of
-    the ten words before it, which know no context; of no width where they were not asked for"""
-    reason: str = ""
-    """Reason why nothing was read; empty otherwise."""
 
 
 def layers_at(count: int, depths: Sequence[float] = DEPTHS) -> list[int]:

@@ -7,25 +7,26 @@ imported here and in cluster.py alone.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from itertools import groupby
-from threading import Thread
+from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from anchorscope.errors import AnchorscopeError, StoreError, StudyError, reason_of
-from anchorscope.progress import Notice, Progress, nobody, silent
+from anchorscope.progress import Advance, Notice, Progress, nobody, silent
 from anchorscope.run.context import begun_dtype
 from anchorscope.run.engine import Ended, Flow, Spared, Timed
 from anchorscope.run.ray.cluster import cluster_address, join_cluster
 from anchorscope.run.ray.planner import Planned, Planner
 from anchorscope.run.ray.replica import Replica, Report, Task
-from anchorscope.run.ray.tally import Tally, beat
+from anchorscope.run.ray.tally import BEAT, Doing, Tally, beat
 from anchorscope.store import Job, Store
 from anchorscope.store.files import check_held, is_local, remove_leftovers
 from anchorscope.study import EngineSpec, ModelSpec
@@ -148,8 +149,12 @@ class RayEngine:
         told_flows: set[str] = set()
         first, last = float("inf"), 0.0
         reports = self._reports(flows, tasks)
-        with self.progress(self._title(flows, planned), total) as advance, closing(reports):
-            advance(total - sum(planned[task.flow].sizes[task.shard] for task in tasks))
+        with ExitStack() as stack:
+            advance = stack.enter_context(self.progress(self._title(flows, planned), total))
+            stack.enter_context(closing(reports))
+            sizes = {(task.flow, task.shard): planned[task.flow].sizes[task.shard] for task in tasks}
+            advance(total - sum(sizes.values()))
+            done = stack.enter_context(_Shards(sizes, advance, self._under_way))
             for report in reports:
                 check_held(self.store.root)
                 self._tell(report.notices, told_flows, str(report.flow))
@@ -158,7 +163,7 @@ class RayEngine:
                 elif report.error is not None:
                     raise report.error
                 first, last = min(first, report.ended - report.seconds), max(last, report.ended)
-                advance(planned[report.flow].sizes[report.shard])
+                done.end(report.flow, report.shard)
                 left[report.flow] -= 1
                 if left[report.flow] == 0:
                     ended(flows[report.flow])
@@ -249,6 +254,12 @@ class RayEngine:
         with self.progress("finding the fastest dtype", None):
             return ray.get(find.remote(unknown))
 
+    def _under_way(self) -> list[Doing]:
+        """What replicas have done of the shards that they are making."""
+        import ray
+
+        return ray.get(self._tally.under_way.remote(), timeout=5)
+
     def _gpus(self) -> float:
         import ray
 
@@ -286,6 +297,46 @@ class RayEngine:
             return planned[0].title
         stages = ", ".join(dict.fromkeys(flow[0].stage.name for flow in flows))
         return f"{flows[0][0].model}: {stages} of {len({flow[0].dataset for flow in flows})} datasets"
+
+
+class _Shards:
+    """Counts samples of shards: those of shards that have ended, and by heartbeats those of shards under way."""
+
+    def __init__(
+        self, sizes: Mapping[tuple[int, int], int], advance: Advance, under_way: Callable[[], list[Doing]]
+    ) -> None:
+        self._left, self._advance, self._under_way = dict(sizes), advance, under_way
+        self._ended, self._told = 0, 0
+        self._lock, self._stop = Lock(), Event()
+        self._watcher = Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> _Shards:
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._watcher.join()
+
+    def end(self, flow: int, shard: int) -> None:
+        """Count a shard that has ended."""
+        with self._lock:
+            self._ended += self._left.pop((flow, shard), 0)
+            self._tell(self._ended)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(BEAT):
+            with contextlib.suppress(Exception):  # a cluster that is shutting down hears nothing
+                doing = self._under_way()
+                with self._lock:
+                    done = {(flow, shard): count for flow, shard, count in doing}
+                    self._tell(self._ended + sum(min(done.get(task, 0), size) for task, size in self._left.items()))
+
+    def _tell(self, done: int) -> None:
+        """Count what is new. A shard whose replica crashed is counted once, though it is made again."""
+        if done > self._told:
+            self._advance(done - self._told)
+            self._told = done
 
 
 def _carry_out_flow(store: Store, flow: Flow, threads: int, gpus: float) -> Report:
@@ -326,7 +377,7 @@ class _Pool:
         self.replica = Replica(store, threads)
         self.metrics = _Metrics()
         if tally is not None:
-            Thread(target=beat, args=(tally, self.replica.name), daemon=True).start()
+            Thread(target=beat, args=(tally, self.replica.name, self._doing), daemon=True).start()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         reports = []
@@ -343,6 +394,10 @@ class _Pool:
                 report.seconds, report.loading = report.seconds + earlier.seconds, report.loading + earlier.loading
             reports.append(report.packed())
         return {**batch, "report": np.array(reports, dtype=object)}
+
+    def _doing(self) -> Doing | None:
+        doing = self.replica.doing
+        return None if doing is None else (doing[0].flow, doing[0].shard, doing[1])
 
     def __del__(self) -> None:
         """Stop the processes that vLLM started."""

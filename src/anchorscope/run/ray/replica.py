@@ -18,7 +18,7 @@ from time import perf_counter
 
 from anchorscope import errors
 from anchorscope.errors import AnchorscopeError, DeviceError, StoreError
-from anchorscope.progress import silent
+from anchorscope.progress import Advance, counted, silent
 from anchorscope.run.context import RunContext
 from anchorscope.store import Job, Sharded, Store
 from anchorscope.store.files import TEMPORARY, write_text
@@ -83,6 +83,8 @@ class Replica:
         self.context = RunContext(store, silent, self.notices.append)
         self._stages: dict[Job, Stage] = {}
         self.name = f"{os.getpid()} on {platform.node()}"
+        self.doing: tuple[Task, int] | None = None
+        """The task at hand, and the number of its samples that are done."""
 
     def __call__(self, task: Task, jobs: Sequence[Job]) -> Report:
         """Run one task. Shards that are complete are not made again."""
@@ -96,7 +98,7 @@ class Replica:
                 report.loading += loaded - start
                 guarded = isinstance(stage, Sharded) and stage.guarded  # which finds the sample itself
                 with self._counted("making", job, task, not guarded):
-                    report.rows = self._carried_out(job, stage, task.shard) or report.rows
+                    report.rows = self._carried_out(job, stage, task) or report.rows
                 report.seconds += perf_counter() - loaded
         except DeviceError:
             traceback.print_exc()
@@ -106,18 +108,28 @@ class Replica:
             report.error = error
         except Exception:  # noqa: BLE001 reported where the run was started
             report.error = ReplicaError(f"replica {self.name} failed:\n{traceback.format_exc()}")
-        report.ended = time.time()
+        self.doing, report.ended = None, time.time()
         report.notices, self.notices[:] = list(self.notices), []
         return report
 
-    def _carried_out(self, job: Job, stage: Stage, shard: int) -> int:
+    def _carried_out(self, job: Job, stage: Stage, task: Task) -> int:
         """Make a shard or a whole table, and return its number of samples."""
         if not isinstance(stage, Sharded):
             carry_out(stage)
             return 0
-        if not all(table.look(shard).whole for table in stage.tables):
-            fill_shard(stage, shard, self.context.later(job))
-        return len(stage.plan.rows_of(shard)) // stage.rows_each
+        samples = len(stage.plan.rows_of(task.shard)) // stage.rows_each
+        if not all(table.look(task.shard).whole for table in stage.tables):
+            with counted(self._count(task), samples) as advance:
+                fill_shard(stage, task.shard, self.context.later(job), advance)
+        return samples
+
+    def _count(self, task: Task) -> Advance:
+        """Count the samples of a task, for heartbeats."""
+
+        def advance(count: int) -> None:
+            self.doing = task, count + (self.doing[1] if self.doing else 0)
+
+        return advance
 
     @contextmanager
     def _counted(self, what: str, job: Job, task: Task, counted: bool) -> Iterator[None]:
