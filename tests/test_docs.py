@@ -34,7 +34,7 @@ SMALLER = {  # the tiny model has three layers, and need not be asked much
     "{12: [0, 1], 13: [4]}": "{1: [0, 1], 2: [3]}",
     "range(10, 20)": "range(1, 2)",
     "resamples: 300": "resamples: 100",
-    "{questions: 100, answers: 8,": "{questions: 24, answers: 3,",
+    "{questions: 40, answers: 8,": "{questions: 24, answers: 3,",
 }
 NUMBER = re.compile(r"[-−+]?\d[\d.,]*(?<![.,])")
 
