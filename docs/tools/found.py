@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from retold import SHARED, is_old, pooled_verdicts, retold
 
-from anchorscope.detectors.catalogue import DEFAULT
+from anchorscope.detectors.catalogue import DEFAULT, catalogue
 from anchorscope.detectors.detector import FittedDetector
 from anchorscope.detectors.thresholds import Threshold
 from anchorscope.evidence.crossed import ADDS, LOGPROB_C, LOST, C, W
@@ -496,25 +496,25 @@ def so_far(crossed_folder: str, folder: str) -> str:
     """The first screen's findings: what states know, whence it comes, against log-probability, and the chart's gap."""
     rows = {(row.claim, row.dataset): row for row in read_ledger(ROOT / crossed_folder) if row.model == POOLED}
     knows, route, adds = (rows[claim, THESE] for claim in MEASURED)
-    yes = {"holds": "Yes", "there is one": "Yes, of unknown size", "does not hold": "No", "cannot tell": "Cannot tell"}
+    yes = {"holds": "In part", "there is one": "An effect of unknown size", "does not hold": "No", "cannot tell": "?"}
     told = [row for row in at_half(folder, GAPS).values() if all(cell and cell["value"] for cell in row.values())]
     gap, null = (
         abs(sum(float(r[name]["value"]) for r in told) / len(told)) for name in ("knockout", "permutation null")
     )
     value, low, high = (100 * (0.5 + (end or 0.0)) for end in (knows.value, knows.low, knows.high))
-    more = f"{yes[adds.verdict]}: {number_of(adds)} more of these pairs are ranked right"
+    lost, least, most = (100 * (end or 0.0) for end in (route.value, route.low, route.high))
+    more = f"{yes[adds.verdict]}, {number_of(adds)}"
     if adds.verdict == "does not hold":
-        more = f"No, or they rank less than {100 * abs(adds.threshold):g} % more of the pairs right"
-    lost = "{:.0f} ({:.0f} to {:.0f})".format(*(100 * (end or 0.0) for end in (route.value, route.low, route.high)))
+        more = f"Not measurably: any lead is below {100 * abs(adds.threshold):g} points"
     items = [
-        f"**Do states know which answer fits its question?** {yes[knows.verdict]}, in part. Two questions of a kind "
-        "are read with both answers, so difficulty and frequency cancel. The right one gets the higher P(right) in "
-        f"{value:.0f} % (95 % interval {low:.0f} to {high:.0f}; chance 50).",
-        f"**Directly from the question's words?** {yes[route.verdict]}, in part. Blocking them from the answer alone "
-        f"loses at least {lost} % of these rankings beyond controls.",
-        f"**Do states know more than log-probabilities?** {more}.",
-        f"**Are there two kinds of answers?** The chart cannot tell. Its gap is {gap:.0f} points, and {null:.0f} under "
-        "its null.",
+        f"**Do states know which answer fits its question?** {yes[knows.verdict]}. Two questions of a kind (Peru? "
+        "Kenya?) are read with both answers (Lima, Nairobi), so difficulty and frequency cancel. The fitting one gets "
+        f"the higher P(right) in {value:.0f} % (95 % interval {low:.0f} to {high:.0f}; chance 50).",
+        f"**Directly from the question's words?** {yes[route.verdict]}. If only the answer cannot see them, such "
+        f"shares fall by {lost:.0f} points ({least:.0f} to {most:.0f}) or more beyond controls.",
+        f"**Do they know more than log-probabilities?** {more}.",
+        f"**Are there two kinds of answers?** The chart below cannot tell. Over {len(told)} model–dataset pairs its "
+        f"gap is {gap:.0f} points, and {null:.0f} under its null.",
     ]
     return "\n".join(f"- {item}" for item in items)
 
@@ -709,7 +709,7 @@ def of_a_hundred(path: str, rate: str) -> str:
     passed, wrong = 100 * left.share, 100 * float(rate)
     missed = passed * left.wrong[0]
     return (
-        f"Of 100 answers, {wrong:.0f} of them wrong, it flags {wrong - missed:.0f} wrong and "
+        f"Of 100 answers, {wrong:.0f} of them wrong, ours then flags {wrong - missed:.0f} wrong and "
         f"{100 - passed - wrong + missed:.0f} right ones, and {missed:.0f} wrong ones pass."
     )
 
@@ -732,7 +732,13 @@ def card(path: Path) -> str:
         f"**Size.** {size / 1000:,.0f} kB. The SHA-256 of the "
         f"JSON file followed by the safetensors file begins with `{digest[:16]}`.",
     ]
-    return "\n".join([f"**`{path.stem}`**, {about.title} (`{about.detector}`)", "", *(f"- {line}" for line in lines)])
+    return "\n".join(
+        [
+            f"**`{path.stem}`**, {catalogue()[about.detector].title} (`{about.detector}`)",
+            "",
+            *(f"- {line}" for line in lines),
+        ]
+    )
 
 
 def _promised(threshold: Threshold | None) -> str:

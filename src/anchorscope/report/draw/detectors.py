@@ -162,7 +162,7 @@ def picture(rows: Sequence[Comparison], entries: Mapping[str, Entry]) -> Figure:
         high = max(panel.get_xlim()[1] for panel in panels)
         for panel in panels:
             panel.set_xlim(low, max(high, 0.05) if measure == gain else high)
-    axes[0].set_yticks(range(len(names)), [entries[name].title.replace("– and", "single layer and") for name in names])
+    axes[0].set_yticks(range(len(names)), [entries[name].title for name in names])
     axes[0].tick_params(axis="y", labelsize=5.5)
     axes[0].set_ylim(-0.7, len(names) - 0.3)
     shown = dict.fromkeys(entries[name].side for name in names)

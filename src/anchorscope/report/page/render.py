@@ -17,7 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from anchorscope.detectors.catalogue import Entry, catalogue
+from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.compare import MEAN, MEASURES
 from anchorscope.detectors.record import Comparison
 from anchorscope.detectors.scored import read_comparison, read_scores, scored_cells
@@ -46,8 +46,6 @@ SCRIPTS = (
     "main",
 )  # fmt: skip
 """The page's own code, in this order."""
-DASH = "– "
-"""A detector's title begins with it where it goes on from the title above it."""
 
 
 @dataclass(frozen=True)
@@ -163,21 +161,12 @@ def _detectors(detection: Detection) -> dict[str, Any]:
     return {
         "measures": MEASURES,
         "rows": rows,
-        "titles": _titles(entries),
+        "titles": {name: entry.title for name, entry in entries.items()},
         "mean": MEAN,
         "gains": {run: gain_of(table) for run, table in detection.comparisons.items()},
         "sides": {name: entry.side for name, entry in entries.items()},
         "looks": {side: (LOOKS[side], SIDES[side]) for side in LOOKS},
     }
-
-
-def _titles(entries: Mapping[str, Entry]) -> dict[str, str]:
-    """Titles that can stand in any order. In a table one that begins with a dash goes on from the last without it."""
-    titles, begun = {}, ""
-    for name, entry in entries.items():
-        begun = begun if entry.title.startswith(DASH) else entry.title
-        titles[name] = f"{begun} {entry.title.removeprefix(DASH)}" if entry.title != begun else begun
-    return titles
 
 
 def _short(row: Comparison) -> list[float | None]:
