@@ -96,7 +96,9 @@ def test_a_new_experiment_adds_its_lines_to_a_finished_run_and_touches_no_others
     measured: list[str] = []
     real = stage_module._measured
     monkeypatch.setattr(
-        stage_module, "_measured", lambda cell, experiment: measured.append(experiment.name) or real(cell, experiment)
+        stage_module,
+        "_measured",
+        lambda cell, experiment, advance: measured.append(experiment.name) or real(cell, experiment, advance),
     )
     assert unmeasured(Store.open(root)) == ["toy"]
     with Store.writing(root, whole.study) as store:

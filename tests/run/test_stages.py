@@ -35,7 +35,7 @@ from anchorscope.probes.folds import folds_of
 from anchorscope.probes.probe import load_probes, probes_stem
 from anchorscope.probes.readouts import read_out_some
 from anchorscope.probes.record import WITHIN
-from anchorscope.progress import silent
+from anchorscope.progress import Advance, silent
 from anchorscope.run import context as context_module
 from anchorscope.run.context import RunContext
 from anchorscope.run.pipeline import Pipeline
@@ -193,7 +193,7 @@ SAID = (" x", " fog", " old sand", " x indeed")
 
 def say(
     generator: Generator, prompts: Sequence[Sequence[int]], answers: int, temperature: float, keys: Sequence[str],
-    top_p: float, first: int,
+    top_p: float, first: int, advance: Advance,
 ) -> list[list[Generated]]:  # fmt: skip
     """Tiny models never say what is right. So they are made to say these answers, the first of which is."""
     assert first == 0  # the first round has right and wrong answers
