@@ -64,8 +64,10 @@ CELLS = (
     _text(f"""
 # anchorscope in one notebook
 
-Open a model, trace one answer, make a small run with its chart, and fit a detector. It takes a few minutes on two
-cores, without a GPU. You need `pip install anchorscope`.
+This notebook is a **positive control**: it asks for capitals, where nothing can know whether *Lima* is right without
+*Peru*. So the cut of the question's words must matter here, and you see what a clear effect looks like. You trace one
+answer, make a small run with its charts, and fit a detector. It takes a few minutes on two cores, without a GPU, and
+needs `pip install anchorscope`.
 
 The output below is that of SmolLM2-135M-Instruct, from a 4-bit GGUF file unpacked to float32. [The idea in five
 minutes]({SITE}/five-minutes/) explains the terms.
@@ -84,7 +86,7 @@ to the question's key words, which are in square brackets below. The controls cu
 show how far the hidden state at the end of the answer moves in each layer.
 """),
     _code("""
-sample = anchorscope.trace(model, "What is the capital of France?", "Paris")
+sample = anchorscope.trace(model, "What is the capital of Peru?", "Lima")
 print(sample)
 sample.draw()
 """),
