@@ -61,6 +61,7 @@ def test_the_answers_it_was_chosen_on_are_kept_and_choose_again(errors: FittedDe
 def test_where_no_threshold_keeps_the_promise_nothing_is_passed(errors: FittedDetector, samples: Labelled) -> None:
     moved = errors.at(0.97)
     assert moved.threshold.value is None
+    assert "which no threshold keeps: at most 20 % errors" in repr(moved)
     verdicts = moved.judge(samples.inputs)
     assert {verdict.decision for verdict in verdicts} == {"cannot say"}
     assert any("no threshold keeps the promise: at most 20 % errors" in verdict.reason for verdict in verdicts)

@@ -41,6 +41,7 @@ def test_the_flags_for_vllm_hold_the_plan_and_a_private_socket(guard, tmp_path):
         (["--detector", "knockout"], "takes another pass"),
         (["--detector", "guard", "--endpoint", "http://localhost:1"], "reads hidden states"),
         (["--detector", "guard", "--detector", "guard"], "two detectors are called guard"),
+        (["--detector", "guard", "--endpoint", "http://localhost:1", "--print"], "--print is for vLLM"),
     ],
 )
 def test_what_cannot_be_served_is_refused_at_once(guard, tmp_path, monkeypatch, arguments, reason):
@@ -59,3 +60,6 @@ def test_vllm_is_asked_for_where_it_is_not(guard, monkeypatch):
     monkeypatch.setattr("anchorscope.cli.serve.find_spec", lambda name: None)
     done = CliRunner().invoke(app, ["serve", "m", "--detector", guard])
     assert "pip install 'anchorscope[vllm]'" in str(done.exception.__dict__) + str(done.exception)
+    shown = CliRunner().invoke(app, ["serve", "m", "--detector", guard, "--print"])
+    assert shown.exit_code == 0, shown.output
+    assert "--worker-cls" in shown.stdout

@@ -63,6 +63,10 @@ def test_a_fitted_detector_judges_unlabelled_texts(cli, file, model, tmp_path):
     assert all(run["p_wrong"] > record["threshold"] for run in record["flagged"])
     done = cli("words", str(unlabelled), *options, "--detector", str(saved), "-o", str(page))
     assert "<html" in page.read_text()
+    assert ("No word is flagged" in done.stderr) == (record["threshold"] is None)
+    cli("words", str(file), *options, "--fit", str(saved), "--kind", "form")
+    done = cli("words", str(unlabelled), *options, "--detector", str(saved))
+    assert "No word is flagged, because there is no threshold" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,8 @@ def serve(
         raise DetectorError("a server judges answers or words", "Give --detector or --words.")
     if classify and (words is None or endpoint is not None):
         raise DetectorError("--classify needs a detector of words, and no endpoint", "Give --words alone.")
+    if show and (classify or endpoint is not None):
+        raise DetectorError("--print is for vLLM, and this starts another server", "Leave --print out.")
     if classify and (audit is not None or context.args):
         given = "--audit" if audit is not None else context.args[0]
         raise DetectorError(f"--classify does not know {given}", "Leave it out: it has no audit log and no vLLM.")
@@ -161,7 +163,7 @@ def serve(
         limits = EndpointLimits(max_connections, connect_timeout)
         desk = word_desk(config) if config.words else _answer_desk(model, config)
         return _proxy(desk, endpoint, host, port, admission, limits, served_name or [], recheck)
-    flags, dtype = _flags(config, port)
+    flags, dtype = _flags(config, port, show)
     more = list(context.args)
     if not any(option.split("=")[0] == "--dtype" for option in more):
         more += ["--dtype", dtype]
@@ -177,12 +179,15 @@ def serve(
     os.execv(sys.executable, command)  # noqa: S606
 
 
-def _flags(config: ServeConfig, port: int) -> tuple[list[str], str]:
-    """Flags of anchorscope for vLLM, and the dtype of the fit. A detector that cannot be served is refused."""
+def _flags(config: ServeConfig, port: int, show: bool) -> tuple[list[str], str]:
+    """Flags of anchorscope for vLLM, and the dtype of the fit. A detector that cannot be served is refused.
+
+    vLLM must be here, unless the flags are only shown.
+    """
     from anchorscope.serve.plugin import vllm_flags
 
     made = vllm_flags(config, str(port))
-    if find_spec("vllm") is None:
+    if not show and find_spec("vllm") is None:
         raise DetectorError(
             "anchorscope serve needs vLLM, which is not installed", "Run: pip install 'anchorscope[vllm]'"
         )

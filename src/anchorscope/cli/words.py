@@ -204,6 +204,8 @@ def _show(found: Iterable[Judged], show: int, save: Path | None, title: str) -> 
         out.print(in_console(one, out), soft_wrap=True)
     if len(every) > show:
         tell(f"{show:,} of {len(every):,} responses are shown. Save all with: --output FILE.html")
+    if any(one.threshold is None and not one.reason for one in every):
+        notice("No word is flagged, because there is no threshold: --fit DETECTOR --at-most PROMISE chooses one.")
     unjudged = [one for one in every if one.reason]
     if unjudged:
         notice(f"{len(unjudged):,} of {len(every):,} responses were not judged, for example: {unjudged[0].reason}")

@@ -122,6 +122,8 @@ class FittedDetector:
     def __repr__(self) -> str:
         value, low, high = self.card.auroc
         promise = f", {self.threshold.promise}" if self.threshold is not None else ""
+        if self.threshold is not None and self.threshold.value is None:
+            promise = f", which no threshold keeps: {self.threshold.promise}"
         return (
             f"{type(self).__name__}('{self.card.detector}' for {self.about.name}, fitted on "
             f"{', '.join(self.card.datasets)}: AUROC {value:.3f} [{low:.3f}, {high:.3f}]{promise})"
