@@ -295,14 +295,21 @@ class StandIn:
     def generate(self, requests, sampling, use_tqdm):
         settings = sampling if isinstance(sampling, list) else [sampling] * len(requests)
         self.calls.append(list(zip([request["prompt_token_ids"] for request in requests], settings, strict=True)))
+        for _ in use_tqdm(requests, desc="Rendering prompts"):  # as vLLM does
+            pass
+        bar = use_tqdm(total=len(requests), desc="Processed prompts", dynamic_ncols=True, postfix="speed")
         for prompt, setting in self.calls[-1]:
+            assert bar.format_dict["elapsed"] > 0
+            bar.update(1)
             ids = [setting.seed or 0, prompt[-1], self.stop]
             logprobs = [{token: SimpleNamespace(logprob=-float(i))} for i, token in enumerate(ids)]
             yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=ids, logprobs=logprobs)])
 
 
 @pytest.mark.parametrize("cpu", [False, True])
-def test_vllm_draws_each_answer_from_a_seed_of_its_own(cpu: bool, llama: Model, monkeypatch: pytest.MonkeyPatch):
+def test_vllm_draws_each_answer_from_a_seed_of_its_own(
+    cpu: bool, llama: Model, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
     platform = SimpleNamespace(is_cpu=lambda: cpu)
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=StandIn, SamplingParams=_Params))
     monkeypatch.setitem(sys.modules, "vllm.platforms", SimpleNamespace(current_platform=platform))
@@ -319,8 +326,13 @@ def test_vllm_draws_each_answer_from_a_seed_of_its_own(cpu: bool, llama: Model, 
     tokens = [sum(len(prompt) for prompt, _ in call) for call in generator.llm.calls]
     assert sum(tokens) == 4 * 10
     assert max(tokens) <= 20 if cpu else len(tokens) == 1  # on a CPU a prompt read in parts breaks vLLM's seeds
-    assert generator(prompts[:1]) == [Generated([0, 9], [0.0, -1.0], True)]
+    told: list[int] = []
+    assert generator(prompts[:1], advance=told.append) == [Generated([0, 9], [0.0, -1.0], True)]
+    assert told == [1]
     assert generator.llm.calls[-1][0][1].temperature == 0.0
+    generator.sample(prompts, 4, 0.7, ["a", "b", "c"], advance=told.append)
+    assert sum(told[1:]) == 3  # prompts, while their answers are finished
+    assert capfd.readouterr().err == ""
     assert generator.sample([], 4, 0.7, []) == []
 
 

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from tqdm.std import tqdm
+
 from anchorscope.answers.generate import Generated, check_sampling, stop_tokens
 from anchorscope.errors import ModelError
 from anchorscope.models.batches import plan_batches
 from anchorscope.models.load import Model
-from anchorscope.progress import Advance, uncounted
+from anchorscope.progress import Advance, in_parts, uncounted
 
 
 class VllmGenerator:
@@ -48,8 +50,7 @@ class VllmGenerator:
         self.max_new_tokens = max_new_tokens
 
     def __call__(self, prompts: Sequence[Sequence[int]], *, advance: Advance = uncounted) -> list[Generated]:
-        outputs = self._outputs(prompts, self._sampling(temperature=0.0))
-        advance(len(prompts))
+        outputs = self._outputs(prompts, self._sampling(temperature=0.0), advance)
         return [self._answer(output.outputs[0]) for output in outputs]
 
     def sample(
@@ -73,11 +74,11 @@ class VllmGenerator:
         numbers = range(first, first + answers)
         asked = [(prompt, seed_of(key) + n) for prompt, key in zip(prompts, keys, strict=True) for n in numbers]
         by_row: dict[int, Generated] = {}
+        in_requests = in_parts(advance, answers)
         for batch in self._calls([len(prompt) for prompt, _ in asked]):
             sampling = [self._sampling(temperature=temperature, top_p=top_p, seed=asked[row][1]) for row in batch]
-            outputs = self._outputs([asked[row][0] for row in batch], sampling)
+            outputs = self._outputs([asked[row][0] for row in batch], sampling, in_requests)
             by_row.update({row: self._answer(output.outputs[0]) for row, output in zip(batch, outputs, strict=True)})
-        advance(len(prompts))
         return [[by_row[i * answers + n] for n in range(answers)] for i in range(len(prompts))]
 
     def _calls(self, lengths: Sequence[int]) -> list[list[int]]:
@@ -86,9 +87,9 @@ class VllmGenerator:
             return [list(range(len(lengths)))] if lengths else []
         return plan_batches(lengths, self.llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens)
 
-    def _outputs(self, prompts: Sequence[Sequence[int]], sampling: Any) -> Any:
+    def _outputs(self, prompts: Sequence[Sequence[int]], sampling: Any, advance: Advance) -> Any:
         requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
-        return self.llm.generate(requests, sampling, use_tqdm=False)
+        return self.llm.generate(requests, sampling, use_tqdm=_counting(advance))
 
     def close(self) -> None:
         """Stop the engine: it holds nearly all of the GPU's memory, and the passes after it need that."""
@@ -103,6 +104,25 @@ class VllmGenerator:
         end = next((i for i, token in enumerate(ids) if token in self.stops), None)
         stop = self.max_new_tokens if end is None else min(end, self.max_new_tokens)
         return Generated(ids[:stop], logprobs[:stop], end is not None)
+
+
+def _counting(advance: Advance) -> Any:
+    """The bar that vLLM moves while it answers, as one that draws nothing and counts finished requests."""
+
+    class Counting(tqdm):  # type: ignore[misc]
+        def update(self, n: float | None = 1) -> bool | None:
+            if self.iterable is None:  # vLLM has another bar, around the requests that it takes in
+                advance(int(n or 0))
+            moved: bool | None = super().update(n)
+            return moved
+
+        def display(self, *arguments: Any, **options: Any) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    return Counting
 
 
 def seed_of(key: str) -> int:
