@@ -8,7 +8,8 @@ speculative decoding and in bfloat16; `cost` loads a server with and without ver
 that try to get around the verdict, and requests of every kind, some of them aborted; `refused` starts servers whose
 model is not the detector's; `failures` kills the engine and lets clients vanish; `client` uses the official client;
 `proxy` puts the proxy before a plain server; `chat` serves a detector of chats, `adapter` one of a LoRA adapter, and
-`reload` changes a detector's files while it is served; `latency` times the proxy beside its endpoint.
+`reload` changes a detector's files while it is served; `latency` times the proxy beside its endpoint, and `profile`
+says where the server's processes spend their time (it needs py-spy).
 """
 
 from __future__ import annotations
@@ -44,11 +45,12 @@ from anchorscope.serve.wire import private_socket
 from anchorscope.study import PromptSpec
 from anchorscope.study.validation import build
 from helpers.changed_models import CHANGES, change_model
+from helpers.profiled import Profile
 from helpers.server_cost import in_turns
 from helpers.server_requests import any_request, completion, outcomes
 from helpers.server_requests import spellings as try_spellings
 from helpers.steps import ROOT, Check, Figures, Options
-from helpers.vllm_server import RefusedError, Reply, VllmServer, free_port, load
+from helpers.vllm_server import ONE_PROCESS, RefusedError, Reply, VllmServer, free_port, load
 from weights import unpacked
 
 check = Check(__doc__)
@@ -71,12 +73,13 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         '{"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4, "prompt_lookup_min": 1}',
     ),
     "bfloat16": (*EAGER, "--dtype", "bfloat16"),
+    "tensor parallel": (*EAGER, "--tensor-parallel-size", "2"),  # SmolLM2 has 9 heads, which do not divide by 2
 }
 
 
 def model_of(options: Options) -> Path:
-    """SmolLM2-135M as a folder."""
-    return unpacked("smollm2-135m", options.models)
+    """The served model as a folder."""
+    return unpacked(options.model, options.models)
 
 
 def questions_of(options: Options, count: int) -> list[str]:
@@ -177,7 +180,7 @@ def cost(options: Options, work: Path) -> Figures:
     prompts = prompts_of(detector, options, questions_of(options, 400))
     figures: Figures = {}
     for mode in options.modes.split(","):
-        python, flags = options.vllm_python, EAGER if mode == "eager" else ()
+        python, flags = options.vllm_python, (*ONE_PROCESS, *(EAGER if mode == "eager" else ()))
         with VllmServer(python, model, work / "plain.log", flags=flags) as plain:
             plain.still()
             with VllmServer(python, model, work / "with.log", [options.detector], flags) as judged:
@@ -363,7 +366,7 @@ def failures(options: Options, work: Path) -> Figures:
             asked = [completion(model, prompt, max_tokens=200, stop=None, ignore_eos=True) for prompt in prompts[:16]]
             task = asyncio.create_task(load(server.url, asked, 16, timeout=60))
             await asyncio.sleep(1.5)
-            os.kill(server.engine(), signal.SIGKILL)
+            os.kill(server.named("EngineCore"), signal.SIGKILL)
             return await task
 
         start = time.monotonic()
@@ -438,6 +441,22 @@ def latency(options: Options, work: Path) -> Figures:
     return {**figures, "verdicts that took at most so many seconds": buckets}
 
 
+@check.step("data", "models", "vllm_python", by_default=False)
+def profile(options: Options, work: Path) -> Figures:
+    """Where the process in front and the worker spend their time under 16 requests at once, in %."""
+    detector, model = Detector.load(options.detector), model_of(options)
+    prompts, seconds = prompts_of(detector, options, questions_of(options, 400)), 60
+    with VllmServer(options.vllm_python, model, work / "log", [options.detector], EAGER) as server:
+        asyncio.run(load(server.url, [completion(model, prompt) for prompt in prompts[:50]], 16))
+        pids = {"front": server.process.pid, "worker": server.named("Worker")}
+        profiles = {who: Profile(pid, seconds, work / who) for who, pid in pids.items()}
+        end, answers = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            answers += len(asyncio.run(load(server.url, [completion(model, prompt) for prompt in prompts[:100]], 16)))
+        return {"answers": answers, **{who: each.shares() for who, each in profiles.items()}}
+
+
+check.option("--model", "Serve this model, by its name in weights.py", "smollm2-135m")
 check.option("--detector", "Serve this detector, fitted on SmolLM2-135M in float32", f"{PUBLISHED}-one-layer",
              metavar="PATH", type=Path)  # fmt: skip
 check.option("--confidence", "Serve this one, of log-probabilities alone, by the proxy", f"{PUBLISHED}-confidence",

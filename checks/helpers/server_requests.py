@@ -17,7 +17,6 @@ from helpers.vllm_server import Reply
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "answers": {"max_tokens": 25, "stop": ["\n"]},
-    "16 tokens": {"max_tokens": 16, "ignore_eos": True},
     "128 tokens": {"max_tokens": 128, "ignore_eos": True},
 }
 

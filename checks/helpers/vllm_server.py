@@ -20,7 +20,11 @@ import httpx
 TICK = os.sysconf("SC_CLK_TCK")
 START = 600  # seconds that a server may take to start
 FLAGS = ("--max-model-len", "1024", "--max-num-seqs", "32")
-ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1",
+               "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}  # fmt: skip
+ONE_PROCESS = ("--distributed-executor-backend", "uni")
+"""Flags of an engine that has its worker in its own process. In two, both spin while they wait for each other, so that
+the CPU time is twice that of the work. It needs the last line of the environment."""
 
 
 class RefusedError(Exception):
@@ -122,13 +126,13 @@ class VllmServer:
                     continue
         return found
 
-    def engine(self) -> int:
-        """The engine's process."""
+    def named(self, part: str) -> int:
+        """The process whose name has this part, such as EngineCore or Worker."""
         for pid in self.pids():
             name = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/comm").read_bytes()
-            if b"EngineCore" in name:
+            if part.encode() in name:
                 return pid
-        raise LookupError("there is no engine")
+        raise LookupError(f"there is no process {part}")
 
     def still(self) -> None:
         """Stop all its processes, which spin while they wait, until `again`."""
