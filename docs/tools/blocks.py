@@ -218,10 +218,11 @@ MADE = (
     stages, folders, columns, tables, numbers, charts, claims, detectors, verdict, set_definition, rooms, pages,
     found.found, found.in_short, found.cells, found.aurocs, found.losses, found.sites, found.gaps, found.ledger,
     found.within, found.pooled, found.if_graded, found.samples_read, found.crossed, found.crossed_rivals,
-    found.sizes, found.would_decide, found.primary, found.so_far, found.compare, found.detectors_in_mean,
-    found.useful_detectors, found.answers_needed, found.cards, found.what_passes, found.of_a_hundred,
-    found.two_kinds, found.described, found.repeated, passages.passage_losses, passages.passage_claims,
-    passages.conflict_numbers, passages.squad_detectors, word_tables.word_detectors, word_tables.word_counts,
+    found.sizes, found.would_decide, found.primary, found.so_far, found.gap_and_null, found.compare,
+    found.detectors_in_mean, found.useful_detectors, found.answers_needed, found.cards, found.what_passes,
+    found.of_a_hundred, found.two_kinds, found.described, found.repeated, passages.passage_losses,
+    passages.passage_claims, passages.conflict_numbers, passages.squad_detectors, word_tables.word_detectors,
+    word_tables.word_counts,
     word_tables.word_additions, word_tables.own_words, word_tables.own_counts, word_tables.own_additions,
 )  # fmt: skip
 BLOCKS: dict[str, Callable[..., str]] = {each.__name__: each for each in MADE}

@@ -216,6 +216,10 @@ def repeated(folder: str, earlier: str) -> str:
     return f"Of the {len(decided)} verdicts that are decided in both runs, {reversed_}. {said}."
 
 
+CUT = "W, cut for the answer"
+"""Column of crossed answers with the share of questions under the cut that tests the route."""
+
+
 def at_half(folder: str, keys: dict[str, Key]) -> dict[tuple[str, str], dict[str, Row | None]]:
     """Numbers at the middle layer, by model and dataset."""
     rows = rows_of(ROOT / folder / "half.csv")
@@ -492,31 +496,40 @@ def primary(folder: str) -> str:
     return "\n".join(items)
 
 
-def so_far(crossed_folder: str, folder: str) -> str:
-    """The first screen's findings: what states know, whence it comes, against log-probability, and the chart's gap."""
+def so_far(crossed_folder: str) -> str:
+    """The first screen's findings: what states know, whence it comes, and how it compares with log-probability."""
     rows = {(row.claim, row.dataset): row for row in read_ledger(ROOT / crossed_folder) if row.model == POOLED}
     knows, route, adds = (rows[claim, THESE] for claim in MEASURED)
     yes = {"holds": "In part", "there is one": "An effect of unknown size", "does not hold": "No", "cannot tell": "?"}
+    cut = [float(row[CUT]["value"]) for row in at_half(crossed_folder, CROSSED["route"]).values() if row[CUT]]
+    value, low, high = (100 * (0.5 + (end or 0.0)) for end in (knows.value, knows.low, knows.high))
+    lost, least, most = (100 * (end or 0.0) for end in (route.value, route.low, route.high))
+    kept = 100 * sum(cut) / len(cut)
+    more = f"{yes[adds.verdict]}, {number_of(adds)}"
+    if adds.verdict == "does not hold":
+        more = f"Not measurably. Adding states gains less than {100 * abs(adds.threshold):g} in 100 pairs of questions"
+    items = [
+        f"**Do states know which answer is right?** {yes[knows.verdict]}. Two similar questions are read with both "
+        "answers (Peru: Lima or Nairobi? Kenya: Nairobi or Lima?), so difficulty and frequency cancel. A question's "
+        f"own answer gets the higher P(right) in {value:.0f} % (95 % interval {low:.0f} to {high:.0f}; chance 50).",
+        f"**Does this come from the key words?** {yes[route.verdict]}. If the answer's tokens cannot see them, it is "
+        f"{kept:.0f} %. Of these {value - kept:.0f} points, controls explain few: {lost:.0f} ({least:.0f} to "
+        f"{most:.0f}) remain.",
+        f"**Do states know more than log-probabilities?** {more}.",
+    ]
+    return "\n".join(f"- {item}" for item in items)
+
+
+def gap_and_null(folder: str) -> str:
+    """What the gap of the published chart is, and what its null makes."""
     told = [row for row in at_half(folder, GAPS).values() if all(cell and cell["value"] for cell in row.values())]
     gap, null = (
         abs(sum(float(r[name]["value"]) for r in told) / len(told)) for name in ("knockout", "permutation null")
     )
-    value, low, high = (100 * (0.5 + (end or 0.0)) for end in (knows.value, knows.low, knows.high))
-    lost, least, most = (100 * (end or 0.0) for end in (route.value, route.low, route.high))
-    more = f"{yes[adds.verdict]}, {number_of(adds)}"
-    if adds.verdict == "does not hold":
-        more = f"Not measurably: any lead is below {100 * abs(adds.threshold):g} points"
-    items = [
-        f"**Do states know which answer fits its question?** {yes[knows.verdict]}. Two questions of a kind (Peru? "
-        "Kenya?) are read with both answers (Lima, Nairobi), so difficulty and frequency cancel. The fitting one gets "
-        f"the higher P(right) in {value:.0f} % (95 % interval {low:.0f} to {high:.0f}; chance 50).",
-        f"**Directly from the question's words?** {yes[route.verdict]}. If only the answer cannot see them, such "
-        f"shares fall by {lost:.0f} points ({least:.0f} to {most:.0f}) or more beyond controls.",
-        f"**Do they know more than log-probabilities?** {more}.",
-        f"**Are there two kinds of answers?** The chart below cannot tell. Over {len(told)} model–dataset pairs its "
-        f"gap is {gap:.0f} points, and {null:.0f} under its null.",
-    ]
-    return "\n".join(f"- {item}" for item in items)
+    return (
+        f"Over {len(told)} model–dataset pairs, the gap is {gap:.0f} points, and {null:.0f} under the null. So this "
+        "gap cannot tell whether there are two kinds of answers."
+    )
 
 
 def _like_these(rows: Sequence[ClaimVerdict]) -> str:
