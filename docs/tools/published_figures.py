@@ -14,7 +14,6 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator
@@ -23,34 +22,31 @@ from redraw import in_order, point_of
 from anchorscope.evidence.chart_figures import DELTA_P
 from anchorscope.pathways.lookup import ChartNumbers, collect
 from anchorscope.pathways.record import Statistic
-from anchorscope.questions.definition import PUBLISHED
 from anchorscope.report.csv import from_csv, to_csv
 from anchorscope.report.draw.files import saved_as, write_contents
 from anchorscope.report.draw.lines import DPI, LEGEND_LOOK, WIDTH, ShownFigure, draw_on, drawn, style
-from anchorscope.report.draw.palette import looks, pretty
+from anchorscope.report.draw.palette import A_COLOURS, Q_COLOURS, looks, pretty
 from anchorscope.report.text.lines import listed
 
 LOWEST, HIGHEST = -103.0, 13.0  # points: one scale for all panels
 ROW_HEIGHT = 2.05  # inches
 OPEN = 0.11  # of a panel's width: what is said of "the first layers" or "the end" has no stated width
 BAR = 0.055  # of a panel's width: what is said of one layer
-STEP = 4.0  # a dash of one colour in an edge, in line widths
-LINE = 1.5  # points, of an edge and of a stripe
-SHADE = {"Q": "#e6eaf0", "A": "#f5efe8"}
+SHADE = {"Q": "#cfdff0", "A": "#fce6cc"}
+EDGE = {"Q": Q_COLOURS[0], "A": A_COLOURS[0]}
 DEPTHS = (0, 0.25, 0.5, 0.75, 1)
 LETTERS = "abcdefgh"  # of rows
 
 CAPTION = (
     "ΔP by layer as published and as measured here, on one scale. {rows} As described, not measured: ranges that "
-    "written descriptions of the published figures state for all four sets, in the colours of the sets. Upright "
-    "stripes: Q-Anchored, at the layer that was named, or at the side of the panel where only “the first layers” "
-    "or “the end” was said; a flat stripe where one number was said (“near”). Dashed: A-Anchored, at all layers. "
-    "Markers: the set that was called the lowest; grey columns: where the trough was seen. Nothing is drawn "
-    "between the ranges, since nothing was said; what the descriptions contradict each other in is in the table "
-    "alone. {ours} Measured: {models}, over relative depth (layer over last layer), with 95 % bootstrap "
-    "intervals. Solid: Q-Anchored answers, whose predicted class flips at that layer when attention to the exact "
-    "question tokens is cut; dashed: A-Anchored answers. Because groups are sorted by the flip that is measured, "
-    "part of the gap between them holds by definition.\n"
+    "written descriptions of the published figures state for all four sets. Blue boxes: Q-Anchored, at the layer that "
+    "was named, or at the side of the panel where only “the first layers” or “the end” was said; a line where one "
+    "number was said (“near”). Orange: A-Anchored, at all layers. Markers: the set that was called the lowest; grey "
+    "columns: where the trough was seen. Nothing is drawn between the ranges, since nothing was said; what the "
+    "descriptions contradict each other in is in the table alone. {ours} Measured: {models}, over relative depth "
+    "(layer over last layer), with 95 % bootstrap intervals. Solid: Q-Anchored answers, whose predicted class flips at "
+    "that layer when attention to the exact question tokens is cut; dashed: A-Anchored answers. Because groups are "
+    "sorted by the flip that is measured, part of the gap between them holds by definition.\n"
 )
 
 
@@ -136,12 +132,24 @@ def write_published(
     """
     models, datasets = in_order(row.model for row in ours), in_order(row.dataset for row in ours)
     numbers = collect(ours, DELTA_P.keys, models, datasets, point_of(ours))
+    drawn_models = with_all_sets(ours)
     with style():
-        figure = draw_published(described, numbers, models, datasets, made or {})
-        words = caption(described, models, made or {})
+        sets = in_order(row.dataset for row in ours if row.model in drawn_models)
+        figure = draw_published(described, numbers, drawn_models, sets, made or {})
+        words = caption(described, drawn_models, made or {})
         contents = saved_as(figure, words.strip(), only=["png"])
     compared = write_contents(folder, "compared", {"csv": to_csv(compare(numbers, models, datasets), Compared)})
     return [*write_contents(folder, "published", contents), *compared]
+
+
+def with_all_sets(ours: Sequence[Statistic]) -> list[str]:
+    """The models of ours that were measured on every dataset, as the published ones were."""
+    datasets = {row.dataset for row in ours}
+    return [
+        model
+        for model in in_order(row.model for row in ours)
+        if {row.dataset for row in ours if row.model == model} == datasets
+    ]
 
 
 def compare(numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str]) -> list[Compared]:
@@ -203,14 +211,14 @@ def draw_published(
         for column, (model, layers) in enumerate(panels.items()):
             said = [row for row in described if row.model == model and row.kind == "read off"]
             _described(axes[place, column], model, layers, said, datasets)
-        _name_row(axes[place, 0], place, f"{name} as published: described, not measured")
+        _name_row(axes[place, 0], place, f"{name}: published ranges, as described")
     # 2. what was measured
     for place, pair in enumerate(pairs, start=len(figures)):
         for column, model in enumerate(pair):
             _measured(axes[place, column], numbers, model, datasets, made.get(model, ""))
         for empty in axes[place, len(pair) :]:
             empty.set_visible(False)
-        _name_row(axes[place, 0], place, "Measured here")
+        _name_row(axes[place, 0], place, "Our models, measured")
     # 3. one scale, one legend
     for row in axes:
         row[0].set_ylim(LOWEST, HIGHEST)
@@ -218,7 +226,6 @@ def draw_published(
         for column, each in enumerate(row):
             each.set_ylabel(DELTA_P.rows[0].label if column == 0 else "")
             each.tick_params(labelleft=column == 0)
-            each.title.set_fontweight("bold")
     _legend(figure, datasets)
     figure.draw_without_rendering()
     figure.set_layout_engine(None)  # laid out: saved without another look
@@ -249,6 +256,7 @@ def _name_row(axes: Axes, place: int, words: str) -> None:
         "textcoords": "offset points",
         "va": "bottom",
         "fontsize": 8.5,
+        "fontweight": "bold",
     }
     axes.annotate(f"({LETTERS[place]}) {words}", (0, 1), xytext=(0, 16), **where).set_in_layout(False)
 
@@ -297,19 +305,10 @@ def _draw_mark(axes: Axes, row: Described, datasets: Sequence[str]) -> None:
 
 
 def _draw_range(axes: Axes, row: Described, layers: int) -> None:
-    """A range that holds for all sets: each has a stripe of its own, or its dashes in the edges of a long box."""
+    """A range that was said of all sets, as a box."""
     x, low, high = _sides(row, layers), drawn(row.low), drawn(row.high)
-    shade = Rectangle((x[0], low), x[1] - x[0], high - low, facecolor=SHADE[row.group], linewidth=0, zorder=1.6)
-    axes.add_patch(shade)
-    if row.group == "Q" and low < high:
-        for place, colour in enumerate(_colours("Q")):
-            at = x[0] + (place + 0.5) / len(PUBLISHED) * (x[1] - x[0])
-            axes.plot((at, at), (low, high), color=colour, linewidth=LINE, solid_capstyle="butt", zorder=2)
-        return
-    for y in {low, high}:
-        for line in _edge(row.group):
-            line.set_data(x, (y, y))
-            axes.add_line(line)
+    look: dict[str, Any] = {"facecolor": SHADE[row.group], "edgecolor": EDGE[row.group], "linewidth": 1.2, "zorder": 2}
+    axes.add_patch(Rectangle((x[0], low), x[1] - x[0], high - low, **look))
 
 
 def _sides(row: Described, layers: int) -> tuple[float, float]:
@@ -325,28 +324,12 @@ def _sides(row: Described, layers: int) -> tuple[float, float]:
     return row.layer_from - 0.5, row.layer_to + 0.5
 
 
-def _colours(group: str) -> tuple[str, ...]:
-    """Of the four published sets."""
-    return tuple(look.q if group == "Q" else look.a for look in looks(PUBLISHED).values())
-
-
-def _edge(group: str) -> list[Line2D]:
-    """A line in the colours of all four sets: unbroken for Q-Anchored, dashed for A-Anchored."""
-    dash, around = STEP if group == "Q" else 0.62 * STEP, STEP * len(PUBLISHED)
-    look: dict[str, Any] = {"linewidth": LINE, "dash_capstyle": "butt", "zorder": 2.0}
-    return [
-        Line2D([], [], color=colour, linestyle=(-place * STEP % around, (dash, around - dash)), **look)
-        for place, colour in enumerate(_colours(group))
-    ]
-
-
 def _legend(figure: Figure, datasets: Sequence[str]) -> None:
     """What the lines of the sets are, in the manner of the charts, and below them what the ranges are."""
     look = looks(datasets)
-    stripes: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 8, "markeredgewidth": LINE}
     ranges: list[tuple[Any, str]] = [
-        (tuple(Line2D([], [], color=colour, **stripes) for colour in _colours("Q")), "Q-Anchored (as described)"),
-        (tuple(_edge("A")), "A-Anchored (as described)"),
+        (Rectangle((0, 0), 1, 1, facecolor=SHADE[group], edgecolor=EDGE[group]), f"{group}-Anchored, as described")
+        for group in SHADE
     ]
     blank = (Line2D([], [], linestyle="none"), "")
     entries: list[tuple[Any, str]] = []
@@ -363,6 +346,5 @@ def _legend(figure: Figure, datasets: Sequence[str]) -> None:
         [label for _, label in entries],
         loc="outside lower center",
         ncols=len(datasets),
-        handler_map={ranges[0][0]: HandlerTuple(ndivide=None), ranges[1][0]: HandlerTuple(ndivide=1, pad=0)},
         **LEGEND_LOOK,
     )

@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from first_figure import TABLE, write_first
-from found import rows_of
+from found import each_verdict, rows_of
 from published_figures import read_described, write_published
 from redraw import FIRST, redraw, statistics_of, studies_in
 from sizes_figure import write_sizes
 
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.record import Comparison
-from anchorscope.evidence.ledger import read_ledger
 from anchorscope.evidence.record import LEDGER
 from anchorscope.evidence.transfer import AUROC as TRANSFER
 from anchorscope.report.draw.detectors import picture
@@ -59,8 +58,8 @@ def redraw_detectors(folder: Path) -> None:
 
 
 def redraw_ledger(folder: Path) -> None:
-    """Draw the ledger from claims.json."""
-    verdicts = read_ledger(folder / LEDGER)
+    """Draw the ledger from claims.json, as the pages tell it."""
+    verdicts = each_verdict(folder / LEDGER)
     with style():
         contents = saved_as(ledger_figure(verdicts), describe(verdicts), only=["png"])
     write_bytes(folder / "ledger.png", contents["png"])

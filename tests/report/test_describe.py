@@ -153,7 +153,7 @@ def test_too_few_samples_and_undefined_values_are_told():
 
 def test_rows_ticks_and_looks_are_named(rows: list[Statistic]):
     text = page(CHARTS["auroc"], panels(rows, name="auroc"), POINT)
-    assert "## Panel (a) Llama-3.2-1B\n\nHow well the probe ranks right above wrong answers" in text
+    assert "## Panel (a) Llama-3.2-1B\n\nThe probe (solid), and a probe that sees only the question" in text
     assert "excludes 0.5 at" in text
     controlled = page(CHARTS["delta_p_controlled"], panels(rows, name="delta_p_controlled"), POINT)
     assert "Ticks on the x axis mark the mean anchor layer: PopQA 8.8" in controlled

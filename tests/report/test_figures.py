@@ -137,7 +137,6 @@ ROWS = {  # statistic, condition, split, anchor, correction, group, stratum of e
     ],
     "auroc": [
         "auroc clean none none none all all, auroc_question_only clean none none none all all",
-        "delta_auroc knockout none none none all all, delta_auroc answer_only none none none all all",
         "delta_auroc matched_question none none none all all, delta_auroc control_question none none none all all",
     ],
     "nulls": [
@@ -299,7 +298,7 @@ def test_names_are_drawn_letter_by_letter(tmp_path: Path):
     escaped = odd.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     chart, auroc = (tmp_path / f"{name}.svg" for name in ("delta_p", "auroc"))
     assert f"Q-Anchored ({escaped})" in chart.read_text(encoding="utf-8")
-    assert auroc.read_text(encoding="utf-8").count(f">{escaped}<") == 2  # the panel's name and the legend's
+    assert auroc.read_text(encoding="utf-8").count(f">{escaped}<") == 1  # the panel's name
     assert read_csv(tmp_path / "delta_p.csv")[0]["dataset"] == odd
 
 

@@ -6,15 +6,16 @@ import dataclasses
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from anchorscope.detectors.catalogue import catalogue
 from anchorscope.detectors.compare import MEAN
 from anchorscope.detectors.record import Comparison
 from anchorscope.evidence.record import ClaimVerdict
 from anchorscope.report.draw.detectors import picture
-from anchorscope.report.draw.ledger import COLOURS, ledger_figure, transfer_figure
+from anchorscope.report.draw.ledger import ledger_figure, scaled, transfer_figure
 from anchorscope.report.draw.lines import style
 
 CLAIM = ClaimVerdict(
@@ -23,26 +24,64 @@ CLAIM = ClaimVerdict(
 )  # fmt: skip
 
 
-def ledger(*verdicts: ClaimVerdict) -> list[str]:
+def ledger(*verdicts: ClaimVerdict) -> Figure:
     with style():
-        return [text.get_text() for text in ledger_figure(verdicts).axes[0].texts]
+        return ledger_figure(verdicts)
 
 
-def test_a_field_has_value_and_interval_and_its_row_the_threshold_with_its_unit():
-    words = ledger(CLAIM)
-    assert "? −0.05\n−0.08 to 0.00" in words
-    assert "< −0.02\nAUROC" in words
+def words_of(figure: Figure) -> list[str]:
+    return [text.get_text() for text in [*figure.texts, *figure.axes[0].texts]]
+
+
+def mark(figure: Figure) -> Line2D:
+    (line,) = (line for line in figure.axes[0].lines if len(line.get_xdata()) == 1)
+    return line
+
+
+def test_a_row_has_value_and_interval_by_its_threshold_and_the_unit_beside():
+    figure = ledger(CLAIM)
+    assert "< −0.02\nAUROC" in words_of(figure)
+    (interval,) = (line for line in figure.axes[0].lines if len(set(line.get_ydata())) == 1 < len(line.get_xdata()))
+    assert list(mark(figure).get_xdata()) == [scaled(-0.05 / -0.02)]
+    assert list(interval.get_xdata()) == [scaled(-0.08 / -0.02), scaled(-0.001 / -0.02)]
+    assert (scaled(0), scaled(1)) == (0, 1)
+    assert "Of 1 verdicts, 0 hold, 0 do not hold, and 1 cannot tell." in words_of(figure)
     points = dataclasses.replace(CLAIM, statistic="ΔP of Q (points)", threshold=-5.0, value=-12.6, low=-22.6, high=-1.2)
-    assert {"? −12.6\n−22.6 to −1.2", "< −5\npoints"} <= set(ledger(points))
+    assert "< −5\npoints" in words_of(ledger(points))
+
+
+def test_what_has_no_number_beyond_a_threshold_is_told_in_words():
     test = dataclasses.replace(CLAIM, statistic="dip of Δlogit", threshold=0.0, p=1.0)
-    assert {"? p 1.000", "p < 0.025"} <= set(ledger(test))
-    assert "not measured" in ledger(dataclasses.replace(CLAIM, value=None, low=None, high=None, n=0))
+    assert {"p 1.000", "p < 0.025"} <= set(words_of(ledger(test)))
+    assert "not measured" in words_of(ledger(dataclasses.replace(CLAIM, value=None, low=None, high=None, n=0)))
 
 
-def test_no_verdict_looks_like_a_failure():
-    for answer, colour in COLOURS.items():
-        red, green, blue = to_rgb(colour)
-        assert red <= max(green, blue), answer
+def test_a_mark_is_filled_only_where_the_claim_holds():
+    colour = to_rgba(mark(ledger(CLAIM)).get_color())
+    marks = {
+        answer: mark(ledger(dataclasses.replace(CLAIM, verdict=answer)))
+        for answer in ("holds", "there is one", "does not hold", "cannot tell")
+    }
+    assert [marks[answer].get_fillstyle() for answer in ("holds", "there is one")] == ["full", "left"]
+    assert to_rgba(marks["holds"].get_markerfacecolor()) == colour
+    assert to_rgba(marks["cannot tell"].get_markerfacecolor()) == to_rgba("white")
+    assert marks["does not hold"].get_marker() == "x"
+
+
+@pytest.mark.parametrize(
+    ("side", "threshold", "inside"),
+    [("above", 0.05, True), ("below", -0.02, True), ("below", 10.0, False), ("above", -0.02, False)],
+)
+def test_the_coloured_zone_is_where_the_claim_holds(side: str, threshold: float, inside: bool):
+    claim = dataclasses.replace(
+        CLAIM, side=side, threshold=threshold, value=2 * threshold, low=threshold, high=3 * threshold
+    )
+    figure = ledger(claim)
+    (zone,) = figure.axes[0].collections
+    (path,) = zone.get_paths()
+    left, right = path.get_extents().x0, path.get_extents().x1
+    assert (left <= scaled(2) <= right) == inside
+    assert left <= 1 <= right
 
 
 def compared(name: str, measure: str, value: float, dataset: str = MEAN) -> Comparison:

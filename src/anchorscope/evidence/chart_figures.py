@@ -117,43 +117,31 @@ AUROC = Chart(
     (
         Row(
             (
-                Curve(Key("auroc", "clean"), "set"),
-                Curve(Key("auroc_question_only", "clean"), "control", ":", 0.9, band=False),
+                solid(Key("auroc", "clean"), "probe of the answer's states"),
+                dotted(Key("auroc_question_only", "clean"), "probe of the question alone"),
             ),
-            "How well the probe ranks right above wrong answers (dotted: a question-only probe)",
+            "The probe (solid), and a probe that sees only the question (dotted)",
             "AUROC",
             level=0.5,
             least=0.1,
+            result="The probe ranks answers with AUROC {0}. The question alone reaches {1}.",
             caption=(
-                "AUROC on the clean pass by layer (solid), and of a probe that sees only the question (thin dotted "
-                "lines, no bands). The thin level line is chance."
+                "AUROC on the clean pass by layer (solid), and of a probe that sees only the question (dotted). The "
+                "thin level line is chance."
             ),
             dotted="question-only probe",
         ),
         Row(
             (
-                Curve(Key("delta_auroc", "knockout"), "set"),
-                Curve(Key("delta_auroc", "answer_only"), "control", ":", 0.9, band=False),
+                solid(Key("delta_auroc", "matched_question"), "key words cut"),
+                dotted(Key("delta_auroc", "control_question"), "as many other words of the question cut"),
             ),
-            "Change under the knockout (solid), and with the whole question removed (dotted)",
+            "Change of AUROC when key words are cut (solid), and as many other words of the question (dotted)",
             "ΔAUROC",
             least=0.1,
+            result="Cutting key words changes AUROC by {0}. Cutting as many other words changes it by {1}.",
             caption=(
-                "Change of AUROC under the knockout (solid), and when the question is removed from the prompt (thin "
-                "dotted lines, no bands)."
-            ),
-            dotted="whole question removed",
-        ),
-        Row(
-            (
-                Curve(Key("delta_auroc", "matched_question"), "set"),
-                Curve(Key("delta_auroc", "control_question"), "control", ":", 1.2),
-            ),
-            "Equal numbers of tokens cut: exact question tokens (solid), other question tokens (dotted)",
-            "ΔAUROC",
-            least=0.1,
-            caption=(
-                "The fair comparison: the same number of exact question tokens (solid) and of other question tokens "
+                "Change of AUROC when the same number of exact question tokens (solid) and of other question tokens "
                 "(dotted) is cut, for the same queries."
             ),
             dotted="as many other question tokens cut",
@@ -163,6 +151,7 @@ AUROC = Chart(
     "How well the probes tell right from wrong answers, without any groups.",
     title="How well the probe ranks right above wrong answers, and how the cut changes that",
     tab="auroc",
+    apart=True,
 )
 
 _GAP = Key("delta_p", "knockout", "anchor_half", "half", group="Q-A")

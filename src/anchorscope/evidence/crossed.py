@@ -356,28 +356,29 @@ CHART = Chart(
     "crossed",
     (
         Row(
-            (solid(Key(W)), dotted(Key(W, "knockout_answer"))),
-            "Share of questions whose right answer ranks first (dotted: cut for the answer's tokens)", "W", 0.1, 0.5,
+            (solid(Key(W), "as asked"), dotted(Key(W, "knockout_answer"), "key words cut for the answer's tokens")),
+            "Questions whose own answer ranks above the other one, as asked (solid) and cut (dotted)",
+            "share of questions", 0.1, 0.5,
             caption=(
                 "W on the clean pass (solid), and when the answer's tokens alone cannot see the exact question tokens "
                 "(dotted)."
             ),
             dotted="exact question tokens cut for the answer's tokens",
+            result="The own answer ranks first in {0}, and in {1} if it cannot see the key words (chance: 0.5).",
         ),
         Row(
-            (solid(Key(C)), dotted(Key(C, "knockout_answer"))),
-            "Share of pairs whose contrast is above 0, so that the prior cancels (dotted: cut for the answer's tokens)",
-            "share", 0.1, 0.5,
+            (solid(Key(C), "as asked"), dotted(Key(C, "knockout_answer"), "key words cut for the answer's tokens")),
+            "Pairs of questions whose own answers together score above the swapped ones",
+            "share of pairs", 0.1, 0.5,
             caption=(
                 "The share of pairs whose contrast is above 0 on the clean pass (solid), and when the answer's tokens "
-                "alone cannot see the exact question tokens (dotted)."
+                "alone cannot see the exact question tokens (dotted). Log-probabilities, which need no probe, are "
+                "given beside them."
             ),
             dotted="exact question tokens cut for the answer's tokens",
-        ),
-        Row(
-            (solid(Key(ADDS)),),
-            "What the probe adds to log-probabilities, the answer's prior cancelled on both sides", "share added", 0.1,
-            caption="What the probe adds to log-probabilities: further share of pairs whose contrast is above 0.",
+            result="Of pairs of questions, the probe tells {0} right. Log-probabilities tell {2}.",
+            beside=Key(LOGPROBS_C),
+            beside_name="log-probabilities, without a probe",
         ),
     ),
     LEGEND,
@@ -385,6 +386,7 @@ CHART = Chart(
     "Anything that is a property of the question alone or of the answer alone gives 0.5.",
     title="Crossed answers",
     tab="within",
+    apart=True,
 )  # fmt: skip
 
 EXPERIMENT = Experiment(

@@ -1,45 +1,62 @@
-"""The ledger as a picture: a row for each claim, a field for each dataset, coloured by its verdict, with its number.
+"""The ledger as a picture: a row for each claim, and in it a mark with an interval for each dataset.
 
 Also how well probes of one dataset read the others, as a matrix for each model.
 """
 
 from __future__ import annotations
 
-import re
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.lines import Line2D
 
 from anchorscope.evidence.ledger import ANSWERS
-from anchorscope.evidence.record import TAGS, ClaimVerdict
+from anchorscope.evidence.record import ClaimVerdict
 from anchorscope.evidence.transfer import AUROC
 from anchorscope.pathways.lookup import Lines
 from anchorscope.pathways.record import Key
 from anchorscope.report.draw.files import saved_as, write_contents
-from anchorscope.report.draw.lines import INK, WIDTH, style
-from anchorscope.report.draw.palette import pretty
+from anchorscope.report.draw.lines import INK, LEGEND_LOOK, WIDTH, drawn, style
+from anchorscope.report.draw.palette import Look, looks, pretty, shorten
 
-COLOURS = {"holds": "#cfe8cf", "there is one": "#e6f1da", "does not hold": "#d6e2f0", "cannot tell": "#f0f0f0"}
-"""Colour of each verdict. That a claim does not hold is a finding too, and no failure: it is blue, not red."""
-SIGNS = {"holds": "✓", "there is one": "+", "does not hold": "○", "cannot tell": "?"}
-MEANINGS = {
-    "holds": "beyond the threshold, after Holm's correction",
-    "there is one": "an effect of unknown size",
-    "does not hold": "no effect that matters",
-    "cannot tell": "neither",
+MARKS: dict[str, dict[str, Any]] = {
+    "holds": {"fillstyle": "full"},
+    "there is one": {"fillstyle": "left"},
+    "does not hold": {"marker": "x"},
+    "cannot tell": {"markerfacecolor": "white"},
 }
+"""What a verdict makes of its mark. That a claim does not hold is a finding too, and no failure."""
+MEANINGS = {
+    "holds": "filled: holds, after Holm's correction",
+    "there is one": "half: an effect of unknown size",
+    "does not hold": "cross: no effect that matters",
+    "cannot tell": "hollow: cannot tell",
+}
+FOOLED = {
+    (True, True): "Cannot hold if states only know how hard a question or how common an answer is:",
+    (True, False): "Cannot hold if states only know how hard a question is:",
+    (False, False): "Can hold if states only know how hard a question is:",
+    (False, True): "Cannot hold if states only know how common an answer is:",
+}
+"""What can make claims hold, by their tags: truth or difficulty, truth or prior."""
 UNITS = {
     "(points)": "points", "standard deviations": "SD", "accuracy": "share right", "correlation": "correlation",
-    "AUROC": "AUROC", "W ": "share of pairs",
+    "AUROC": "AUROC", "W ": "share of pairs", "crossed pairs": "share of pairs",
 }  # fmt: skip
 """Unit of a claim's number, by words of what it measures; the first that is found."""
-ROW, HEAD, NAME, TAG = 0.27, 0.75, 2.55, 0.38  # inches: of a row, above the rows, of a claim's name, of a tag
-BAR = 0.5  # inches, of what stands in the column of thresholds
+ROW, HEAD, FOOT, NAME, NEED, SIDE = 0.27, 0.8, 0.5, 2.5, 0.72, 0.1
+"""Inches: of a row, above and below all rows, of a claim's name, of its threshold, beside panels."""
+LEFT, RIGHT = -2.1, 3.1
+"""Ends of the scale, on which 0 is no effect and 1 is the threshold."""
+ZONE = "#e9f3e6"
+"""Colour of where a claim holds."""
 
 
 def draw_ledger(verdicts: Sequence[ClaimVerdict], found: Mapping[str, Mapping[str, Lines]], folder: Path) -> list[Path]:
@@ -66,89 +83,117 @@ def describe(verdicts: Sequence[ClaimVerdict]) -> str:
 def ledger_figure(every: Sequence[ClaimVerdict]) -> Figure:
     """The verdicts on single models: a row for each claim, with its threshold. Call it under `style()`."""
     verdicts = [row for row in every if " < " not in row.model]
-    sets: dict[str, list[str]] = {}  # of each model, from left to right
-    for row in verdicts:
-        if row.dataset not in ("all", *sets.setdefault(row.model, [])):
-            sets[row.model].append(row.dataset)
-    claims = list(dict.fromkeys(row.claim for row in verdicts))
-    rows = {(row.model, row.dataset, row.claim): row for row in verdicts}
-    ranks = {row.claim: row.rank for row in verdicts}
-    claims.sort(key=lambda claim: ranks[claim])
-    kinds = {row.claim: row.primary for row in verdicts}
-    told = {tag: t for t, tag in enumerate(TAGS) if any(row.tags[t] == "yes" for row in verdicts)}
-    text = NAME + len(told) * TAG + BAR
-    starts = {
-        next(i for i, claim in enumerate(claims) if kinds[claim] == kind)
-        for kind in set(kinds.values())
-        if len(set(kinds.values())) > 1
-    }
-    height = HEAD + ROW * (len(claims) + len(starts)) + 0.15
+    models = list(dict.fromkeys(row.model for row in verdicts))
+    of_claim: dict[str, list[ClaimVerdict]] = {}
+    for row in sorted(verdicts, key=lambda row: row.rank):
+        of_claim.setdefault(row.claim, []).append(row)
+    kinds = dict.fromkeys(rows[0].rank for rows in of_claim.values())
+    height = HEAD + ROW * (len(of_claim) + len(kinds)) + FOOT
     figure = Figure(figsize=(WIDTH, height))
     FigureCanvasAgg(figure)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, WIDTH)
-    axes.set_ylim(0, height)
-    axes.axis("off")
-    each_width = (WIDTH - text) / max(1, sum(map(len, sets.values())))
-    left, starting = text, {}
-    for model, of_model in sets.items():
-        starting[model] = left
-        middle = left + len(of_model) * each_width / 2
-        axes.text(middle, height - 0.33, model, ha="center", va="center", fontsize=7, color=INK, weight="bold")
-        for name in of_model:
-            above = pretty(name).replace(" sets", "\nsets").replace(" like", "\nlike")
-            axes.text(left + each_width / 2, height - 0.55, above, ha="center", va="center", fontsize=5, color=INK)
-            left += each_width
-    for t, tag in enumerate((*told, "holds if")):
-        x = NAME + (t + 0.5) * TAG + (BAR - TAG) / 2 * (t == len(told))
-        words = tag.replace(" or ", "\nor ")
-        axes.text(x, height - 0.55, words, ha="center", va="center", fontsize=4.6, color=INK)
-    top = height - HEAD + ROW
-    for place, claim in enumerate(claims):
-        first = next(row for row in verdicts if row.claim == claim)
-        if place in starts:
-            top -= ROW
-            axes.text(
-                0.05, top - ROW / 2, first.section, ha="left", va="center", fontsize=4.8, color=INK, weight="bold"
+    width = (WIDTH - NAME - NEED - SIDE * (len(models) + 1)) / len(models)
+    panels = {}
+    for place, model in enumerate(models):
+        left = NAME + NEED + SIDE + place * (width + SIDE)
+        panels[model] = _panel(figure, model, (left, width), (len(of_claim) + len(kinds)) * ROW)
+    look = looks([name for name in dict.fromkeys(row.dataset for row in verdicts) if name != "all"])
+    place, before = -1, None
+    for rows in of_claim.values():
+        first = rows[0]
+        place += 1 + (first.rank != before)
+        y = (height - HEAD - ROW * (place + 0.5)) / height
+        if first.rank != before:
+            before = first.rank
+            figure.text(
+                SIDE / WIDTH, y + ROW / height, _heading(first, of_claim), va="center", fontsize=6.5, weight="bold"
             )
-        top -= ROW
-        axes.text(0.05, top - ROW / 2, _short(first.statement), ha="left", va="center", fontsize=4.6, color=INK)
-        for t, which in enumerate(told.values()):
-            x = NAME + (t + 0.5) * TAG
-            axes.text(x, top - ROW / 2, first.tags[which], ha="center", va="center", fontsize=4.6, color=INK)
-        needed = f"{first.condition}\n{unit_of(first)}".strip().replace("-", "−")
-        axes.text(text - BAR / 2, top - ROW / 2, needed, ha="center", va="center", fontsize=4.4, color=INK)
-        for model, of_model in sets.items():
-            left, together = starting[model], rows.get((model, "all", claim))
-            fields = (
-                [(left, len(of_model) * each_width, together)]
-                if together
-                else [
-                    (left + s * each_width, each_width, rows.get((model, name, claim)))
-                    for s, name in enumerate(of_model)
-                ]
-            )
-            for x, width, verdict in fields:
-                if verdict is None:
-                    continue
-                said = _said(verdict)
-                box = Rectangle((x, top - ROW), width, ROW, facecolor=COLOURS[verdict.verdict], edgecolor="white")
-                axes.add_patch(box)
-                axes.text(
-                    x + width / 2,
-                    top - ROW / 2,
-                    said,
-                    ha="center",
-                    va="center",
-                    color=INK,
-                    fontsize=min(4.4, 105 * width / max(map(len, said.split("\n")))),
-                    linespacing=1.15,
-                )
-    legend = "    ".join(f"{SIGNS[answer]} {answer}: {MEANINGS[answer]}" for answer in ANSWERS)
-    axes.text(0.05, height - 0.12, legend, ha="left", va="center", fontsize=5.5, color=INK)
-    below = "In each field: the value, and below it its 95 % interval,\nwithout correction for the number of claims."
-    axes.text(0.05, height - 0.55, below, ha="left", va="center", fontsize=4.8, color=INK)
+        figure.text(SIDE / WIDTH, y, _short(first.statement), va="center", fontsize=6)
+        figure.text((NAME + NEED) / WIDTH, y, _needed(first), va="center", ha="right", fontsize=5.5)
+        for model, axes in panels.items():
+            _draw_claim(axes, place + 0.5, [row for row in rows if row.model == model], look)
+    figure.text(SIDE / WIDTH, 1 - 0.14 / height, _result(verdicts), va="center", fontsize=8.5, weight="bold")
+    about = "Marks are datasets with their 95 % intervals, on a scale set by each claim's threshold. Green: it holds."
+    figure.text(SIDE / WIDTH, 1 - 0.34 / height, about, va="center", fontsize=6.5)
+    marks = [
+        Line2D([], [], color=each.q, marker=each.marker, linestyle="none", markersize=4, label=each.name)
+        for each in look.values()
+    ]
+    figure.legend(
+        handles=marks, loc="lower center", ncols=6, fontsize=6.5, bbox_to_anchor=(0.5, 0.2 / height), **LEGEND_LOOK
+    )
+    answers = dict.fromkeys(answer for answer in ANSWERS if any(row.verdict == answer for row in verdicts))
+    figure.text(
+        0.5, 0.12 / height, "    ".join(MEANINGS[answer] for answer in answers), ha="center", va="center", fontsize=6.5
+    )
     return figure
+
+
+def _panel(figure: Figure, model: str, across: tuple[float, float], tall: float) -> Axes:
+    """The panel of a model: `across` is its left edge and its width, `tall` the height of its rows, in inches."""
+    height = figure.get_figheight()
+    axes = figure.add_axes((across[0] / WIDTH, FOOT / height, across[1] / WIDTH, tall / height))
+    axes.set_xlim(LEFT, RIGHT)
+    axes.set_ylim(tall / ROW, 0)
+    axes.set_yticks([])
+    axes.xaxis.tick_top()
+    none, enough = axes.set_xticks([0, 1], ["no effect ", " threshold"], fontsize=6)
+    none.label2.set_horizontalalignment("right")
+    enough.label2.set_horizontalalignment("left")
+    axes.tick_params(length=2, pad=1)
+    axes.set_title(shorten(model, 30), fontsize=8, weight="bold", pad=10)
+    axes.spines[:].set_visible(False)
+    for at, dash in ((0, "-"), (1, (0, (2, 1.5)))):
+        axes.axvline(at, color="#777777", linewidth=0.6, linestyle=dash, zorder=1.5)
+    return axes
+
+
+def _draw_claim(axes: Axes, y: float, verdicts: Sequence[ClaimVerdict], look: Mapping[str, Look]) -> None:
+    """The marks of one claim about one model, one below the other; words where nothing has a threshold."""
+    measured = [row for row in verdicts if row.threshold and None not in (row.value, row.low, row.high)]
+    others = dict.fromkeys(row.words(2, interval=False) for row in verdicts if row not in measured)
+    if measured:
+        right = (measured[0].side == "above") == (measured[0].threshold > 0)
+        ends = (1.0, RIGHT) if right else (LEFT, 1.0)
+        axes.fill_between(ends, y - 0.46, y + 0.46, color=ZONE, linewidth=0, zorder=0.5)
+    elif others:
+        words = ", ".join(others).replace("p = ", "p ").replace(", p ", ", ")
+        axes.text((LEFT + RIGHT) / 2, y, words, ha="center", va="center", fontsize=5.5, backgroundcolor="white")
+    for place, row in enumerate(measured):
+        at = y + (place + 0.5) * 0.84 / len(measured) - 0.42
+        value, low, high = (scaled(drawn(each) / row.threshold) for each in (row.value, row.low, row.high))
+        colour, marker = (look[row.dataset].q, look[row.dataset].marker) if row.dataset in look else (INK, "o")
+        axes.plot([low, high], [at, at], color=colour, linewidth=0.9, solid_capstyle="butt", zorder=2)
+        axes.plot(
+            value, at, color=colour, zorder=3, markersize=3.6, markeredgewidth=0.7, markerfacecoloralt="white",
+            **{"marker": marker, **MARKS[row.verdict]},
+        )  # fmt: skip
+
+
+def scaled(share: float) -> float:
+    """Where a value stands that is `share` times its threshold: 0 and 1 stay, and what lies far away comes nearer."""
+    return float(np.clip(np.arcsinh(1.5 * share) / np.arcsinh(1.5), LEFT, RIGHT))
+
+
+def _heading(first: ClaimVerdict, of_claim: Mapping[str, Sequence[ClaimVerdict]]) -> str:
+    """What stands above the claims that are like this one."""
+    both = len({rows[0].primary for rows in of_claim.values()}) > 1
+    kind = ("Primary. " if first.primary else "Exploratory. ") if both else ""
+    return kind + FOOLED[first.tells_truth_from_difficulty, first.tells_truth_from_prior]
+
+
+def _needed(verdict: ClaimVerdict) -> str:
+    """When it holds, with the unit."""
+    return f"{verdict.condition}\n{unit_of(verdict)}".strip().replace("-", "−")
+
+
+def _result(verdicts: Sequence[ClaimVerdict]) -> str:
+    """How many verdicts there are of each kind."""
+    counts = Counter(row.verdict for row in verdicts)
+    effects = f", {counts['there is one']} find an effect of unknown size" if counts["there is one"] else ""
+    return (
+        f"Of {len(verdicts)} verdicts, {counts['holds']} hold{effects}, {counts['does not hold']} do not hold, "
+        f"and {counts['cannot tell']} cannot tell."
+    )
 
 
 def unit_of(verdict: ClaimVerdict) -> str:
@@ -160,18 +205,7 @@ def unit_of(verdict: ClaimVerdict) -> str:
 def _short(statement: str, most: int = 120) -> str:
     """A claim in at most two lines."""
     words = statement if len(statement) <= most else statement[: most - 1].rstrip() + "…"
-    return textwrap.fill(words, 64)
-
-
-def _said(verdict: ClaimVerdict) -> str:
-    """The sign and the number, and its interval below it."""
-    digits = 1 if abs(verdict.threshold) >= 1 else 2
-    words = verdict.words(digits, interval=False).replace("p = ", "p ")
-    if verdict.value is None or verdict.low is None or verdict.high is None:
-        return words
-    ends = f"\n{verdict.low:.{digits}f} to {verdict.high:.{digits}f}" if verdict.threshold else ""
-    shown = re.sub(r"-(0(?:\.0+)?)(?![\d.])", r"\1", f"{words}{ends}")  # no minus before zero
-    return f"{SIGNS[verdict.verdict]} {shown}".replace("-", "−")
+    return textwrap.fill(words, 55)
 
 
 def transfer_shares(found: Mapping[str, Mapping[str, Lines]]) -> dict[str, dict[tuple[str, str], float]]:
