@@ -92,8 +92,8 @@ def beside(lines: Mapping[Pair, Lines], pair: Pair) -> str:
     """Which pair is drawn, and why this one."""
     model, dataset = pair
     return (
-        f"{model} on {pretty(dataset)}, whose gap is nearest to the mean of {len(lines)} model–dataset pairs. Some "
-        f"probes sort the answers, at layer {middle_of(lines[pair])}, and others measure. Bands: 95 % intervals."
+        f"{model} on {pretty(dataset)}, whose gap is nearest to the mean of {len(lines)} model–dataset pairs. One "
+        f"set of probes sorts, at layer {middle_of(lines[pair])}, and another measures. Bands: 95 % intervals."
     )
 
 

@@ -505,16 +505,16 @@ def so_far(crossed_folder: str) -> str:
     value, low, high = (100 * (0.5 + (end or 0.0)) for end in (knows.value, knows.low, knows.high))
     lost, least, most = (100 * (end or 0.0) for end in (route.value, route.low, route.high))
     kept = 100 * sum(cut) / len(cut)
+    mostly = "Mostly" if route.verdict == "holds" and 2 * lost > value - 50 else yes[route.verdict]
     more = f"{yes[adds.verdict]}, {number_of(adds)}"
     if adds.verdict == "does not hold":
-        more = f"Not measurably. Adding states gains less than {100 * abs(adds.threshold):g} in 100 pairs of questions"
+        more = f"Not measurably. Adding states gains less than {100 * abs(adds.threshold):g} in 100 such pairs"
     items = [
         f"**Do states know which answer is right?** {yes[knows.verdict]}. Two similar questions are read with both "
-        "answers (Peru: Lima or Nairobi? Kenya: Nairobi or Lima?), so difficulty and frequency cancel. A question's "
+        "answers (Peru: Lima or Nairobi?), so difficulty and frequency cancel. A question's "
         f"own answer gets the higher P(right) in {value:.0f} % (95 % interval {low:.0f} to {high:.0f}; chance 50).",
-        f"**Does this come from the key words?** {yes[route.verdict]}. If the answer's tokens cannot see them, it is "
-        f"{kept:.0f} %. Of these {value - kept:.0f} points, controls explain few: {lost:.0f} ({least:.0f} to "
-        f"{most:.0f}) remain.",
+        f"**Does this come from the key words?** {mostly}. With these hidden from the answer's tokens alone, it is "
+        f"{kept:.0f} %. Of these {value - kept:.0f} points, {lost:.0f} ({least:.0f} to {most:.0f}) are beyond controls.",
         f"**Do states know more than log-probabilities?** {more}.",
     ]
     return "\n".join(f"- {item}" for item in items)
