@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -204,7 +205,7 @@ def draw_published(
     figures = _figures(described)
     pairs = [models[start : start + 2] for start in range(0, len(models), 2)]
     rows = len(figures) + len(pairs)
-    figure = ShownFigure(figsize=(WIDTH, ROW_HEIGHT * rows + 0.75), dpi=DPI, layout="constrained")
+    figure = ShownFigure(figsize=(WIDTH, ROW_HEIGHT * rows + 0.8), dpi=DPI, layout="constrained")
     axes = figure.subplots(rows, 2, squeeze=False, sharey=True)
     # 1. what was described
     for place, (name, panels) in enumerate(figures.items()):
@@ -226,10 +227,23 @@ def draw_published(
         for column, each in enumerate(row):
             each.set_ylabel(DELTA_P.rows[0].label if column == 0 else "")
             each.tick_params(labelleft=column == 0)
-    _legend(figure, datasets)
+    _legend(figure)
+    figure.suptitle(headline(described, numbers, models, datasets), fontsize=9, fontweight="bold", x=0.01, ha="left")
     figure.draw_without_rendering()
     figure.set_layout_engine(None)  # laid out: saved without another look
     return figure
+
+
+def headline(
+    described: Sequence[Described], numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str]
+) -> str:
+    """How low Q-Anchored lines are in both."""
+    said = [row.low for row in described if row.kind == "read off" and row.group == "Q" and row.low is not None]
+    lowest = [row.lowest for row in compare(numbers, models, datasets) if row.group == "Q"]
+    words = (
+        f"As described, Q lines fall to {min(said):.0f} points. Those of our small models fall to {min(lowest):.0f}."
+    )
+    return words.replace("-", "−")
 
 
 def _figures(described: Sequence[Described]) -> dict[str, dict[str, int]]:
@@ -262,10 +276,23 @@ def _name_row(axes: Axes, place: int, words: str) -> None:
 
 
 def _measured(axes: Axes, numbers: ChartNumbers, model: str, datasets: Sequence[str], made: str) -> None:
-    """Our lines, as the chart has them; only the x axis is written as relative depth."""
+    """Our lines, as the chart has them, in the colours of the groups alone."""
     layers = _layers(numbers, model)
     draw_on(axes, DELTA_P, DELTA_P.rows[0], numbers, model, datasets, layers)
+    of_group = {to_hex(look.q): EDGE["Q"] for look in looks(datasets).values()}
+    of_group |= {to_hex(look.a): EDGE["A"] for look in looks(datasets).values()}
+    for line in axes.lines:
+        colour = of_group.get(to_hex(line.get_color()))
+        if colour is not None:
+            line.set(color=colour, marker="", linewidth=1.0)
+    for band in axes.collections:
+        band.set(facecolor=of_group[to_hex(band.get_facecolor()[0][:3])], alpha=0.08)
     axes.set_title(f"\n{model}, {made}" if made else f"\n{model}")
+    _name_depths(axes, layers)
+
+
+def _name_depths(axes: Axes, layers: int) -> None:
+    """Relative depth below a panel, so that models can be compared."""
     axes.xaxis.set_major_locator(FixedLocator([depth * (layers - 1) for depth in DEPTHS]))
     axes.set_xticklabels([f"{depth:g}" for depth in DEPTHS])
     axes.set_xlabel(f"Relative depth (of {layers} layers)")
@@ -275,6 +302,7 @@ def _described(axes: Axes, model: str, layers: int, said: Sequence[Described], d
     """The ranges of one published panel on the axes of the chart."""
     draw_on(axes, DELTA_P, DELTA_P.rows[0], ChartNumbers({}), model, datasets, layers)
     axes.set_title(f"\n{model}")
+    _name_depths(axes, layers)
     for row in said:
         if row.where == "trough":
             _draw_trough(axes, row)
@@ -324,27 +352,15 @@ def _sides(row: Described, layers: int) -> tuple[float, float]:
     return row.layer_from - 0.5, row.layer_to + 0.5
 
 
-def _legend(figure: Figure, datasets: Sequence[str]) -> None:
-    """What the lines of the sets are, in the manner of the charts, and below them what the ranges are."""
-    look = looks(datasets)
-    ranges: list[tuple[Any, str]] = [
-        (Rectangle((0, 0), 1, 1, facecolor=SHADE[group], edgecolor=EDGE[group]), f"{group}-Anchored, as described")
-        for group in SHADE
-    ]
-    blank = (Line2D([], [], linestyle="none"), "")
+def _legend(figure: Figure) -> None:
+    """What boxes and lines are."""
     entries: list[tuple[Any, str]] = []
-    for place, name in enumerate(datasets):
-        own: dict[str, Any] = {"marker": look[name].marker, "markersize": 3.8, "linewidth": 1.4}
-        solid = Line2D([], [], color=look[name].q, markeredgewidth=0.0, **own)
-        dashed = Line2D(
-            [], [], color=look[name].a, linestyle=(0, (3.2, 1.6)), markerfacecolor="white", markeredgewidth=0.9, **own
-        )
-        entries += [(solid, f"Q-Anchored ({look[name].name})"), (dashed, f"A-Anchored ({look[name].name})")]
-        entries += [ranges[place] if place < len(ranges) else blank]
-    figure.legend(
-        [handle for handle, _ in entries],
-        [label for _, label in entries],
-        loc="outside lower center",
-        ncols=len(datasets),
-        **LEGEND_LOOK,
-    )
+    for group, dash in (("Q", "-"), ("A", (0, (3.2, 1.6)))):
+        box = Rectangle((0, 0), 1, 1, facecolor=SHADE[group], edgecolor=EDGE[group])
+        line = Line2D([], [], color=EDGE[group], linestyle=dash, linewidth=1.0)
+        entries += [
+            (box, f"{group}-Anchored, range as described"),
+            (line, f"{group}-Anchored, a line for each dataset"),
+        ]
+    labels = [label for _, label in entries]
+    figure.legend([handle for handle, _ in entries], labels, loc="outside lower center", ncols=2, **LEGEND_LOOK)

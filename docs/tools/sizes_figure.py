@@ -6,6 +6,7 @@ parameters; datasets stand a little apart so that intervals can be told apart. A
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -21,9 +22,9 @@ from anchorscope.report.draw.palette import looks
 from anchorscope.store.files import write_bytes
 
 PANELS = (
-    ("W", "W: the right answer ranks first", 0.5),
-    ("lost beyond the null", "W lost beyond the null", 0.0),
-    ("the probe adds", "the probe adds to log-probability", 0.0),
+    ("W", "own answer ranks first,\nshare of questions", 0.5),
+    ("lost beyond the null", "of this lost by cutting key words,\nbeyond the permutation null", 0.0),
+    ("the probe adds", "added to log-probabilities,\nshare of pairs", 0.0),
 )
 APART = 1.04  # factor between the places of two datasets
 
@@ -55,11 +56,12 @@ def sizes_figure(folders: Sequence[str]) -> Figure:
         panel.set_xscale("log")
         panel.xaxis.set_minor_locator(NullLocator())
         panel.set_xticks(
-            [parameters(model) for model in models], [model.rpartition("-")[2].upper() for model in models]
+            [parameters(model) for model in models],
+            [f"{model.rpartition('-')[2].upper()}\n{textwrap.fill(family(model), 8)}" for model in models],
         )
         panel.set_title(title, fontsize=7.5)
-        panel.tick_params(labelsize=6.5)
-    figure.supxlabel("parameters", fontsize=7.5)
+        panel.tick_params(labelsize=5.5)
+    figure.supxlabel("Size of the model. Lines join models of one family.", fontsize=7)
     figure.legend(*panel.get_legend_handles_labels(), loc="upper center", ncol=len(datasets), fontsize=7, **LEGEND_LOOK)
     figure.tight_layout(rect=(0, 0, 1, 0.92))
     return figure

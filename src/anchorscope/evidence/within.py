@@ -208,7 +208,7 @@ CHART = Chart(
         Row(
             (solid(Key(W), "probe"), dotted(Key(W, "answer_only"), "probe, with the question removed")),
             "Pairs of a right and a wrong answer to one question (dotted: question removed)",
-            "right answer ranks above the wrong one, share", 0.1, 0.5,
+            "share of pairs", 0.1, 0.5,
             caption=(
                 "W on the clean pass (solid), and with the question removed (dotted), where only the answer can help. "
                 "The answer's mean log-probability, which needs no probe, is given beside them."
@@ -219,7 +219,10 @@ CHART = Chart(
             beside_name="mean log-probability, without a probe",
         ),
         Row(
-            (solid(Key(LOST, "knockout")), dotted(Key(LOST, MATCHED))),
+            (
+                solid(Key(LOST, "knockout"), "lost by cutting the key words"),
+                dotted(Key(LOST, MATCHED), "lost beyond cutting as many other words"),
+            ),
             "Share lost when key words are cut (solid), and beyond cutting as many other words (dotted)",
             "share lost", 0.1,
             caption=(
@@ -227,7 +230,7 @@ CHART = Chart(
                 "beyond what is lost by cutting as many other tokens of the question (dotted)."
             ),
             dotted="exact tokens beyond as many others",
-            result="Cutting the key words loses {0} of that share. Of equally many words, key words lose {1} more.",
+            result="Cutting key words lowers it by {0}, and by {1} more than cutting as many other words.",
         ),
     ),
     LEGEND,

@@ -19,6 +19,7 @@ from anchorscope.pathways.lookup import ChartNumbers, too_few
 from anchorscope.pathways.record import Key
 from anchorscope.report.draw.lines import (
     DPI,
+    FAINT,
     LEGEND_LOOK,
     WIDTH,
     ShownFigure,
@@ -118,8 +119,10 @@ def places_of(models: Sequence[str], datasets: Sequence[str]) -> list[list[Cell]
 
 
 def draw_panel(axes: Axes, chart: Chart, row: Row, numbers: ChartNumbers, model: str, name: str, layers: int) -> None:
-    """One dataset of one model: its lines, and what it lacks."""
+    """One dataset of one model: its lines, and what it lacks. An upright line marks the layer of the row's result."""
     draw_frame(axes, row, layers)
+    if row.result:
+        axes.axvline(round((layers - 1) / 2), color=FAINT, linewidth=1.2, zorder=0.9)
     missing = []
     for curve in row.curves:
         line = numbers.of(curve.key, model, name)
@@ -144,7 +147,7 @@ def head_of(
     result, pairs = result_of(row, numbers, models, datasets)
     if not result:
         return textwrap.wrap(letter + row.title, 100)
-    over = f"Middle layer, mean of {pairs} model–dataset pairs." if pairs > 1 else "Middle layer."
+    over = f"Middle layer (upright line), mean of {pairs} model–dataset pairs." if pairs > 1 else "Middle layer."
     return [*textwrap.wrap(letter + result, 100), *textwrap.wrap(f"{over} {row.title}", 120)]
 
 

@@ -34,16 +34,16 @@ MARKS: dict[str, dict[str, Any]] = {
 }
 """What a verdict makes of its mark. That a claim does not hold is a finding too, and no failure."""
 MEANINGS = {
-    "holds": "filled: holds, after Holm's correction",
-    "there is one": "half: an effect of unknown size",
-    "does not hold": "cross: no effect that matters",
+    "holds": "filled: holds (after Holm's correction)",
+    "there is one": "half: there is an effect, perhaps a small one",
+    "does not hold": "cross: does not hold",
     "cannot tell": "hollow: cannot tell",
 }
 FOOLED = {
-    (True, True): "Cannot hold if states only know how hard a question or how common an answer is:",
-    (True, False): "Cannot hold if states only know how hard a question is:",
-    (False, False): "Can hold if states only know how hard a question is:",
-    (False, True): "Cannot hold if states only know how common an answer is:",
+    (True, True): "Safe from question difficulty and from common answers",
+    (True, False): "Safe from question difficulty",
+    (False, False): "Question difficulty alone can make these hold",
+    (False, True): "Safe from common answers",
 }
 """What can make claims hold, by their tags: truth or difficulty, truth or prior."""
 UNITS = {
@@ -51,11 +51,11 @@ UNITS = {
     "AUROC": "AUROC", "W ": "share of pairs", "crossed pairs": "share of pairs",
 }  # fmt: skip
 """Unit of a claim's number, by words of what it measures; the first that is found."""
-ROW, HEAD, FOOT, NAME, NEED, SIDE = 0.27, 0.8, 0.5, 2.5, 0.72, 0.1
+ROW, HEAD, FOOT, NAME, NEED, SIDE = 0.27, 1.0, 0.32, 2.5, 0.72, 0.1
 """Inches: of a row, above and below all rows, of a claim's name, of its threshold, beside panels."""
 LEFT, RIGHT = -2.1, 3.1
 """Ends of the scale, on which 0 is no effect and 1 is the threshold."""
-ZONE = "#e9f3e6"
+ZONE = "#efefef"
 """Colour of where a claim holds."""
 
 
@@ -112,19 +112,16 @@ def ledger_figure(every: Sequence[ClaimVerdict]) -> Figure:
         for model, axes in panels.items():
             _draw_claim(axes, place + 0.5, [row for row in rows if row.model == model], look)
     figure.text(SIDE / WIDTH, 1 - 0.14 / height, _result(verdicts), va="center", fontsize=8.5, weight="bold")
-    about = "Marks are datasets with their 95 % intervals, on a scale set by each claim's threshold. Green: it holds."
+    about = "Marks are datasets with 95 % intervals, on a scale set by each claim's threshold. Shaded: where it holds."
     figure.text(SIDE / WIDTH, 1 - 0.34 / height, about, va="center", fontsize=6.5)
     marks = [
         Line2D([], [], color=each.q, marker=each.marker, linestyle="none", markersize=4, label=each.name)
         for each in look.values()
     ]
-    figure.legend(
-        handles=marks, loc="lower center", ncols=6, fontsize=6.5, bbox_to_anchor=(0.5, 0.2 / height), **LEGEND_LOOK
-    )
-    answers = dict.fromkeys(answer for answer in ANSWERS if any(row.verdict == answer for row in verdicts))
-    figure.text(
-        0.5, 0.12 / height, "    ".join(MEANINGS[answer] for answer in answers), ha="center", va="center", fontsize=6.5
-    )
+    figure.legend(handles=marks, loc="lower center", ncols=6, fontsize=6.5, bbox_to_anchor=(0.5, 0.0), **LEGEND_LOOK)
+    answers = [answer for answer in ANSWERS if any(row.verdict == answer for row in verdicts)]
+    meanings = "    ".join(MEANINGS[answer] for answer in answers)
+    figure.text(SIDE / WIDTH, 1 - 0.5 / height, meanings[0].upper() + meanings[1:], va="center", fontsize=6.5)
     return figure
 
 
@@ -189,7 +186,7 @@ def _needed(verdict: ClaimVerdict) -> str:
 def _result(verdicts: Sequence[ClaimVerdict]) -> str:
     """How many verdicts there are of each kind."""
     counts = Counter(row.verdict for row in verdicts)
-    effects = f", {counts['there is one']} find an effect of unknown size" if counts["there is one"] else ""
+    effects = f", {counts['there is one']} find an effect, perhaps a small one" if counts["there is one"] else ""
     return (
         f"Of {len(verdicts)} verdicts, {counts['holds']} hold{effects}, {counts['does not hold']} do not hold, "
         f"and {counts['cannot tell']} cannot tell."
@@ -240,12 +237,20 @@ def transfer_figure(measured: Mapping[str, Mapping[tuple[str, str], float]]) -> 
                 axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=6, color=colour)
         axes.set_xticks(range(len(sets)), [pretty(name) for name in sets], fontsize=5)
         axes.set_yticks(range(len(sets)), [pretty(name) for name in sets], fontsize=5)
-        axes.set_xlabel("read on")
+        axes.set_xlabel("tested on")
         axes.set_ylabel("fitted on")
         axes.set_title(model)
         axes.tick_params(length=0)
-    figure.suptitle(
-        "AUROC of probes on other datasets: 0.5 is chance, below it (orange) the ranking is reversed", fontsize=7.5
-    )
+    figure.suptitle(_transferred(measured), fontsize=7.5)
     figure.tight_layout()
     return figure
+
+
+def _transferred(measured: Mapping[str, Mapping[tuple[str, str], float]]) -> str:
+    """How well probes do on their own dataset and on others, and how to read the colours."""
+    pairs = [(fitted == read, value) for values in measured.values() for (fitted, read), value in values.items()]
+    own, other = (np.mean([value for same, value in pairs if same == kind]) for kind in (True, False))
+    return (
+        f"Probes have AUROC {own:.2f} on the dataset that they were fitted on, and {other:.2f} on others "
+        "(0.5 is chance; orange: reversed)"
+    )
