@@ -195,32 +195,35 @@ def mixed(options: Options, work: Path) -> Figures:
     """Spellings that lead around the verdict, then requests of every kind, a tenth of them aborted.
 
     Counts requests that failed, answers without a verdict, and verdicts that are not those of the prompt asked alone.
-    The same requests go to a server without verdicts, whose memory stands beside.
+    The same requests go to a server without verdicts at the same time, whose memory stands beside.
     """
     detector, model = Detector.load(options.detector), model_of(options)
     prompts = prompts_of(detector, options, questions_of(options, 200))
     draw, counts = random.Random(1), Counter[str]()
     tenths = [[any_request(draw, model, prompts) for _ in range(options.requests // TENTHS)] for _ in range(TENTHS)]
-    bare: list[float] = []
-    with VllmServer(options.vllm_python, model, work / "plain.log", flags=EAGER) as plain:
-        asyncio.run(load(plain.url, [completion(model, prompt) for prompt in prompts], 4))
-        bare.append(plain.megabytes())
-        for asked in tenths:
-            asyncio.run(load(plain.url, asked, 32))
-            bare.append(plain.megabytes())
-            print("without verdicts", [round(each) for each in bare], flush=True)
-    with VllmServer(options.vllm_python, model, work / "log", [options.detector], EAGER) as server:
-        replies = asyncio.run(load(server.url, [completion(model, prompt) for prompt in prompts], 4))
+    flags = (*EAGER, *ONE_PROCESS)  # a core for each server
+    with (
+        VllmServer(options.vllm_python, model, work / "plain.log", flags=flags) as plain,
+        VllmServer(options.vllm_python, model, work / "log", [options.detector], flags) as server,
+    ):
+
+        async def to_both(asked: Sequence[dict[str, Any]], at_once: int) -> list[Reply]:
+            """The replies of the server with verdicts."""
+            _, judged = await asyncio.gather(load(plain.url, asked, at_once), load(server.url, asked, at_once))
+            return judged
+
+        replies = asyncio.run(to_both([completion(model, prompt) for prompt in prompts], 4))
         alone = {prompt: reply.body["choices"][0] for prompt, reply in zip(prompts, replies, strict=True)}
         prompt = next(prompt for prompt in prompts if alone[prompt]["anchorscope"]["score"] is not None)
         text = json.dumps(alone[prompt]["text"])[1:-1].encode()
         spelled = try_spellings(server.port, completion(model, prompt), text)
-        memory = [server.megabytes()]
+        memory, bare = [server.megabytes()], [plain.megabytes()]
         for asked in tenths:
-            for data, reply in zip(asked, asyncio.run(load(server.url, asked, 32)), strict=True):
+            for data, reply in zip(asked, asyncio.run(to_both(asked, 32)), strict=True):
                 counts.update([*outcomes(data, reply), *crossed(data, reply, alone)])
             memory.append(server.megabytes())
-            print(dict(counts), [round(each) for each in memory], flush=True)
+            bare.append(plain.megabytes())
+            print(dict(counts), [round(each) for each in memory], [round(each) for each in bare], flush=True)
         status = httpx.get(f"{server.url}/anchorscope/status", timeout=60).json()
         failed = server.said().count("Traceback")
     return {
