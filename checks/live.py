@@ -201,7 +201,7 @@ def mixed(options: Options, work: Path) -> Figures:
     prompts = prompts_of(detector, options, questions_of(options, 200))
     draw, counts = random.Random(1), Counter[str]()
     tenths = [[any_request(draw, model, prompts) for _ in range(options.requests // TENTHS)] for _ in range(TENTHS)]
-    flags = (*EAGER, *ONE_PROCESS)  # a core for each server
+    flags = (*EAGER, *ONE_PROCESS, "--dtype", options.dtype)  # a core for each server
     with (
         VllmServer(options.vllm_python, model, work / "plain.log", flags=flags) as plain,
         VllmServer(options.vllm_python, model, work / "log", [options.detector], flags) as server,
@@ -209,8 +209,8 @@ def mixed(options: Options, work: Path) -> Figures:
 
         async def to_both(asked: Sequence[dict[str, Any]], at_once: int) -> list[Reply]:
             """The replies of the server with verdicts."""
-            _, judged = await asyncio.gather(load(plain.url, asked, at_once), load(server.url, asked, at_once))
-            return judged
+            both = await asyncio.gather(*(load(each.url, asked, at_once) for each in (plain, server)))
+            return both[1]
 
         replies = asyncio.run(to_both([completion(model, prompt) for prompt in prompts], 4))
         alone = {prompt: reply.body["choices"][0] for prompt, reply in zip(prompts, replies, strict=True)}
@@ -446,12 +446,12 @@ def latency(options: Options, work: Path) -> Figures:
 
 @check.step("data", "models", "vllm_python", by_default=False)
 def profile(options: Options, work: Path) -> Figures:
-    """Where the process in front and the worker spend their time under 16 requests at once, in %."""
+    """Where the process in front and the engine spend their time under 16 requests at once, in %."""
     detector, model = Detector.load(options.detector), model_of(options)
     prompts, seconds = prompts_of(detector, options, questions_of(options, 400)), 60
-    with VllmServer(options.vllm_python, model, work / "log", [options.detector], EAGER) as server:
+    with VllmServer(options.vllm_python, model, work / "log", [options.detector], (*EAGER, *ONE_PROCESS)) as server:
         asyncio.run(load(server.url, [completion(model, prompt) for prompt in prompts[:50]], 16))
-        pids = {"front": server.process.pid, "worker": server.named("Worker")}
+        pids = {"front": server.process.pid, "engine": server.named("EngineCore")}
         profiles = {who: Profile(pid, seconds, work / who) for who, pid in pids.items()}
         end, answers = time.monotonic() + seconds, 0
         while time.monotonic() < end:
@@ -470,6 +470,7 @@ check.option("--merged", "The model with the adapter merged; the adapter is in t
              "merged", metavar="DIR", type=Path)  # fmt: skip
 check.option("--questions", "Ask this many questions", 1_000)
 check.option("--requests", "Send this many mixed requests", 2_000)
+check.option("--dtype", "Send mixed requests to servers in this dtype", "float32")
 check.option("--settings", "Compare in these settings, such as bfloat16 (all)", "")
 check.option("--modes", "Measure the cost in these modes", "eager,compiled")
 check.option("--rounds", "Measure the cost this often", 8)

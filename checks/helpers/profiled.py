@@ -18,8 +18,9 @@ class Profile:
         if spy is None:
             raise SystemExit("py-spy is missing. Type: pip install py-spy")
         self.out = out
-        options = ["--pid", str(pid), "--duration", str(seconds), "--format", "raw", "--full-filenames", "--output"]
-        self.process = subprocess.Popen([spy, "record", *options, str(out)], stderr=subprocess.DEVNULL)
+        options = ["--pid", str(pid), "--duration", str(seconds), "--nonblocking", "--format", "raw"]
+        where = ["--full-filenames", "--output", str(out)]
+        self.process = subprocess.Popen([spy, "record", *options, *where], stdout=subprocess.DEVNULL)
 
     def shares(self) -> dict[str, float]:
         """Percentage of the busy time in each file of anchorscope, with what it calls, most first."""
@@ -32,9 +33,7 @@ class Profile:
 
 
 def _file(stack: str) -> str:
-    """The innermost file of anchorscope on a stack; `waiting` where a process only looks for messages."""
-    frames = stack.split(";")
-    innermost = next((frame for frame in reversed(frames) if "/anchorscope/" in frame), None)
-    if innermost is None:
-        return "vLLM waiting" if any("shm_broadcast" in frame for frame in frames[-3:]) else OTHER
-    return innermost.partition("/anchorscope/")[2].partition(":")[0]
+    """The innermost file of anchorscope on a stack; the worker's own file only calls vLLM's worker."""
+    innermost = next((frame for frame in reversed(stack.split(";")) if "/anchorscope/" in frame), "")
+    name = innermost.partition("/anchorscope/")[2].partition(":")[0]
+    return name if name and name != "serve/worker.py" else OTHER

@@ -1,4 +1,7 @@
-"""Two servers loaded in turns: CPU time, throughput and latency of one over those of the other."""
+"""Two servers loaded in turns: CPU time, throughput and latency of one over those of the other.
+
+The server without verdicts is also asked for log-probabilities, which vLLM itself computes and a verdict may need.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +20,12 @@ from helpers.steps import Figures
 from helpers.vllm_server import VllmServer, load
 
 LONG = ("128 tokens", 32)
+ARMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "without": ("without", {}),
+    "log-probabilities": ("without", {"logprobs": 0}),
+    "with": ("with", {}),
+}
+"""What is measured: the server, and further fields of its requests."""
 
 
 def in_turns(rounds: int, model: Path, prompts: Sequence[str], servers: Mapping[str, VllmServer]) -> Figures:
@@ -34,10 +43,11 @@ def in_turns(rounds: int, model: Path, prompts: Sequence[str], servers: Mapping[
                 continue
             chosen = [draw.choice(prompts) for _ in range(max(at_once, 4 if name == "answers" else 1))]
             texts: dict[str, list[str]] = {}
-            for who in draw.sample(list(servers), 2):
+            for arm in draw.sample(list(ARMS), len(ARMS)):
+                who, more = ARMS[arm]
                 server, other = servers[who], next(servers[each] for each in servers if each != who)
                 other.still()
-                asked = [completion(model, prompt, **WORKLOADS[name]) for prompt in chosen]
+                asked = [completion(model, prompt, **WORKLOADS[name], **more) for prompt in chosen]
                 for data in asked:
                     if name != "answers":
                         data.pop("stop", None)
@@ -46,23 +56,27 @@ def in_turns(rounds: int, model: Path, prompts: Sequence[str], servers: Mapping[
                 wall = time.perf_counter() - start
                 cpu, front = server.cpu() - cpu, server.cpu(front=True) - front
                 other.again()
-                texts[who] = [reply.body["choices"][0]["text"] for reply in replies]
+                texts[arm] = [reply.body["choices"][0]["text"] for reply in replies]
                 if turn:
                     took = Turn(cpu, front, wall, [reply.seconds for reply in replies])
-                    measured.setdefault((name, at_once, who), []).append(took)
+                    measured.setdefault((name, at_once, arm), []).append(took)
             same["answers"] += len(chosen)
-            same["identical"] += sum(a == b for a, b in zip(*texts.values(), strict=True))
+            same["identical"] += sum(len(set(each)) == 1 for each in zip(*texts.values(), strict=True))
         print("round", turn, dict(same), flush=True)
     figures: Figures = {"greedy answers": dict(same)}
     pooled: list[float] = []
+    like: list[float] = []
     for name, at_once in cells:
-        own, bare = (measured[name, at_once, who] for who in ("with", "without"))
+        own, bare, asked_too = (measured[name, at_once, arm] for arm in ("with", "without", "log-probabilities"))
         ratios = [a.cpu / b.cpu for a, b in zip(own, bare, strict=True) if b.cpu > 0]
         engine = [(a.cpu - a.front) / (b.cpu - b.front) for a, b in zip(own, bare, strict=True) if b.cpu > b.front]
         answers = sum(len(turn.seconds) for turn in own)
         pooled += ratios
+        beyond = [a.cpu / b.cpu for a, b in zip(own, asked_too, strict=True) if b.cpu > 0]
+        like += beyond
         figures[f"{name}, {at_once} at once"] = {
             "CPU time, ratio": _median(ratios),
+            "CPU time, ratio to log-probabilities alone": _median(beyond),
             "CPU time of the engine, ratio": _median(engine),
             "front process, ms per answer more": round(
                 1000 * sum(a.front - b.front for a, b in zip(own, bare, strict=True)) / answers, 2
@@ -75,7 +89,11 @@ def in_turns(rounds: int, model: Path, prompts: Sequence[str], servers: Mapping[
             "p50, ratio": _ratio_of(own, bare, 50),
             "p95, ratio": _ratio_of(own, bare, 95),
         }
-    return {**figures, "CPU time, ratio, all": _median(pooled)}
+    return {
+        **figures,
+        "CPU time, ratio, all": _median(pooled),
+        "CPU time, ratio to log-probabilities alone, all": _median(like),
+    }
 
 
 class Turn(NamedTuple):

@@ -127,10 +127,9 @@ class VllmServer:
         return found
 
     def named(self, part: str) -> int:
-        """The process whose name has this part, such as EngineCore or Worker."""
+        """The process that vLLM gave this name, such as EngineCore or Worker."""
         for pid in self.pids():
-            name = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/comm").read_bytes()
-            if part.encode() in name:
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(f"VLLM::{part}".encode()):
                 return pid
         raise LookupError(f"there is no process {part}")
 

@@ -3,7 +3,8 @@
     python docs/tools/example.py RUN_OR_RESULTS
 
 RUN_OR_RESULTS is a run directory, or a folder with its delta_p.csv, such as results/small-models. Numbers are
-rounded to a thousandth of a percentage point. tests/report/test_example.py holds the table to that folder.
+rounded to a tenth of a percentage point, and bands over all layers, which the chart does not draw, are left
+out. tests/report/test_example.py holds the table to that folder.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from anchorscope.report.example import POINT, TABLE
 from anchorscope.store import Store
 from anchorscope.store.files import write_bytes
 
-DIGITS = 3
-ROUNDED = ("value", "low", "high", "band_low", "band_high")
+DIGITS = 1
+ROUNDED = ("value", "low", "high")
 
 
 def rows_in(folder: Path) -> list[Statistic]:
@@ -46,7 +47,7 @@ def table_of(rows: Iterable[Statistic]) -> bytes:
         rounded: dict[str, Any] = {
             name: None if value is None else round(value, DIGITS) for name, value in values.items()
         }
-        return replace(row, **rounded)
+        return replace(row, **rounded, band_low=None, band_high=None)
 
     return to_csv(map(shortened, rows))
 
