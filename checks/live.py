@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import random
 import shutil
@@ -225,10 +226,12 @@ def mixed(options: Options, work: Path) -> Figures:
             bare.append(plain.megabytes())
             print(dict(counts), [round(each) for each in memory], [round(each) for each in bare], flush=True)
         status = httpx.get(f"{server.url}/anchorscope/status", timeout=60).json()
+        scores = [each["anchorscope"]["score"] for each in alone.values() if each["anchorscope"]["score"] is not None]
         failed = server.said().count("Traceback")
     return {
         "spellings": dict(spelled),
         "counts": dict(counts),
+        "scores of different prompts, SD": round(float(np.std(scores)), 2),
         "memory in MB": [round(each) for each in memory],
         "memory in MB without verdicts": [round(each) for each in bare],
         "errors in the log": failed,
@@ -317,7 +320,8 @@ def crossed(data: dict[str, Any], reply: Reply, alone: dict[str, Any]) -> list[s
     now, then = reply.body["choices"][0], alone[data["prompt"]]
     if now["text"] != then["text"] or None in (now["anchorscope"]["score"], then["anchorscope"]["score"]):
         return ["not compared"]
-    return ["same score" if abs(now["anchorscope"]["score"] - then["anchorscope"]["score"]) < 0.01 else "CROSSED"]
+    apart = abs(now["anchorscope"]["score"] - then["anchorscope"]["score"])
+    return [next(f"score within {limit:g}" for limit in (0.01, 0.1, 0.5, math.inf) if apart < limit)]
 
 
 @check.step("data", "models", "vllm_python")
