@@ -107,6 +107,13 @@ def test_one_kind_of_words_is_refused(data):
         score(data.with_labels(np.full(len(data), RIGHT, np.int8)))
 
 
+def test_too_few_marked_texts_are_told_in_terms_of_texts(data):
+    two = data.with_labels(np.where(data.cluster < 2, data.labels, UNJUDGED).astype(np.int8))
+    with pytest.raises(ProbeError, match=r"too few marked texts .* clusters have wrong words") as caught:
+        folds_of(two, 0)
+    assert "--detector" in caught.value.hint
+
+
 def test_names_say_what_a_server_can_know():
     """A live detector needs no further pass."""
     for name, recipe in RECIPES.items():

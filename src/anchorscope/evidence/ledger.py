@@ -345,7 +345,8 @@ def claims_of(store: Store) -> list[ClaimVerdict]:
     """The verdicts of a run, at its first read point."""
     point = store.study.traces.points[0]
     if not with_claims(store.study):
-        raise StoreError(f"{store.root} has no evidence", "Add `evidence: {}` to the study and run it.")
+        hint = "Add `evidence: {}` to the study, give it another `name`, and run it."
+        raise StoreError(f"{store.root} has no evidence", hint)
     lines = lines_of(store, point)
     if not lines:
         raise no_numbers(store, point)

@@ -249,7 +249,16 @@ def folds_of(data: WordData, seed: int) -> NDArray[np.int8]:
     """(word): the fold that a word is tested in. A cluster in which nobody judged a word is in the first."""
     _check_both_kinds(data, data.judged)
     among = np.flatnonzero(data.judged)
-    own = make_folds(~data.wrong[among], data.cluster[among], 1, FOLDS, seed, halves=False)
+    try:
+        own = make_folds(~data.wrong[among], data.cluster[among], 1, FOLDS, seed, halves=False)
+    except ProbeError as error:
+        wrong, right = (len(np.unique(data.cluster[data.judged & (data.wrong == kind)])) for kind in (True, False))
+        raise ProbeError(
+            f"too few marked texts to fit on some and test on others: {wrong} clusters have wrong words and {right} "
+            "have right ones",
+            "Mark more texts: at least ten clusters with wrong words, better a hundred. To judge texts with a detector "
+            "that is fitted already, name it with --detector.",
+        ) from error
     by_cluster = np.zeros(data.cluster.max() + 1, np.int8)
     by_cluster[data.cluster[among]] = own.fold[0]
     fold: NDArray[np.int8] = by_cluster[data.cluster]

@@ -102,9 +102,12 @@ def iter_texts(path: Path, labels: SpanLabels = DEFAULT_LABELS, judged: bool = F
     if judged and not given:
         raise QuestionsError(
             f"{path}: no response has spans ({columns})",
-            "Write the spans of each judged response into the column spans, and [] where nothing is wrong."
-            if "spans" in known
-            else "The column with the labelled spans must be called spans.",
+            (
+                "Write the spans of each judged response into the column spans, and [] where nothing is wrong."
+                if "spans" in known
+                else "The column with the labelled spans must be called spans."
+            )
+            + " Without spans, responses can be judged by a detector that is fitted already: --detector.",
         )
 
 
