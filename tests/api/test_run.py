@@ -113,7 +113,7 @@ def test_one_line_of_the_numbers_table(run: Run):
 def test_charts_are_drawn_again_whole_or_on_axes_of_ones_own(run: Run, tmp_path: Path, monkeypatch):
     figure = run.draw("auroc", site="mlp")
     assert figure._repr_png_().startswith(b"\x89PNG")
-    assert len(figure.axes) == 2 * 2 * len(all_charts()["auroc"].rows)  # models and datasets
+    assert len(figure.axes) == 2 * 3 * len(all_charts()["auroc"].rows)  # models and datasets
     own = Figure()
     axes = own.subplots()
     assert run.draw("auroc", model="one", axes=axes, row=1) is own

@@ -193,7 +193,9 @@ def fit(
     given = not source.is_dir() or store.study.answers.source == "file"
     if given and temperature is None:
         notice(
-            "These answers are taken for greedy ones. If they were sampled, fit again with --temperature (and --top-p)."
+            "These answers are taken for greedy ones of this model, which is not checked. If they were sampled, fit "
+            "again with --temperature (and --top-p). If people or another model wrote them, the detector has not seen "
+            "this model's own mistakes, and may pass them."
         )
     fitted.save(save)
     out.print(clean(str(fitted.card)), soft_wrap=True)

@@ -75,10 +75,7 @@ def validate(
     ] = False,
     data: DataOption = None,
 ) -> None:
-    """Check the keys and values of a study, its local models, and the first row of its local files.
-
-    With --reach, also check every model and dataset on the hub.
-    """
+    """Check keys, values, local models and the first row of local files. With --reach, also look on the hub."""
     from anchorscope.models.source import is_path, locate_model
     from anchorscope.questions.file_rows import FileRows
     from anchorscope.questions.question_set import open_set
