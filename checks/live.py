@@ -78,6 +78,10 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 }
 
 
+ALL_QUESTIONS = {"as it is", "compiled"}
+"""Settings in which all questions are asked, and not a fifth of them."""
+
+
 def model_of(options: Options) -> Path:
     """The served model as a folder."""
     return unpacked(options.model, options.models)
@@ -113,7 +117,10 @@ def prompts_of(detector: Detector, options: Options, questions: Sequence[str]) -
 def agreement(options: Options, work: Path) -> Figures:
     """Decisions and scores of the server beside those of `Detector.answer`."""
     detector, model = Detector.load(options.detector), model_of(options)
+    chosen = options.settings.split(",") if options.settings else list(SETTINGS)
     questions = questions_of(options, options.questions)
+    if not {*chosen} & ALL_QUESTIONS:
+        questions = questions[: options.questions // 5]
     network = open_model(str(model), dtype="float32")
     expected: list[JudgedAnswer] = []
     for start in range(0, len(questions), 64):
@@ -121,10 +128,9 @@ def agreement(options: Options, work: Path) -> Figures:
     prompts = prompts_of(detector, options, questions)
     figures: Figures = {}
     port = free_port()
-    for name, flags in SETTINGS.items():
-        if options.settings and name not in options.settings.split(","):
-            continue
-        asked = prompts if name in ("as it is", "compiled") else prompts[: options.questions // 5]
+    for name in chosen:
+        flags = SETTINGS[name]
+        asked = prompts if name in ALL_QUESTIONS else prompts[: options.questions // 5]
         try:
             with VllmServer(options.vllm_python, model, work / "log", [options.detector], flags, port=port) as server:
                 began = time.monotonic()
