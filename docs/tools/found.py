@@ -514,8 +514,8 @@ def so_far(crossed_folder: str) -> str:
         "answers (Peru: Lima or Nairobi?), so difficulty and frequency cancel. A question's "
         f"own answer gets the higher P(right) in {value:.0f} % (95 % interval {low:.0f} to {high:.0f}; chance 50).",
         f"**Does this come from the key words?** {mostly}. With these hidden from the answer's tokens alone, it is "
-        f"{kept:.0f} %. Of these {value - kept:.0f} points, {lost:.0f} ({least:.0f} to {most:.0f}) are beyond "
-        "controls.",
+        f"{kept:.0f} %. Beyond controls, the least certain of four such losses is {lost:.0f} points ({least:.0f} to "
+        f"{most:.0f}).",
         f"**Do states know more than log-probabilities?** {more}.",
     ]
     return "\n".join(f"- {item}" for item in items)

@@ -152,6 +152,8 @@ def _draw_claim(axes: Axes, y: float, verdicts: Sequence[ClaimVerdict], look: Ma
         right = (measured[0].side == "above") == (measured[0].threshold > 0)
         ends = (1.0, RIGHT) if right else (LEFT, 1.0)
         axes.fill_between(ends, y - 0.46, y + 0.46, color=ZONE, linewidth=0, zorder=0.5)
+        if missing := len(verdicts) - len(measured):
+            axes.text(LEFT, y - 0.3, f"{missing} without a number", va="center", fontsize=4.5, style="italic")
     elif others:
         words = ", ".join(others).replace("p = ", "p ").replace(", p ", ", ")
         axes.text((LEFT + RIGHT) / 2, y, words, ha="center", va="center", fontsize=5.5, backgroundcolor="white")
