@@ -364,7 +364,7 @@ CHART = Chart(
                 "(dotted)."
             ),
             dotted="exact question tokens cut for the answer's tokens",
-            result="In {0} of questions the own answer ranks first, in {1} if it cannot see key words (chance: 0.5).",
+            result="In {0} of questions the own answer ranks first, in {1} if it cannot see key words.",
         ),
         Row(
             (solid(Key(C), "as asked"), dotted(Key(C, "knockout_answer"), "key words cut for the answer's tokens")),
