@@ -97,6 +97,13 @@ def combined(made: Made) -> Detector:
     return fit_run(made.store, "one", [SET], "combined")
 
 
+def test_too_few_answers_are_refused_before_a_model_is_loaded(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anchorscope.detectors.fit.FEWEST_RIGHT", 10_000)
+    monkeypatch.setattr("anchorscope.api.detectors.Pipeline", None)
+    with pytest.raises(DetectorError, match="too few to fit a detector"):
+        fit_run(made.store, "one", [SET], "stack")
+
+
 def whole(made: Made, sample: Sample) -> list[int]:
     return [*made.answerer.prompter.shared_ids, *sample.answer.prompt_ids, *sample.answer.answer_ids]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from anchorscope.detectors.card import GREEDY, Decoding
 from anchorscope.detectors.catalogue import DEFAULT, entry_of
 from anchorscope.detectors.crossfit import FOLDS, Labelled, pooled
-from anchorscope.detectors.fit import fit_detector
+from anchorscope.detectors.fit import check_enough, fit_detector
 from anchorscope.detectors.inputs import sites_of, states_among
 from anchorscope.detectors.record import DETECTORS, Comparison, EvalPlan
 from anchorscope.detectors.scored import read_comparison, read_scores, scored_cells
@@ -118,6 +118,7 @@ def fit_run(
     if lacking:
         raise DetectorError(f"{model} has no traced answers on {', '.join(lacking)} yet", "Run: anchorscope run STUDY")
     samples = _labelled(store, model, datasets)
+    check_enough(samples.right)  # before a model is loaded
     with Pipeline(store, progress) as pipeline:  # which keeps the model between the two
         if not samples.inputs.has(entry.fitter.needs):
             with Store.writing(store.root, store.study):

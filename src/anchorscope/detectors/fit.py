@@ -42,7 +42,7 @@ def fit_detector(
     decoding: Decoding = GREEDY,
 ) -> FittedDetector:
     """Fit a detector. With a promise, a part of the samples is held out, and the threshold is chosen on it alone."""
-    _enough(samples.right)
+    check_enough(samples.right)
     site = site_named(about.site)
     question_only = catalogue(site)["question_only"]
     rate = samples.base_rate if base_rate is None else base_rate
@@ -112,7 +112,8 @@ def _promised(promise: Promise | None) -> list[str]:
     ]
 
 
-def _enough(right: NDArray[np.bool_]) -> None:
+def check_enough(right: NDArray[np.bool_]) -> None:
+    """Refuse samples of which too few are right or wrong."""
     counts = int(right.sum()), int((~right).sum())
     if min(counts) < FEWEST_RIGHT:
         raise DetectorError(
@@ -165,7 +166,7 @@ def recalibrated(
     `clusters`: (sample), which answers belong together. `natural`: the answers were drawn as they come, so that their
     share of wrong ones is the base rate.
     """
-    _enough(right)
+    check_enough(right)
     logits = -detector.fitted.logits(inputs)  # of being wrong
     wrong = (~right).astype(np.float64)
     weight = np.where(right, 0.5 / right.mean(), 0.5 / (1 - right.mean()))
