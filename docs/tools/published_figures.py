@@ -7,6 +7,7 @@ are drawn by the code of the charts.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,7 +213,7 @@ def draw_published(
         for column, (model, layers) in enumerate(panels.items()):
             said = [row for row in described if row.model == model and row.kind == "read off"]
             _described(axes[place, column], model, layers, said, datasets)
-        _name_row(axes[place, 0], place, f"{name}: published ranges, as described")
+        _name_row(axes[place, 0], place, f"{name}: published, read off by eye")
     # 2. what was measured
     for place, pair in enumerate(pairs, start=len(figures)):
         for column, model in enumerate(pair):
@@ -237,13 +238,19 @@ def draw_published(
 def headline(
     described: Sequence[Described], numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str]
 ) -> str:
-    """How low Q-Anchored lines are in both."""
-    said = [row.low for row in described if row.kind == "read off" and row.group == "Q" and row.low is not None]
-    lowest = [row.lowest for row in compare(numbers, models, datasets) if row.group == "Q"]
-    words = (
-        f"As described, Q lines fall to {min(said):.0f} points. Those of our small models fall to {min(lowest):.0f}."
-    )
-    return words.replace("-", "−")
+    """How low Q-Anchored lines are in each model."""
+    said = [
+        (row.model, row.low) for row in described if row.kind == "read off" and row.group == "Q" and row.low is not None
+    ]
+    lowest = [(row.model, row.lowest) for row in compare(numbers, models, datasets) if row.group == "Q"]
+    words = f"As described, Q lines fall to {_lows(said)}. Those of our small models fall to {_lows(lowest)} (points)."
+    return textwrap.fill(words, 90)
+
+
+def _lows(values: Sequence[tuple[str, float]]) -> str:
+    """The lowest value of each model, with its name."""
+    lows = {name: min(low for model, low in values if model == name) for name in in_order(name for name, _ in values)}
+    return listed(f"−{abs(low):.0f} ({name})" for name, low in lows.items())
 
 
 def _figures(described: Sequence[Described]) -> dict[str, dict[str, int]]:
@@ -326,7 +333,7 @@ def _draw_mark(axes: Axes, row: Described, datasets: Sequence[str]) -> None:
     """One set at one layer."""
     look = looks(datasets)[row.dataset]
     at = (drawn(row.layer_from), drawn(row.low))
-    axes.plot(*at, color=look.q, marker=look.marker, markersize=5.5, linestyle="none", zorder=4)
+    axes.plot(*at, color=EDGE["Q"], marker=look.marker, markersize=5.5, linestyle="none", zorder=4)
     words = f"{pretty(row.dataset)} lowest,\nabout {f'{row.low:g}'.replace('-', '−')}"
     beside: dict[str, Any] = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "linespacing": 1.1}
     axes.annotate(words, at, fontsize=7, zorder=5, **beside)

@@ -7,11 +7,12 @@ parameters; datasets stand a little apart so that intervals can be told apart. A
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import mean
 
-from found import ENDS, SIZES, at_half, parameters
+from found import ENDS, SIZES, Row, at_half, parameters
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -22,9 +23,9 @@ from anchorscope.report.draw.palette import looks
 from anchorscope.store.files import write_bytes
 
 PANELS = (
-    ("W", "own answer ranks first,\nshare of questions", 0.5),
-    ("lost beyond the null", "of this lost by cutting key words,\nbeyond the permutation null", 0.0),
-    ("the probe adds", "added to log-probabilities,\nshare of pairs", 0.0),
+    ("W", "Questions whose own answer the\nprobe ranks first (0.5 is chance)", 0.5),
+    ("lost beyond the null", "Drop of this share when key words\nare cut, beyond the permutation null", 0.0),
+    ("the probe adds", "Probe and log-probabilities together\nminus log-probabilities alone", 0.0),
 )
 APART = 1.04  # factor between the places of two datasets
 
@@ -35,7 +36,7 @@ def sizes_figure(folders: Sequence[str]) -> Figure:
     models = sorted({model for model, _ in measured}, key=parameters)
     datasets = list(dict.fromkeys(name for _, name in measured if all((m, name) in measured for m in models)))
     look = looks(datasets)
-    figure = Figure(figsize=(WIDTH, 2.5))
+    figure = Figure(figsize=(WIDTH, 3.0))
     FigureCanvasAgg(figure)
     for panel, (name, title, chance) in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
         for place, dataset in enumerate(datasets):
@@ -61,10 +62,36 @@ def sizes_figure(folders: Sequence[str]) -> Figure:
         )
         panel.set_title(title, fontsize=7.5)
         panel.tick_params(labelsize=5.5)
-    figure.supxlabel("Size of the model. Lines join models of one family.", fontsize=7)
-    figure.legend(*panel.get_legend_handles_labels(), loc="upper center", ncol=len(datasets), fontsize=7, **LEGEND_LOOK)
-    figure.tight_layout(rect=(0, 0, 1, 0.92))
+    figure.suptitle(headline(measured, models, datasets), fontsize=8.5, fontweight="bold", x=0.01, ha="left")
+    figure.supxlabel("Size of the model. Lines join models of one family. Bars are 95 % intervals.", fontsize=7)
+    handles = panel.get_legend_handles_labels()
+    figure.legend(
+        *handles, loc="lower center", bbox_to_anchor=(0.5, 0.05), ncol=len(datasets), fontsize=7, **LEGEND_LOOK
+    )
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
     return figure
+
+
+def headline(
+    measured: Mapping[tuple[str, str], Mapping[str, Row | None]], models: Sequence[str], datasets: Sequence[str]
+) -> str:
+    """What the panels show: means over datasets of two sizes of a family, and how often the probe adds something."""
+    lines = []
+    for smaller, larger in pairwise(models):
+        if family(smaller) == family(larger):
+            share, drop = (
+                " to ".join(
+                    f"{mean(float(row['value']) for name in datasets if (row := measured[model, name][column])):.2f}"
+                    for model in (smaller, larger)
+                )
+                for column, _, _ in PANELS[:2]
+            )
+            ends = f"From {smaller} to {larger.rpartition('-')[2]}"
+            lines.append(f"{ends}, the share goes from {share}, its drop from {drop}.")
+    adds = [row for model in models for name in datasets if (row := measured[model, name][PANELS[2][0]])]
+    above = sum(float(row["low"]) > 0 for row in adds)
+    lines.append(f"The probe adds something to log-probabilities (interval above 0) in {above} of {len(adds)} pairs.")
+    return "\n".join(textwrap.fill(line, 96) for line in lines)
 
 
 def family(model: str) -> str:

@@ -117,7 +117,7 @@ def test_a_panel_shows_its_model_and_a_line_its_group_and_dataset(rows: list[Sta
                 ]
                 got = lines(axes)[f"{group}-Anchored ({pretty})"].get_ydata()
                 np.testing.assert_array_equal(got, expected)
-    assert figure.axes[0].get_ylabel() == "ΔP (points)"
+    assert figure.axes[0].get_ylabel() == "ΔP (percentage points)"
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
 
 

@@ -52,8 +52,13 @@ def test_a_row_has_value_and_interval_by_its_threshold_and_the_unit_beside():
 
 def test_what_has_no_number_beyond_a_threshold_is_told_in_words():
     test = dataclasses.replace(CLAIM, statistic="dip of Δlogit", threshold=0.0, p=1.0)
-    assert {"p 1.000", "p < 0.025"} <= set(words_of(ledger(test)))
-    assert "not measured" in words_of(ledger(dataclasses.replace(CLAIM, value=None, low=None, high=None, n=0)))
+    assert {"cannot tell, p = 1.000", "p < 0.025"} <= set(words_of(ledger(test)))
+    assert "cannot tell, p = 1.000 (2 datasets)" in words_of(ledger(test, dataclasses.replace(test, dataset="popqa")))
+    missing = dataclasses.replace(CLAIM, value=None, low=None, high=None, n=0)
+    assert "cannot tell, not measured" in words_of(ledger(missing))
+    beside = ledger(CLAIM, dataclasses.replace(missing, dataset="popqa"))
+    assert "PopQA: not measured" in words_of(beside)
+    assert mark(beside).get_ydata()[0] < next(text.get_position()[1] for text in beside.axes[0].texts)
 
 
 def test_a_mark_is_filled_only_where_the_claim_holds():

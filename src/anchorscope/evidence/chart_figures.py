@@ -22,7 +22,13 @@ ANCHORED: dict[LegendKind, str] = {"Q": "Q-Anchored ({})", "A": "A-Anchored ({})
 
 DELTA_P = Chart(
     "delta_p",
-    (Row(_groups("layer")),),
+    (
+        Row(
+            _groups("layer"),
+            "Q and A are sorted by this very change, which alone makes part of their gap (see chart nulls)",
+            "ΔP (percentage points)",
+        ),
+    ),
     ANCHORED,
     "ΔP by layer when attention to the exact question tokens is cut. ΔP is the change, in percentage points, of the "
     "probability that the probe gives to the class it predicts on the clean pass. Solid lines show Q-Anchored answers, "

@@ -357,18 +357,18 @@ CHART = Chart(
     (
         Row(
             (solid(Key(W), "as asked"), dotted(Key(W, "knockout_answer"), "key words cut for the answer's tokens")),
-            "Two similar questions are read with both answers, as asked (solid) and cut (dotted)",
+            "Two similar questions are read with both answers, as asked (solid) and with key words cut (dotted)",
             "share of questions", 0.1, 0.5,
             caption=(
                 "W on the clean pass (solid), and when the answer's tokens alone cannot see the exact question tokens "
                 "(dotted)."
             ),
             dotted="exact question tokens cut for the answer's tokens",
-            result="In {0} of questions the own answer ranks first, in {1} if it cannot see key words.",
+            result="The probe ranks a question's own answer first in {0} of questions, in {1} with key words cut.",
         ),
         Row(
             (solid(Key(C), "as asked"), dotted(Key(C, "knockout_answer"), "key words cut for the answer's tokens")),
-            "The sum over both answers cancels how likely each is by itself",
+            "Both questions with their own answers against swapped answers: how likely an answer is by itself cancels",
             "share of pairs", 0.1, 0.5,
             caption=(
                 "The share of pairs whose contrast is above 0 on the clean pass (solid), and when the answer's tokens "
@@ -376,7 +376,7 @@ CHART = Chart(
                 "given beside them."
             ),
             dotted="exact question tokens cut for the answer's tokens",
-            result="In {0} of pairs the own answers rank above the swapped ones, by log-probabilities in {2}.",
+            result="Own answers beat swapped ones in {0} of pairs ({1} if cut, log-probabilities {2}).",
             beside=Key(LOGPROBS_C),
             beside_name="log-probabilities, without a probe",
         ),

@@ -24,7 +24,7 @@ from anchorscope.evidence.claim import HALF, Claim, above_chance, at_depth
 from anchorscope.evidence.experiment import CellData, Experiment
 from anchorscope.evidence.means import BoolArray, IntArray
 from anchorscope.evidence.pairs import Pairs
-from anchorscope.pathways.chart import LEGEND, Chart, Row, dotted, solid
+from anchorscope.pathways.chart import LEGEND, Chart, Curve, Row, dotted, solid
 from anchorscope.pathways.intervals import FloatArray, Resamples
 from anchorscope.pathways.record import Key
 from anchorscope.pathways.series import Series
@@ -220,17 +220,16 @@ CHART = Chart(
         ),
         Row(
             (
-                solid(Key(LOST, "knockout"), "lost by cutting the key words"),
-                dotted(Key(LOST, MATCHED), "lost beyond cutting as many other words"),
+                solid(Key(LOST, "knockout"), "drop when key words are cut"),
+                Curve(Key(LOST, MATCHED), "set", "-.", 1.2, name="its part beyond cutting as many other words"),
             ),
-            "Share lost when key words are cut (solid), and beyond cutting as many other words (dotted)",
-            "share lost", 0.1,
+            "Drop when key words are cut (solid); its part beyond cutting as many other words (dash-dotted)",
+            "drop in share of pairs", 0.1,
             caption=(
                 "The question's part: the W lost under the knockout (solid), and the W lost by cutting exact tokens "
-                "beyond what is lost by cutting as many other tokens of the question (dotted)."
+                "beyond what is lost by cutting as many other tokens of the question (dash-dotted)."
             ),
-            dotted="exact tokens beyond as many others",
-            result="Cutting key words lowers it by {0}, and by {1} more than cutting as many other words.",
+            result="Cutting key words lowers this share by {0}, {1} more than cutting as many other words.",
         ),
     ),
     LEGEND,

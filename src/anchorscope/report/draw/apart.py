@@ -147,8 +147,9 @@ def head_of(
     result, pairs = result_of(row, numbers, models, datasets)
     if not result:
         return textwrap.wrap(letter + row.title, 100)
-    over = f"Middle layer (upright line), mean of {pairs} model–dataset pairs." if pairs > 1 else "Middle layer."
-    return [*textwrap.wrap(letter + result, 100), *textwrap.wrap(f"{over} {row.title}", 120)]
+    over = f", mean of {pairs} model–dataset pairs" if pairs > 1 else ""
+    read = f"Numbers: middle layer (upright line){over}. Bands: 95 % intervals."
+    return [*textwrap.wrap(letter + result, 100), *textwrap.wrap(row.title, 120), read]
 
 
 def result_of(row: Row, numbers: ChartNumbers, models: Sequence[str], datasets: Sequence[str]) -> tuple[str, int]:

@@ -55,6 +55,8 @@ ROW, HEAD, FOOT, NAME, NEED, SIDE = 0.27, 1.0, 0.32, 2.5, 0.72, 0.1
 """Inches: of a row, above and below all rows, of a claim's name, of its threshold, beside panels."""
 LEFT, RIGHT = -2.1, 3.1
 """Ends of the scale, on which 0 is no effect and 1 is the threshold."""
+EDGE = 0.12
+"""Beyond the ends, room for half a mark."""
 ZONE = "#efefef"
 """Colour of where a claim holds."""
 
@@ -112,7 +114,10 @@ def ledger_figure(every: Sequence[ClaimVerdict]) -> Figure:
         for model, axes in panels.items():
             _draw_claim(axes, place + 0.5, [row for row in rows if row.model == model], look)
     figure.text(SIDE / WIDTH, 1 - 0.14 / height, _result(verdicts), va="center", fontsize=8.5, weight="bold")
-    about = "Marks are datasets with 95 % intervals, on a scale set by each claim's threshold. Shaded: where it holds."
+    about = (
+        "Marks are datasets with 95 % intervals, on a scale set by each claim's threshold. Shaded: the claim's side of "
+        "its threshold."
+    )
     figure.text(SIDE / WIDTH, 1 - 0.34 / height, about, va="center", fontsize=6.5)
     marks = [
         Line2D([], [], color=each.q, marker=each.marker, linestyle="none", markersize=4, label=each.name)
@@ -129,7 +134,7 @@ def _panel(figure: Figure, model: str, across: tuple[float, float], tall: float)
     """The panel of a model: `across` is its left edge and its width, `tall` the height of its rows, in inches."""
     height = figure.get_figheight()
     axes = figure.add_axes((across[0] / WIDTH, FOOT / height, across[1] / WIDTH, tall / height))
-    axes.set_xlim(LEFT, RIGHT)
+    axes.set_xlim(LEFT - EDGE, RIGHT + EDGE)
     axes.set_ylim(tall / ROW, 0)
     axes.set_yticks([])
     axes.xaxis.tick_top()
@@ -147,23 +152,26 @@ def _panel(figure: Figure, model: str, across: tuple[float, float], tall: float)
 def _draw_claim(axes: Axes, y: float, verdicts: Sequence[ClaimVerdict], look: Mapping[str, Look]) -> None:
     """The marks of one claim about one model, one below the other; words where nothing has a threshold."""
     measured = [row for row in verdicts if row.threshold and None not in (row.value, row.low, row.high)]
-    others = dict.fromkeys(row.words(2, interval=False) for row in verdicts if row not in measured)
     if measured:
         right = (measured[0].side == "above") == (measured[0].threshold > 0)
         ends = (1.0, RIGHT) if right else (LEFT, 1.0)
         axes.fill_between(ends, y - 0.46, y + 0.46, color=ZONE, linewidth=0, zorder=0.5)
-        if missing := len(verdicts) - len(measured):
-            axes.text(LEFT, y - 0.3, f"{missing} without a number", va="center", fontsize=4.5, style="italic")
-    elif others:
-        words = ", ".join(others).replace("p = ", "p ").replace(", p ", ", ")
+    else:
+        others = Counter(f"{row.verdict}, {row.words(2, interval=False)}" for row in verdicts)
+        words = "; ".join(f"{told} ({count} datasets)" if count > 1 else told for told, count in others.items())
         axes.text((LEFT + RIGHT) / 2, y, words, ha="center", va="center", fontsize=5.5, backgroundcolor="white")
-    for place, row in enumerate(measured):
-        at = y + (place + 0.5) * 0.84 / len(measured) - 0.42
+        return
+    for place, row in enumerate(verdicts):
+        at = y + (place + 0.5) * 0.84 / len(verdicts) - 0.42
+        if row not in measured:
+            words = f"{pretty(row.dataset)}: {row.words(2, interval=False)}"
+            axes.text(LEFT, at, words, va="center", fontsize=4.5, style="italic")
+            continue
         value, low, high = (scaled(drawn(each) / row.threshold) for each in (row.value, row.low, row.high))
         colour, marker = (look[row.dataset].q, look[row.dataset].marker) if row.dataset in look else (INK, "o")
         axes.plot([low, high], [at, at], color=colour, linewidth=0.9, solid_capstyle="butt", zorder=2)
         axes.plot(
-            value, at, color=colour, zorder=3, markersize=3.6, markeredgewidth=0.7, markerfacecoloralt="white",
+            value, at, color=colour, zorder=3, markersize=4.2, markeredgewidth=0.7, markerfacecoloralt="white",
             **{"marker": marker, **MARKS[row.verdict]},
         )  # fmt: skip
 

@@ -322,7 +322,8 @@ def _draw_tick(axes: Axes, tick: Statistic, look: Look) -> None:
 
 def _name_panel(panel: Panel, width: float) -> None:
     """The words around a panel. What stands over several panels is hidden from the layout, its height is not."""
-    axes, words = panel.axes, panel.row.title and f"({LETTERS[panel.number]}) {panel.row.title}"
+    axes, alone = panel.axes, panel.foot and panel.number == 0
+    words = panel.row.title and ("" if alone else f"({LETTERS[panel.number]}) ") + panel.row.title
     lines = textwrap.wrap(words, int(width * CHARACTERS))
     if panel.foot:
         axes.set_xlabel("Layer")
