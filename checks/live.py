@@ -113,6 +113,13 @@ def prompts_of(detector: Detector, options: Options, questions: Sequence[str]) -
     return [prompter(question).text for question in questions]
 
 
+def asked_as(detector: Detector, options: Options, questions: Sequence[str]) -> list[str] | list[list[int]]:
+    """The same; as tokens for a model that wants a BOS, which vLLM may not put before a text."""
+    prompter = prompter_of(detector, options)
+    prompts = [prompter(question) for question in questions]
+    return [prompt.ids for prompt in prompts] if prompts[0].bos else [prompt.text for prompt in prompts]
+
+
 @check.step("data", "models", "vllm_python")
 def agreement(options: Options, work: Path) -> Figures:
     """Decisions and scores of the server beside those of `Detector.answer`."""
@@ -125,7 +132,7 @@ def agreement(options: Options, work: Path) -> Figures:
     expected: list[JudgedAnswer] = []
     for start in range(0, len(questions), 64):
         expected += detector.answer(network, questions[start : start + 64])
-    prompts = prompts_of(detector, options, questions)
+    prompts = asked_as(detector, options, questions)
     figures: Figures = {}
     port = free_port()
     for name in chosen:

@@ -91,7 +91,7 @@ class Verdicts(_Middleware):
             for name, detector in config.detectors.items()
         }
         for judge in judges.values():
-            _compare_chats(judge)
+            _compare_prompts(judge)
         plan = plan_of({name: judge.detector for name, judge in judges.items()})
         longest = max(judge.detector.moments.tokens for judge in judges.values())
         book = RowBook(plan.fingerprint, vllm.parallel_config.pipeline_parallel_size, min(longest, 4096) + 8)
@@ -166,10 +166,17 @@ def _config_of(vllm: Any) -> ServeConfig:
     return ServeConfig.of(vllm.additional_config)
 
 
-def _compare_chats(judge: LiveJudge) -> None:
-    """Warn if the chat template no longer writes the prompts of the fit, and say which arguments requests must send."""
+def _compare_prompts(judge: LiveJudge) -> None:
+    """Warn if the server makes other prompts of requests than those of the fit, and say what requests must send."""
     spec = judge.prompter.spec
     if spec.style != "chat":
+        prompt = judge.prompter("Who?")
+        if judge.tokenizer(prompt.text).input_ids != prompt.ids:
+            log.warning(
+                "anchorscope: prompts that are sent as text begin with other tokens here than those that %s was fitted "
+                "with, probably without a BOS, so their verdicts will be cannot say. Send prompts as token ids.",
+                judge.name,
+            )
         return
     text = judge.tokenizer.apply_chat_template(
         judge.prompter.turns("Who?"), add_generation_prompt=True, tokenize=False, **spec.chat_kwargs
