@@ -15,9 +15,11 @@ import torch
 from typer.testing import CliRunner
 
 import anchorscope
+from anchorscope.answers.answer_lines import AnswerLine
 from anchorscope.answers.answerer import Answerer
 from anchorscope.api.detectors import compare_run, fit_run, prepare
 from anchorscope.cli import app
+from anchorscope.detectors.answers_file import _own_answers
 from anchorscope.detectors.crossfit import pooled
 from anchorscope.detectors.inputs import PASSAGE, Inputs
 from anchorscope.detectors.reader import ABSTENTION, Reader
@@ -336,8 +338,22 @@ def test_a_detector_at_chance_says_so(made: Made, tmp_path: Path) -> None:
     fitted = Detector.load(kept)
     assert fitted.card.auroc[1] <= 0.5
     assert "not shown to be better than chance: the interval" in " ".join(done.output.split())
-    assert "not shown to be better than chance" in fitted.card.not_for[0]
+    others, chance = fitted.card.not_for[:2]
+    assert "answers of the model itself" in others
+    assert "not shown to be better than chance" in chance
     assert fitted.moments.passages is False
+
+
+def test_a_file_is_asked_how_many_of_its_answers_are_the_models_own(made: Made) -> None:
+    reader = Reader(made.model, Prompter(made.model.tokenizer, PromptSpec(), made.model.wants_bos))
+    questions = [f"Which river is near the tower {i}?" for i in range(70)]
+    own = [sample.answer.answer for sample in reader.generated(questions, []).samples]
+    lines = [AnswerLine(question, f" {answer} ", True) for question, answer in zip(questions, own, strict=True)]
+    others = [AnswerLine(question, "a town", False) for question in questions]
+    assert _own_answers(reader, lines) == (35, 35)  # every second
+    assert _own_answers(reader, others) == (0, 35)
+    assert _own_answers(reader, [*others, *lines]) == (35, 35)  # several answers to a question
+    assert _own_answers(reader, []) == (0, 0)
 
 
 def test_probabilities_move_with_the_base_rate(combined: Detector, made: Made) -> None:

@@ -190,8 +190,7 @@ def fit(
             fitted = fit_file(
                 source, str(model), detector, promise, base_rate, progress=progress, notice=notice, decoding=decoding
             )
-    given = not source.is_dir() or store.study.answers.source == "file"
-    if given and temperature is None:
+    if source.is_dir() and store.study.answers.source == "file" and temperature is None:
         notice(
             "These answers are taken for greedy ones of this model, which is not checked. If they were sampled, fit "
             "again with --temperature (and --top-p). If people or another model wrote them, the detector has not seen "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of
 from anchorscope.detectors.drift import Drift, drift_of
 from anchorscope.detectors.fit import fit_detector, recalibrated
 from anchorscope.detectors.inputs import Need, sites_of, states_among
-from anchorscope.detectors.reader import Reader
+from anchorscope.detectors.reader import LONGEST, Reader
 from anchorscope.detectors.record import VERDICT_SCHEMA, Verdict
 from anchorscope.detectors.session import (
     Detector,
@@ -44,6 +44,8 @@ from anchorscope.study.terms import FEWEST_RIGHT, Site, StateName
 from anchorscope.traces.clusters import Keys, clusters_of
 
 ENOUGH_LABELS = 100  # number of labelled answers that recalibrates a detector
+COMPARED = 50  # questions of a file that the model answers itself
+OWN = 0.5  # share of these with an answer of the file: rounding and batches change fewer greedy answers than that
 
 
 def fit_file(
@@ -81,7 +83,33 @@ def fit_file(
     witness = witness_of(opened, prompter, sites_of(states_among(names)))
     with progress(f"{opened.name}: fitting {detector}", FOLDS + 1) as advance:
         fitted = fit_detector(samples, entry, about, [path.name], promise, base_rate, 0, witness, advance, decoding)
+    if decoding == GREEDY:
+        short = [i for i in read.rows if len(read.samples[i].answer.answer_ids) <= LONGEST]
+        with progress(f"{opened.name}: answering some of the questions itself", None):
+            same, compared = _own_answers(reader, [lines[i] for i in short])
+        if same < OWN * compared:
+            notice(
+                f"{opened.name} was asked {compared} questions of the file, and {same} of its greedy answers are in "
+                "the file. If the file's answers were sampled, fit again with --temperature (and --top-p). If people, "
+                "another model or another prompt made them, the detector has not seen this model's own mistakes, and "
+                "may pass them."
+            )
+            others = f"answers of the model itself, which the file's are not ({same} of {compared} compared)"
+            fitted = replace(fitted, card=replace(fitted.card, not_for=[others, *fitted.card.not_for]))
     return Detector.of(with_known_answers(fitted, opened))
+
+
+def _own_answers(reader: Reader, lines: Sequence[AnswerLine]) -> tuple[int, int]:
+    """To how many questions the model's own greedy answer is in the file; and how many it was asked."""
+    given: dict[tuple[str, str | None], set[str]] = {}
+    for line in lines:
+        given.setdefault((line.question, line.context), set()).add(line.answer.strip())
+    if not given:
+        return 0, 0
+    asked = list(given)[:: -(-len(given) // COMPARED)]
+    own = reader.generated([question for question, _ in asked], [], [passage for _, passage in asked])
+    same = sum(sample.answer.answer in given[each] for each, sample in zip(asked, own.samples, strict=True))
+    return same, len(asked)
 
 
 def clusters_of_lines(lines: Sequence[AnswerLine]) -> NDArray[np.int64]:
