@@ -40,11 +40,10 @@ from anchorscope.questions.definition import PLAIN
 from anchorscope.questions.file_rows import FileRows
 from anchorscope.questions.row import to_question
 from anchorscope.serve.config import ServeConfig
+from anchorscope.serve.judge import LiveJudge
 from anchorscope.serve.lora import named
 from anchorscope.serve.plugin import MIDDLEWARE
 from anchorscope.serve.wire import private_socket
-from anchorscope.study import PromptSpec
-from anchorscope.study.validation import build
 from helpers.changed_models import CHANGES, change_model
 from helpers.profiled import Profile
 from helpers.server_cost import in_turns
@@ -104,7 +103,7 @@ def prompter_of(detector: Detector, options: Options) -> Prompter:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model_of(options))
-    return Prompter(tokenizer, build(PromptSpec, **detector.about.prompt), False)
+    return LiveJudge("it", detector, tokenizer).prompter
 
 
 def prompts_of(detector: Detector, options: Options, questions: Sequence[str]) -> list[str]:
