@@ -243,7 +243,9 @@ def headline(
         (row.model, row.low) for row in described if row.kind == "read off" and row.group == "Q" and row.low is not None
     ]
     lowest = [(row.model, row.lowest) for row in compare(numbers, models, datasets) if row.group == "Q"]
-    words = f"As described, Q lines fall to {_lows(said)}. Those of our small models fall to {_lows(lowest)} (points)."
+    words = (
+        f"Read off by eye, the lowest Q line falls to {_lows(said)}. In our small models, to {_lows(lowest)} (points)."
+    )
     return textwrap.fill(words, 90)
 
 
@@ -366,7 +368,7 @@ def _legend(figure: Figure) -> None:
         box = Rectangle((0, 0), 1, 1, facecolor=SHADE[group], edgecolor=EDGE[group])
         line = Line2D([], [], color=EDGE[group], linestyle=dash, linewidth=1.0)
         entries += [
-            (box, f"{group}-Anchored, range as described"),
+            (box, f"{group}-Anchored, range over datasets, read off by eye"),
             (line, f"{group}-Anchored, a line for each dataset"),
         ]
     labels = [label for _, label in entries]

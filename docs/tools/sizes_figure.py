@@ -80,17 +80,17 @@ def headline(
     for smaller, larger in pairwise(models):
         if family(smaller) == family(larger):
             share, drop = (
-                " to ".join(
+                " → ".join(
                     f"{mean(float(row['value']) for name in datasets if (row := measured[model, name][column])):.2f}"
                     for model in (smaller, larger)
                 )
                 for column, _, _ in PANELS[:2]
             )
             ends = f"From {smaller} to {larger.rpartition('-')[2]}"
-            lines.append(f"{ends}, the share goes from {share}, its drop from {drop}.")
+            lines.append(f"{ends}: own answers rank first in {share} of questions, and cutting key words takes {drop}.")
     adds = [row for model in models for name in datasets if (row := measured[model, name][PANELS[2][0]])]
     above = sum(float(row["low"]) > 0 for row in adds)
-    lines.append(f"The probe adds something to log-probabilities (interval above 0) in {above} of {len(adds)} pairs.")
+    lines.append(f"The probe adds something to log-probabilities (interval above 0) in {above} of {len(adds)} cases.")
     return "\n".join(textwrap.fill(line, 96) for line in lines)
 
 

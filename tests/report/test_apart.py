@@ -62,7 +62,7 @@ def test_the_title_says_the_means_at_the_middle_layer(rows: list[Statistic]):
         middle = [values_of(rows, key, model, name)[round((n - 1) / 2)] for model, n in MODELS.items() for name in SETS]
         assert int(written.replace("−", "-")) == round(sum(middle) / len(middle))
     assert any(
-        words.startswith("Numbers: middle layer (upright line), mean of 4 model–dataset pairs.")
+        words.startswith("Numbers: middle layer (upright line), mean over 4 combinations of model and dataset.")
         for words in said(figure_of(rows))
     )
 
@@ -77,7 +77,7 @@ def test_a_pair_without_a_value_is_left_out_of_the_means_and_says_so(rows: list[
     figure = figure_of(few)
     assert [text.get_text() for text in figure.axes[3].texts] == ["too few answers"]
     assert any(
-        words.startswith("Numbers: middle layer (upright line), mean of 3 model–dataset pairs.")
+        words.startswith("Numbers: middle layer (upright line), mean over 3 combinations of model and dataset.")
         for words in said(figure)
     )
 

@@ -25,7 +25,8 @@ DELTA_P = Chart(
     (
         Row(
             _groups("layer"),
-            "Q and A are sorted by this very change, which alone makes part of their gap (see chart nulls)",
+            "Change of the probe's probability when key words are cut. Q and A are sorted by this change, so part of "
+            "their gap is built in (see chart nulls)",
             "ΔP (percentage points)",
         ),
     ),

@@ -368,7 +368,7 @@ CHART = Chart(
         ),
         Row(
             (solid(Key(C), "as asked"), dotted(Key(C, "knockout_answer"), "key words cut for the answer's tokens")),
-            "Both questions with their own answers against swapped answers: how likely an answer is by itself cancels",
+            "A pair counts if its own answers score more in sum than swapped: how likely each is by itself cancels",
             "share of pairs", 0.1, 0.5,
             caption=(
                 "The share of pairs whose contrast is above 0 on the clean pass (solid), and when the answer's tokens "

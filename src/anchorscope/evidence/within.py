@@ -229,7 +229,7 @@ CHART = Chart(
                 "The question's part: the W lost under the knockout (solid), and the W lost by cutting exact tokens "
                 "beyond what is lost by cutting as many other tokens of the question (dash-dotted)."
             ),
-            result="Cutting key words lowers this share by {0}, {1} more than cutting as many other words.",
+            result="Cutting key words lowers this share by {0}, and by {1} beyond cutting as many other words.",
         ),
     ),
     LEGEND,

@@ -147,7 +147,7 @@ def head_of(
     result, pairs = result_of(row, numbers, models, datasets)
     if not result:
         return textwrap.wrap(letter + row.title, 100)
-    over = f", mean of {pairs} model–dataset pairs" if pairs > 1 else ""
+    over = f", mean over {pairs} combinations of model and dataset" if pairs > 1 else ""
     read = f"Numbers: middle layer (upright line){over}. Bands: 95 % intervals."
     return [*textwrap.wrap(letter + result, 100), *textwrap.wrap(row.title, 120), read]
 

@@ -34,11 +34,12 @@ MARKS: dict[str, dict[str, Any]] = {
 }
 """What a verdict makes of its mark. That a claim does not hold is a finding too, and no failure."""
 MEANINGS = {
-    "holds": "filled: holds (after Holm's correction)",
+    "holds": "filled: holds",
     "there is one": "half: there is an effect, perhaps a small one",
     "does not hold": "cross: does not hold",
     "cannot tell": "hollow: cannot tell",
 }
+HOLM = "    (verdicts after Holm's correction, bars before it)"
 FOOLED = {
     (True, True): "Safe from question difficulty and from common answers",
     (True, False): "Safe from question difficulty",
@@ -126,7 +127,7 @@ def ledger_figure(every: Sequence[ClaimVerdict]) -> Figure:
     figure.legend(handles=marks, loc="lower center", ncols=6, fontsize=6.5, bbox_to_anchor=(0.5, 0.0), **LEGEND_LOOK)
     answers = [answer for answer in ANSWERS if any(row.verdict == answer for row in verdicts)]
     meanings = "    ".join(MEANINGS[answer] for answer in answers)
-    figure.text(SIDE / WIDTH, 1 - 0.5 / height, meanings[0].upper() + meanings[1:], va="center", fontsize=6.5)
+    figure.text(SIDE / WIDTH, 1 - 0.5 / height, meanings[0].upper() + meanings[1:] + HOLM, va="center", fontsize=6.5)
     return figure
 
 
