@@ -107,16 +107,10 @@ def prompter_of(detector: Detector, options: Options) -> Prompter:
 
 
 def prompts_of(detector: Detector, options: Options, questions: Sequence[str]) -> list[str]:
-    """As the detector's prompt puts them."""
-    prompter = prompter_of(detector, options)
-    return [prompter(question).text for question in questions]
-
-
-def asked_as(detector: Detector, options: Options, questions: Sequence[str]) -> list[str] | list[list[int]]:
-    """The same; as tokens for a model that wants a BOS, which vLLM may not put before a text."""
+    """As the detector's prompt puts them, with a BOS where it has one: tokenizers of GGUF files add none."""
     prompter = prompter_of(detector, options)
     prompts = [prompter(question) for question in questions]
-    return [prompt.ids for prompt in prompts] if prompts[0].bos else [prompt.text for prompt in prompts]
+    return [prompt.bos * str(prompter.tokenizer.bos_token) + prompt.text for prompt in prompts]
 
 
 @check.step("data", "models", "vllm_python")
@@ -131,7 +125,7 @@ def agreement(options: Options, work: Path) -> Figures:
     expected: list[JudgedAnswer] = []
     for start in range(0, len(questions), 64):
         expected += detector.answer(network, questions[start : start + 64])
-    prompts = asked_as(detector, options, questions)
+    prompts = prompts_of(detector, options, questions)
     figures: Figures = {}
     port = free_port()
     for name in chosen:

@@ -341,6 +341,7 @@ def test_a_detector_at_chance_says_so(made: Made, tmp_path: Path) -> None:
     others, chance = fitted.card.not_for[:2]
     assert "answers of the model itself" in others
     assert "not shown to be better than chance" in chance
+    assert "was asked 40 questions" in " ".join(done.output.split())
     assert fitted.moments.passages is False
 
 

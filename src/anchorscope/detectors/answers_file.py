@@ -15,6 +15,7 @@ from anchorscope.answers.answer_lines import AnswerLine, read_labelled_lines, re
 from anchorscope.detectors.card import GREEDY, Decoding
 from anchorscope.detectors.catalogue import DEFAULT, entry_of
 from anchorscope.detectors.crossfit import FOLDS, Labelled, area_of
+from anchorscope.detectors.detector import FittedDetector
 from anchorscope.detectors.drift import Drift, drift_of
 from anchorscope.detectors.fit import fit_detector, recalibrated
 from anchorscope.detectors.inputs import Need, sites_of, states_among
@@ -45,7 +46,7 @@ from anchorscope.traces.clusters import Keys, clusters_of
 
 ENOUGH_LABELS = 100  # number of labelled answers that recalibrates a detector
 COMPARED = 50  # questions of a file that the model answers itself
-OWN = 0.5  # share of these with an answer of the file: rounding and batches change fewer greedy answers than that
+OWN = 0.5  # share of them that must have an answer of the file: rounding and batches change fewer greedy answers
 
 
 def fit_file(
@@ -84,19 +85,24 @@ def fit_file(
     with progress(f"{opened.name}: fitting {detector}", FOLDS + 1) as advance:
         fitted = fit_detector(samples, entry, about, [path.name], promise, base_rate, 0, witness, advance, decoding)
     if decoding == GREEDY:
-        short = [i for i in read.rows if len(read.samples[i].answer.answer_ids) <= LONGEST]
+        short = [lines[i] for i in read.rows if len(read.samples[i].answer.answer_ids) <= LONGEST]
         with progress(f"{opened.name}: answering some of the questions itself", None):
-            same, compared = _own_answers(reader, [lines[i] for i in short])
-        if same < OWN * compared:
-            notice(
-                f"{opened.name} was asked {compared} questions of the file, and {same} of its greedy answers are in "
-                "the file. If the file's answers were sampled, fit again with --temperature (and --top-p). If people, "
-                "another model or another prompt made them, the detector has not seen this model's own mistakes, and "
-                "may pass them."
-            )
-            others = f"answers of the model itself, which the file's are not ({same} of {compared} compared)"
-            fitted = replace(fitted, card=replace(fitted.card, not_for=[others, *fitted.card.not_for]))
+            same, compared = _own_answers(reader, short)
+        if same <= OWN * compared:  # also where none could be compared
+            fitted = _not_for_own_answers(fitted, same, compared, notice)
     return Detector.of(with_known_answers(fitted, opened))
+
+
+def _not_for_own_answers(fitted: FittedDetector, same: int, compared: int, notice: Notice) -> FittedDetector:
+    """The detector with a card that says that the file's answers are not the model's own; and a notice."""
+    notice(
+        f"{fitted.about.name} was asked {compared} questions whose answers have at most {LONGEST} tokens, and {same} "
+        "of its greedy answers are in the file. If the file's answers were sampled, fit again with --temperature (and "
+        "--top-p). If people, another model or another prompt made them, the detector has not seen this model's own "
+        "mistakes, and may pass them."
+    )
+    own = f"answers of the model itself, which the file's are not shown to be ({same} of {compared} compared)"
+    return replace(fitted, card=replace(fitted.card, not_for=[own, *fitted.card.not_for]))
 
 
 def _own_answers(reader: Reader, lines: Sequence[AnswerLine]) -> tuple[int, int]:

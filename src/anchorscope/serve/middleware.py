@@ -174,7 +174,8 @@ def _compare_prompts(judge: LiveJudge) -> None:
         if judge.tokenizer(prompt.text).input_ids != prompt.ids:
             log.warning(
                 "anchorscope: prompts that are sent as text begin with other tokens here than those that %s was fitted "
-                "with, probably without a BOS, so their verdicts will be cannot say. Send prompts as token ids.",
+                "with, probably without a BOS, so their verdicts will be cannot say. Send prompts as token ids, or "
+                "write the BOS in front.",
                 judge.name,
             )
         return

@@ -40,6 +40,7 @@ MEANINGS = {
     "cannot tell": "hollow: cannot tell",
 }
 HOLM = "    (verdicts after Holm's correction, bars before it)"
+"""What verdicts and bars stand for, behind the meanings of the marks."""
 FOOLED = {
     (True, True): "Safe from question difficulty and from common answers",
     (True, False): "Safe from question difficulty",
